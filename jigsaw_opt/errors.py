@@ -1,0 +1,83 @@
+"""The errors of the package, each with the exit code that the command line gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+__all__ = ["InvalidInputError", "JigsawError", "MissingEngineError", "Problem", "TooLargeError", "UsageError"]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong with an input.
+
+    Parameters
+    ----------
+    path
+        Where it is, as in ``$.jobs[2].model``, or the name of a file.
+    message
+        What is wrong, in the user's terms.
+    hint
+        What would mend it; empty where nothing certain can be said.
+    """
+
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
+
+class JigsawError(Exception):
+    """Anything that the package raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class UsageError(JigsawError):
+    """The call does not make sense: an unknown solver, an option out of range."""
+
+    exit_code = 2
+
+
+class InvalidInputError(JigsawError):
+    """An input that breaks its format; carries every problem found, not only the first.
+
+    Parameters
+    ----------
+    problems
+        At least one problem, in the order of the document.
+    """
+
+    exit_code = 3
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, self.problems)))
+
+
+class TooLargeError(JigsawError):
+    """A valid instance with more blocks than this machine can hold a plan for."""
+
+    exit_code = 5
+
+
+class MissingEngineError(JigsawError):
+    """An optional library is not installed.
+
+    Parameters
+    ----------
+    what
+        What was asked for.
+    install
+        The ``pip install`` argument that brings it.
+    """
+
+    exit_code = 6
+
+    def __init__(self, what: str, install: str) -> None:
+        self.install = install
+        super().__init__(f"{what} is not installed; run: pip install '{install}'")

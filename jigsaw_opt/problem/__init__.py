@@ -1,0 +1,32 @@
+"""What there is: cluster, models, jobs, instance, plan, and jobs cut into pieces."""
+
+from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, Transfer
+
+__all__ = [
+    "Block",
+    "Channel",
+    "Cluster",
+    "Depth",
+    "FreeDepth",
+    "FullDepth",
+    "Instance",
+    "Iteration",
+    "Job",
+    "JobPlan",
+    "Link",
+    "Model",
+    "PieceGraph",
+    "Pieces",
+    "Plan",
+    "Routes",
+    "Segment",
+    "Server",
+    "StaircaseDepth",
+    "Transfer",
+    "cut",
+]

@@ -1,0 +1,47 @@
+"""Exact integer costs that are not a model's own (SPEC section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+__all__ = ["ceil_div", "ceil_fraction", "contributors", "staircase", "transfer_us"]
+
+
+def ceil_div(numerator: int, denominator: int) -> int:
+    """Smallest integer that is at least ``numerator / denominator``; the denominator is positive."""
+    return -(-numerator // denominator)
+
+
+def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
+    """Duration of one bucket's exchange (SPEC section 3, *Transfer*).
+
+    Parameters
+    ----------
+    payload_bytes
+        Size of the bucket, ``P_b``.
+    contributors, workers
+        ``c`` workers reduce, and all ``w`` workers receive the result; at least 1.
+    rate
+        Bytes per second.
+    latency_us
+        Latency of each of the ``c + w - 2`` steps.
+    """
+    c, w = contributors, workers
+    moved = payload_bytes * ((c - 1) * w + (w - 1) * c) * 10**6
+    return ceil_div(moved, c * w * rate) + (c + w - 2) * latency_us
+
+
+def staircase(depth: int, workers: int) -> tuple[int, ...]:
+    """Levels of the staircase, ascending: ``ceil(D*k/w)`` for ``k = 1..w``."""
+    return tuple(ceil_div(depth * k, workers) for k in range(1, workers + 1))
+
+
+def ceil_fraction(value: Fraction) -> int:
+    """Smallest integer that is at least `value`."""
+    return ceil_div(value.numerator, value.denominator)
+
+
+def contributors(levels: Sequence[int], bucket: int) -> int:
+    """Number of levels that reach `bucket`."""
+    return sum(level >= bucket for level in levels)

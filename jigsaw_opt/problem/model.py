@@ -1,0 +1,91 @@
+"""Models: segments, levels, buckets and memory (SPEC section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Model", "Segment"]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of layers that is backpropagated as a whole.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    forward_us, backward_us
+        Time of its forward and backward pass by GPU type.
+    parameter_bytes, activation_bytes
+        Size of its parameters, and of the activations that its backward pass needs.
+    """
+
+    name: str
+    forward_us: Mapping[str, int]
+    backward_us: Mapping[str, int]
+    parameter_bytes: int
+    activation_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Segments from the input to the output, and the levels at which a backward pass may stop.
+
+    Parameters
+    ----------
+    segments
+        At least one, from input to output.
+    levels
+        Level ``d`` (1-based) backpropagates the last ``levels[d-1]`` segments; empty means 1, 2, ..., L.
+    state_factor
+        Bytes held for weights, gradients and optimiser state per byte of parameters.
+    executor
+        How the executor builds the model; solvers ignore it.
+    """
+
+    segments: tuple[Segment, ...]
+    levels: tuple[int, ...] = ()
+    state_factor: int = 4
+    executor: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.levels:
+            object.__setattr__(self, "levels", tuple(range(1, len(self.segments) + 1)))
+
+    @property
+    def depth(self) -> int:
+        """Number of levels, ``D``."""
+        return len(self.levels)
+
+    @property
+    def gpu_types(self) -> tuple[str, ...]:
+        """Types that every segment has in both tables, in the order of the first segment."""
+        tables = [table for s in self.segments for table in (s.forward_us, s.backward_us)]
+        return tuple(t for t in tables[0] if all(t in table for table in tables))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that a resident worker holds for weights, gradients and optimiser state (SPEC 4.5)."""
+        return self.state_factor * sum(s.parameter_bytes for s in self.segments)
+
+    def block_us(self, gpu_type: str) -> tuple[int, ...]:
+        """Duration of a block on `gpu_type`, by level (SPEC section 3, *Block*)."""
+        forward = sum(s.forward_us[gpu_type] for s in self.segments)
+        return tuple(forward + sum(s.backward_us[gpu_type] for s in self.segments[-k:]) for k in self.levels)
+
+    def bucket_bytes(self) -> tuple[int, ...]:
+        """Parameter bytes ``P_b`` of buckets 1 to D; bucket 1 is at the output side."""
+        suffix = [sum(s.parameter_bytes for s in self.segments[-k:]) for k in self.levels]
+        return tuple(high - low for low, high in zip([0, *suffix], suffix, strict=False))
+
+    def activation_bytes(self) -> tuple[int, ...]:
+        """Bytes of activations ``activations(d)`` by level (SPEC 4.5); never falls with the level."""
+        count = len(self.segments)
+        return tuple(
+            sum(s.activation_bytes for s in self.segments[-k:])
+            + max((s.activation_bytes for s in self.segments[: count - k]), default=0)
+            for k in self.levels
+        )

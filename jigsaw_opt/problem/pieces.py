@@ -1,0 +1,233 @@
+"""The piece graph: a job cut into blocks, transfers and precedence edges.
+
+Everything above this room reads pieces and never models or segments, so a new way of
+training is a new cutter here. `cut` is the cutter of data-parallel jobs with partial
+backpropagation (SPEC section 3).
+
+The pieces of one iteration are *nodes*: the blocks, then the transfers, then one barrier.
+An edge ``before -> after`` with lag 0 joins nodes of one iteration, with lag 1 a node of an
+iteration to a node of the next (the barrier). What an edge asks for depends on its ends:
+
+* block -> transfer: the transfer starts no earlier than its bucket is ready at the block, that is
+  ``start(block) + ready_us``, where ``ready_us`` is the duration of the block at level ``bucket``;
+  nothing is asked where the block's level does not reach the bucket.
+* barrier -> block: the block starts no earlier than the barrier of the iteration before.
+* any other: ``after`` starts no earlier than the end of ``before``. A barrier has no duration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
+from jigsaw_opt.problem.costs import ceil_fraction, staircase, transfer_us
+from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockPiece:
+    """A block of one iteration.
+
+    Parameters
+    ----------
+    slot
+        The worker (0-based) that runs it. All blocks of a slot sit on one GPU.
+    duration_us
+        Duration by GPU type and level (index ``level - 1``), never falling with the level.
+    """
+
+    slot: int
+    duration_us: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPiece:
+    """A transfer of one iteration, received by all slots of the job.
+
+    Parameters
+    ----------
+    bucket
+        Its 1-based number; slots whose level is at least `bucket` contribute.
+    payload_bytes
+        Size of the bucket.
+    """
+
+    bucket: int
+    payload_bytes: int
+
+
+class Edge(NamedTuple):
+    """A precedence between two nodes; see the head of this module."""
+
+    before: int
+    after: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRule:
+    """A depth rule in numbers (SPEC section 2, *Jobs*).
+
+    Parameters
+    ----------
+    multiset
+        Levels of the slots in every iteration, ascending, in an order to be chosen; None under ``free``.
+    min_contributors
+        Least number of slots that reach each bucket in every iteration.
+    min_total
+        Least sum of all levels over all slots and iterations.
+    balance
+        Largest difference between the level totals of two slots, or None.
+    """
+
+    multiset: tuple[int, ...] | None
+    min_contributors: int
+    min_total: int
+    balance: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PieceGraph:
+    """One job, cut.
+
+    Parameters
+    ----------
+    name, release_us, weight, iterations
+        As in the job.
+    slots
+        Number of workers, on different GPUs.
+    levels
+        Number of levels, ``D``.
+    rule
+        Which levels are allowed.
+    blocks, transfers
+        Pieces of one iteration.
+    edges
+        Precedences between them.
+    gpu_types
+        GPU types that may run it.
+    state_bytes
+        Memory that each slot holds all the time.
+    activation_bytes
+        Memory of activations by largest level (index ``level - 1``); never falls.
+    """
+
+    name: str
+    release_us: int
+    weight: int
+    iterations: int
+    slots: int
+    levels: int
+    rule: LevelRule
+    blocks: tuple[BlockPiece, ...]
+    transfers: tuple[TransferPiece, ...]
+    edges: tuple[Edge, ...]
+    gpu_types: tuple[str, ...]
+    state_bytes: int
+    activation_bytes: tuple[int, ...]
+
+    @property
+    def barrier(self) -> int:
+        """The barrier's node; blocks are nodes from 0, transfers follow them."""
+        return len(self.blocks) + len(self.transfers)
+
+    def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
+        """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
+        payload = self.transfers[bucket - 1].payload_bytes
+        return transfer_us(payload, contributors, self.slots, channel.rate, channel.latency_us)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """An instance, cut: its cluster and one piece graph a job, in the instance's order."""
+
+    instance: Instance
+    cluster: Cluster
+    jobs: tuple[PieceGraph, ...]
+    horizon: Horizon
+    objective: Objective
+
+    @cached_property
+    def routes(self) -> Routes:
+        """Routes over the cluster's links."""
+        return Routes(self.cluster)
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of all jobs and iterations."""
+        return sum(job.iterations * len(job.blocks) for job in self.jobs)
+
+    @property
+    def transfers(self) -> int:
+        """Number of transfers of all jobs and iterations."""
+        return sum(job.iterations * len(job.transfers) for job in self.jobs)
+
+
+def cut(instance: Instance) -> Pieces:
+    """Cut every job of an instance into its piece graph."""
+    cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
+    jobs = tuple(cutters[job.model].cut(job) for job in instance.jobs)
+    return Pieces(instance, instance.cluster, jobs, instance.horizon, instance.objective)
+
+
+class _ModelCut:
+    """What the jobs of one model have in common, worked out once."""
+
+    def __init__(self, model: Model) -> None:
+        self.levels = model.depth
+        self.gpu_types = model.gpu_types
+        self.duration_us = {t: model.block_us(t) for t in self.gpu_types}
+        self.buckets = tuple(TransferPiece(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
+        self.state_bytes = model.state_bytes
+        self.activation_bytes = model.activation_bytes()
+        self._shapes: dict[int, tuple[tuple[BlockPiece, ...], tuple[TransferPiece, ...], tuple[Edge, ...]]] = {}
+
+    def cut(self, job: Job) -> PieceGraph:
+        if job.workers not in self._shapes:
+            blocks = tuple(BlockPiece(slot, self.duration_us) for slot in range(job.workers))
+            transfers = self.buckets if job.workers >= 2 else ()
+            self._shapes[job.workers] = (blocks, transfers, _edges(len(blocks), len(transfers)))
+        blocks, transfers, edges = self._shapes[job.workers]
+        return PieceGraph(
+            name=job.name,
+            release_us=job.release_us,
+            weight=job.weight,
+            iterations=job.iterations,
+            slots=job.workers,
+            levels=self.levels,
+            rule=_rule(job, self.levels),
+            blocks=blocks,
+            transfers=transfers,
+            edges=edges,
+            gpu_types=self.gpu_types,
+            state_bytes=self.state_bytes,
+            activation_bytes=self.activation_bytes,
+        )
+
+
+def _rule(job: Job, levels: int) -> LevelRule:
+    workers, depth = job.workers, job.depth
+    if isinstance(depth, FreeDepth):
+        total = ceil_fraction(depth.mean(workers) * levels * workers * job.iterations)
+        return LevelRule(None, min(depth.min_contributors, workers), total, depth.balance)
+    full = isinstance(depth, FullDepth)
+    multiset = (levels,) * workers if full else staircase(levels, workers)
+    reached = workers if full else sum(level == levels for level in multiset)
+    return LevelRule(multiset, reached, sum(multiset) * job.iterations, None)
+
+
+def _edges(blocks: int, transfers: int) -> tuple[Edge, ...]:
+    barrier = blocks + transfers
+    nodes = range(blocks, barrier)
+    ready = [Edge(block, transfer, 0) for transfer in nodes for block in range(blocks)]
+    order = [Edge(before, before + 1, 0) for before in nodes[:-1]]
+    ends = [Edge(node, barrier, 0) for node in range(barrier)]
+    wrap = [Edge(barrier, block, 1) for block in range(blocks)]
+    return (*ready, *order, *ends, *wrap)

@@ -1,0 +1,60 @@
+"""The plan: where every worker sits, and when every block and transfer runs (SPEC section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+__all__ = ["Block", "Iteration", "JobPlan", "Plan", "PlanStatus", "Transfer"]
+
+PlanStatus = Literal["optimal", "feasible"]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A worker's block in one iteration; times in microseconds."""
+
+    level: int
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """The exchange of one bucket; times in microseconds."""
+
+    bucket: int
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """Blocks in the order of the workers, transfers in the order of the buckets."""
+
+    blocks: tuple[Block, ...]
+    transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """The GPUs of a job's workers (``server/index``) and its iterations."""
+
+    name: str
+    gpus: tuple[str, ...]
+    iterations: tuple[Iteration, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A timetable for an instance. Fields as in the document ``jigsaw-plan/1``."""
+
+    instance: str
+    instance_sha256: str
+    status: PlanStatus
+    objective: int
+    bound: int
+    period_us: int | None
+    jobs: tuple[JobPlan, ...]
+    solver: Mapping[str, Any] = field(default_factory=dict)

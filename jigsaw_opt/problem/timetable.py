@@ -1,0 +1,121 @@
+"""From decisions to a plan: placement, levels and starts become blocks and transfers with exact ends.
+
+Every formulation and every heuristic reads its solution back through `assemble`, so ends,
+objective and period are always the exact ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
+
+__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "minimal_period", "objective_of"]
+
+Gpu = tuple[int, int]
+"""A GPU as (index of the server, index in the server)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    """All that has to be chosen for one job.
+
+    Parameters
+    ----------
+    gpus
+        GPU of each slot.
+    levels
+        Level of each slot, by iteration: ``levels[i][slot]``.
+    block_starts
+        Start of each block, by iteration, in microseconds.
+    transfer_starts
+        Start of each transfer, by iteration, in microseconds.
+    """
+
+    gpus: Sequence[Gpu]
+    levels: Sequence[Sequence[int]]
+    block_starts: Sequence[Sequence[int]]
+    transfer_starts: Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Timetable:
+    """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one)."""
+
+    jobs: tuple[JobPlan, ...]
+    period_us: int | None = None
+
+
+def assemble(pieces: Pieces, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
+    """Timetable of the decisions, one for each job, with every end exactly its start plus its duration.
+
+    Raises
+    ------
+    ValueError
+        Where two workers of a job sit on servers that no path joins.
+    """
+    return tuple(_job_plan(pieces, job, decision) for job, decision in zip(pieces.jobs, decisions, strict=True))
+
+
+def job_end(job: JobPlan) -> int:
+    """Largest end among blocks and transfers of the last iteration (SPEC section 3, *Barrier*)."""
+    last = job.iterations[-1]
+    return max(piece.end_us for piece in (*last.blocks, *last.transfers))
+
+
+def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:
+    """Objective of a timetable (SPEC section 2, *Whole*)."""
+    if pieces.objective == "period":
+        if period_us is None:
+            raise ValueError("a cyclic plan needs its period")
+        return period_us
+    ends = [job_end(job) for job in jobs]
+    if pieces.objective == "makespan":
+        return max(ends)
+    return sum(piece.weight * end for piece, end in zip(pieces.jobs, ends, strict=True))
+
+
+def minimal_period(jobs: Sequence[JobPlan]) -> int:
+    """Least period that the spans of the jobs allow (SPEC section 5); resources may ask for more."""
+    return max(1, *(job_end(job) - min(b.start_us for b in job.iterations[0].blocks) for job in jobs))
+
+
+def _job_plan(pieces: Pieces, job: PieceGraph, decision: JobDecision) -> JobPlan:
+    channel = pieces.routes.channel(Counter(server for server, _ in decision.gpus))
+    if channel is None:
+        raise ValueError(f"no path joins all servers of job {job.name}")
+    servers = pieces.cluster.servers
+    durations = [block.duration_us[servers[decision.gpus[block.slot][0]].gpu_type] for block in job.blocks]
+    exchange = _exchange_times(job, channel)
+    iterations = []
+    for levels, starts, transfer_starts in zip(
+        decision.levels, decision.block_starts, decision.transfer_starts, strict=True
+    ):
+        blocks = tuple(
+            Block(levels[block.slot], start, start + table[levels[block.slot] - 1])
+            for block, table, start in zip(job.blocks, durations, starts, strict=True)
+        )
+        transfers = tuple(
+            Transfer(piece.bucket, start, start + exchange(piece.bucket, contributors(levels, piece.bucket)))
+            for piece, start in zip(job.transfers, transfer_starts, strict=True)
+        )
+        iterations.append(Iteration(blocks, transfers))
+    gpus = tuple(pieces.cluster.gpu_name(*gpu) for gpu in decision.gpus)
+    return JobPlan(job.name, gpus, tuple(iterations))
+
+
+def _exchange_times(job: PieceGraph, channel: Channel) -> Callable[[int, int], int]:
+    times: dict[tuple[int, int], int] = {}
+
+    def lookup(bucket: int, count: int) -> int:
+        key = (bucket, count)
+        if key not in times:
+            times[key] = job.transfer_us(bucket, count, channel)
+        return times[key]
+
+    return lookup

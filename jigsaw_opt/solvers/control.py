@@ -1,0 +1,173 @@
+"""One solve under way: incumbent, bound, stop rules and the progress stream.
+
+A solver makes a `Control`, offers it every plan and every bound, asks it when to stop, and
+ends with its `result`. Engines that block run under `Control.run`, so Ctrl-C, time and every other
+stop rule work the same for all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import TypeVar
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.stop import stop_rules
+
+__all__ = ["Control"]
+
+T = TypeVar("T")
+_POLL_SECONDS = 0.02
+
+
+class Control:
+    """The state of one solve. Safe to use from the engine's threads.
+
+    Parameters
+    ----------
+    name
+        Name of the solver.
+    pieces
+        The instance, cut.
+    options
+        Limits, seed, cancel flag.
+    report
+        Receives the progress stream.
+    """
+
+    def __init__(self, name: str, pieces: Pieces, options: Options, report: Report) -> None:
+        self.name, self.pieces, self.options = name, pieces, options
+        self.started = self.improved = time.monotonic()
+        self.objective: int | None = None
+        self.best: Timetable | None = None
+        self.trajectory: list[Event] = []
+        self._report = report
+        self._lock = threading.RLock()
+        self._rules = stop_rules(options)
+        self.bound = lower_bound(pieces).value
+        self._emit()
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self.started
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds left of the time limit, at least 0; None without a limit."""
+        limit = self.options.time_limit
+        return None if limit is None else max(0.0, limit - self.seconds)
+
+    def offer(self, timetable: Timetable) -> bool:
+        """Take a plan as the new incumbent if it is better; says whether it was."""
+        objective = objective_of(self.pieces, timetable.jobs, timetable.period_us)
+        with self._lock:
+            if self.objective is not None and objective >= self.objective:
+                return False
+            self.objective, self.best = objective, timetable
+            self.improved = time.monotonic()
+            self._emit()
+            return True
+
+    def raise_bound(self, bound: int) -> None:
+        """Take a proven lower bound if it is better."""
+        with self._lock:
+            if bound > self.bound:
+                self.bound = bound
+                self._emit()
+
+    def reason(self) -> StoppedBy | None:
+        """Why the solve should stop now, or None."""
+        if self.objective is not None and self.objective <= self.bound:
+            return StoppedBy.PROOF
+        return next((rule.reason for rule in self._rules if rule.holds(self)), None)
+
+    def run(self, call: Callable[[], T], cancel: Callable[[], None]) -> T:
+        """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop."""
+        outcome: list[T] = []
+        failure: list[BaseException] = []
+        done = threading.Event()
+
+        def work() -> None:
+            try:
+                outcome.append(call())
+            except BaseException as error:  # noqa: BLE001 - handed to the caller's thread below
+                failure.append(error)
+            finally:
+                done.set()
+
+        thread = threading.Thread(target=work, name=f"jigsaw-{self.name}", daemon=True)
+        thread.start()
+        while not done.wait(_POLL_SECONDS):
+            if self.reason() is not None:
+                cancel()
+        thread.join()
+        if failure:
+            raise failure[0]
+        return outcome[0]
+
+    def result(
+        self,
+        stopped_by: StoppedBy,
+        conflicts: Sequence[Conflict] = (),
+        infeasible: bool = False,
+        engines: Sequence[str] = (),
+    ) -> Result:
+        """The outcome: status and plan follow from the incumbent and the bound.
+
+        Parameters
+        ----------
+        stopped_by
+            Why it ended; a closed gap makes it ``proof``.
+        conflicts, infeasible
+            Set where it is proven that there is no plan.
+        engines
+            Distributions whose versions are recorded.
+        """
+        closed = self.objective is not None and self.objective <= self.bound
+        seconds = self.seconds
+        return Result(
+            status=self._status(closed, infeasible),
+            stopped_by=StoppedBy.PROOF if closed else stopped_by,
+            objective=self.objective,
+            bound=self.bound,
+            plan=self._plan(closed, seconds),
+            trajectory=tuple(self.trajectory),
+            conflicts=tuple(conflicts),
+            solver=self.name,
+            seconds=seconds,
+            seed=self.options.seed,
+            versions={engine: version(engine) for engine in engines},
+        )
+
+    def _status(self, closed: bool, infeasible: bool) -> Status:
+        if self.best is None:
+            return Status.INFEASIBLE if infeasible else Status.UNKNOWN
+        return Status.OPTIMAL if closed else Status.FEASIBLE
+
+    def _plan(self, closed: bool, seconds: float) -> Plan | None:
+        if self.best is None or self.objective is None:
+            return None
+        return Plan(
+            instance=self.pieces.instance.name,
+            instance_sha256=instance_sha256(self.pieces.instance),
+            status="optimal" if closed else "feasible",
+            objective=self.objective,
+            bound=self.bound,
+            period_us=self.best.period_us,
+            jobs=self.best.jobs,
+            solver={"name": self.name, "seconds": round(seconds, 3), "seed": self.options.seed},
+        )
+
+    def _emit(self) -> None:
+        event = Event(round(self.seconds, 3), self.objective, self.bound)
+        self.trajectory.append(event)
+        self._report(event)

@@ -1,0 +1,63 @@
+"""What a caller may ask of a solver."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from threading import Event as Flag
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Limits, seed and cores of one solve.
+
+    Parameters
+    ----------
+    time_limit
+        Seconds of wall-clock time, or None.
+    gap
+        Stop at this relative gap ``(objective - bound) / objective``, or None.
+    target
+        Stop at a plan whose objective is at most this, or None.
+    no_improvement
+        Stop after so many seconds without a better plan, or None.
+    work_limit
+        Limit in the engine's deterministic units (the same on every machine), or None.
+    seed
+        Seed of everything that is random.
+    workers
+        Number of threads; with one, the same input and seed give the same plan.
+    engine
+        The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
+    cancel
+        Set by another thread or a signal handler, it stops the solve and keeps the best plan.
+
+    Raises
+    ------
+    UsageError
+        A limit out of range.
+    """
+
+    time_limit: float | None = None
+    gap: float | None = None
+    target: int | None = None
+    no_improvement: float | None = None
+    work_limit: float | None = None
+    seed: int = 0
+    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    engine: str | None = None
+    cancel: Flag = field(default_factory=Flag, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("time_limit", "gap", "no_improvement", "work_limit"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise UsageError(f"{name} is at least 0, not {value}")
+        if self.workers < 1:
+            raise UsageError(f"workers is at least 1, not {self.workers}")
+        if not 0 <= self.seed < 2**31:
+            raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")

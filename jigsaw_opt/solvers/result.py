@@ -1,0 +1,119 @@
+"""What a solver returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from jigsaw_opt.problem.plan import Plan
+
+__all__ = ["Conflict", "Event", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
+
+
+class Status(StrEnum):
+    """How much is known. Never better than the truth."""
+
+    OPTIMAL = "optimal"
+    """There is a plan, and its objective equals the proven bound."""
+    FEASIBLE = "feasible"
+    """There is a plan; a better one may exist."""
+    INFEASIBLE = "infeasible"
+    """Proven: there is no plan."""
+    UNKNOWN = "unknown"
+    """No plan was found, and none was ruled out."""
+
+
+class StoppedBy(StrEnum):
+    """Why the solver stopped."""
+
+    PROOF = "proof"
+    """Optimality or infeasibility is proven."""
+    TIME = "time"
+    """The time limit or the deterministic work limit."""
+    GAP = "gap"
+    """The gap asked for is reached."""
+    TARGET = "target"
+    """The target asked for is reached."""
+    INTERRUPT = "interrupt"
+    """Ctrl-C, or the caller's cancel flag."""
+    NO_IMPROVEMENT = "no_improvement"
+    """No better plan for the time asked for."""
+    COMPLETED = "completed"
+    """A heuristic ran to its end."""
+
+
+class Event(NamedTuple):
+    """One point of the progress stream; `objective` is None before the first plan."""
+
+    seconds: float
+    objective: int | None
+    bound: int
+
+
+Report = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Jobs or limits that cannot hold together, in the user's terms.
+
+    Parameters
+    ----------
+    kind
+        ``gpu_type``, ``memory``, ``reach``, ``depth`` or ``search`` (found by a solver's proof).
+    jobs
+        Names of the jobs that take part.
+    message
+        What conflicts and why.
+    """
+
+    kind: str
+    jobs: tuple[str, ...]
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of one solve.
+
+    Parameters
+    ----------
+    status, stopped_by
+        What is known, and why the solver stopped.
+    objective
+        Objective recomputed from the plan, or None without one.
+    bound
+        Proven lower bound; kept also where there is no plan.
+    plan
+        The best plan, checked, or None.
+    trajectory
+        The progress stream, as emitted.
+    conflicts
+        Why there is no plan, where that is proven.
+    solver, seconds, seed, versions
+        Name, wall-clock time, seed, and the versions of the libraries that took part.
+    """
+
+    status: Status
+    stopped_by: StoppedBy
+    objective: int | None
+    bound: int
+    plan: Plan | None
+    trajectory: tuple[Event, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    solver: str = ""
+    seconds: float = 0.0
+    seed: int = 0
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def gap(self) -> float | None:
+        """Relative gap, or None without a plan."""
+        return None if self.objective is None else relative_gap(self.objective, self.bound)
+
+
+def relative_gap(objective: int, bound: int) -> float:
+    """``(objective - bound) / objective``; 0 for an objective of 0."""
+    return (objective - bound) / objective if objective > bound else 0.0

@@ -1,0 +1,107 @@
+"""Stop rules: each one says whether it holds for a solve under way, and what it is called."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import StoppedBy, relative_gap
+
+__all__ = ["Gap", "Interrupt", "NoImprovement", "State", "StopRule", "Target", "TimeLimit", "stop_rules"]
+
+
+class State(Protocol):
+    """What a stop rule may look at."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start."""
+
+    objective: int | None
+    bound: int
+    improved: float
+
+
+class StopRule(Protocol):
+    """A condition under which a solve ends."""
+
+    reason: ClassVar[StoppedBy]
+
+    def holds(self, state: State) -> bool:
+        """Whether the solve should end now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """The cancel flag is set."""
+
+    options: Options
+    reason: ClassVar[StoppedBy] = StoppedBy.INTERRUPT
+
+    def holds(self, state: State) -> bool:
+        """Whether the flag is set."""
+        return self.options.cancel.is_set()
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimit:
+    """Wall-clock seconds are over."""
+
+    limit: float
+    reason: ClassVar[StoppedBy] = StoppedBy.TIME
+
+    def holds(self, state: State) -> bool:
+        """Whether the limit is reached."""
+        return state.seconds >= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The relative gap is small enough."""
+
+    gap: float
+    reason: ClassVar[StoppedBy] = StoppedBy.GAP
+
+    def holds(self, state: State) -> bool:
+        """Whether there is a plan within the gap."""
+        return state.objective is not None and relative_gap(state.objective, state.bound) <= self.gap
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The plan is good enough."""
+
+    target: int
+    reason: ClassVar[StoppedBy] = StoppedBy.TARGET
+
+    def holds(self, state: State) -> bool:
+        """Whether there is a plan at or below the target."""
+        return state.objective is not None and state.objective <= self.target
+
+
+@dataclass(frozen=True, slots=True)
+class NoImprovement:
+    """No better plan for some seconds; does not hold before the first plan."""
+
+    seconds: float
+    reason: ClassVar[StoppedBy] = StoppedBy.NO_IMPROVEMENT
+
+    def holds(self, state: State) -> bool:
+        """Whether the last better plan is too long ago."""
+        return state.objective is not None and time.monotonic() - state.improved >= self.seconds
+
+
+def stop_rules(options: Options) -> tuple[StopRule, ...]:
+    """The rules that `options` ask for; the first one that holds names the reason."""
+    rules: list[StopRule] = [Interrupt(options)]
+    if options.target is not None:
+        rules.append(Target(options.target))
+    if options.gap is not None:
+        rules.append(Gap(options.gap))
+    if options.no_improvement is not None:
+        rules.append(NoImprovement(options.no_improvement))
+    if options.time_limit is not None:
+        rules.append(TimeLimit(options.time_limit))
+    return tuple(rules)
