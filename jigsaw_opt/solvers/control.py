@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -92,27 +93,17 @@ class Control:
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None]) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop."""
-        outcome: list[T] = []
-        failure: list[BaseException] = []
-        done = threading.Event()
-
-        def work() -> None:
+        with ThreadPoolExecutor(1, thread_name_prefix=f"jigsaw-{self.name}") as pool:
+            future = pool.submit(call)
             try:
-                outcome.append(call())
-            except BaseException as error:  # noqa: BLE001 - handed to the caller's thread below
-                failure.append(error)
+                while not wait([future], _POLL_SECONDS).done:
+                    if self.reason() is not None:
+                        cancel()
             finally:
-                done.set()
-
-        thread = threading.Thread(target=work, name=f"jigsaw-{self.name}", daemon=True)
-        thread.start()
-        while not done.wait(_POLL_SECONDS):
-            if self.reason() is not None:
-                cancel()
-        thread.join()
-        if failure:
-            raise failure[0]
-        return outcome[0]
+                # A second Ctrl-C lands here; the engine must not outlive the call.
+                if not future.done():
+                    cancel()
+        return future.result()
 
     def result(
         self,

@@ -1,0 +1,45 @@
+"""Export a plan as a Perfetto trace, or an instance as a mixed-integer program."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto)")
+    parser.add_argument("--to", choices=("perfetto", "mps", "lp"), required=True, help="format")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write the trace or the program."""
+    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.source import checked_picture
+    from jigsaw_opt.errors import UsageError
+
+    require_folder(arguments.output)
+    if arguments.to != "perfetto":
+        return _export_program(arguments)
+    if arguments.plan is None:
+        raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
+    from jigsaw_opt.views.perfetto import perfetto_trace
+
+    emit(perfetto_trace(checked_picture(arguments.instance, arguments.plan)), arguments.output)
+    return 0
+
+
+def _export_program(arguments: argparse.Namespace) -> int:
+    import sys
+
+    from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.problem.pieces import cut
+    from jigsaw_opt.solvers.ilp import write_model
+
+    write_model(cut(instance_from(arguments.instance)), arguments.output, arguments.to)
+    print(f"wrote {arguments.output}", file=sys.stderr)
+    return 0

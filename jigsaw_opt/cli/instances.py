@@ -1,0 +1,53 @@
+"""List the bundled instances with their size, best known objective and bound."""
+
+from __future__ import annotations
+
+import argparse
+
+HELP = "list the bundled instances"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("set", nargs="?", metavar="SET", help="only this set: tiny, server, rack, pod or cluster")
+    parser.add_argument("--json", action="store_true", help="print them as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one row an instance."""
+    from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances import sets
+
+    if arguments.set is not None and arguments.set not in sets():
+        raise UsageError(f"no set {arguments.set!r}; there are {', '.join(sets())}")
+    rows = _rows(arguments.set)
+    if arguments.json:
+        print_json(rows)
+        return 0
+    headers = ("name", "objective", "horizon", "gpus", "jobs", "workers", "blocks", "best", "bound", "gap")
+    right = headers[3:]
+    print_table(headers, [[row[header] for header in headers] for row in rows], right)
+    return 0
+
+
+def _rows(only: str | None) -> list[dict[str, object]]:
+    from jigsaw_opt.instances import best_known, load, names
+    from jigsaw_opt.solvers.result import relative_gap
+
+    rows: list[dict[str, object]] = []
+    for name in names(only):
+        instance, best = load(name), best_known(name)
+        rows.append({
+            "name": name,
+            "objective": instance.objective,
+            "horizon": instance.horizon,
+            "gpus": instance.cluster.gpu_count,
+            "jobs": len(instance.jobs),
+            "workers": sum(job.workers for job in instance.jobs),
+            "blocks": sum(job.workers * job.iterations for job in instance.jobs),
+            "best": best.objective if best else None,
+            "bound": best.bound if best else None,
+            "gap": f"{100 * relative_gap(best.objective, best.bound):.2f} %" if best else None,
+        })
+    return rows

@@ -1,0 +1,77 @@
+"""Printing: data to standard output, everything else to standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+
+__all__ = ["emit", "print_error", "print_json", "print_problems", "print_table", "require_folder"]
+
+_SHOWN_PROBLEMS = 50
+
+
+def print_json(value: object) -> None:
+    """Print a value as JSON on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
+    """Print rows as columns; columns named in `right` are set to the right."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for header in headers:
+        table.add_column(header, justify="right" if header in set(right) else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*("–" if cell is None else str(cell) for cell in row))
+    # Into a file or a pipe nothing is cut to the width of a terminal.
+    Console(width=None if sys.stdout.isatty() else 10_000, markup=False, highlight=False).print(table)
+
+
+def print_error(error: JigsawError) -> None:
+    """Print one clear error on standard error; an invalid input lists its problems."""
+    if isinstance(error, InvalidInputError):
+        print(f"error: {len(error.problems)} problem{'s' * (len(error.problems) > 1)}", file=sys.stderr)
+        print_problems(error.problems)
+    else:
+        print(f"error: {error}", file=sys.stderr)
+
+
+def print_problems(problems: Sequence[Problem]) -> None:
+    """List problems on standard error, one a line."""
+    for problem in problems[:_SHOWN_PROBLEMS]:
+        print(f"  {problem}", file=sys.stderr)
+    if len(problems) > _SHOWN_PROBLEMS:
+        print(f"  and {len(problems) - _SHOWN_PROBLEMS} more (all with: jigsaw validate --json)", file=sys.stderr)
+
+
+def require_folder(path: Path | None) -> None:
+    """Refuse an output file that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    UsageError
+        Its folder does not exist, or it is a folder itself.
+    """
+    if path is None:
+        return
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"cannot write {path}: there is no folder {path.absolute().parent}")
+    if path.is_dir():
+        raise UsageError(f"cannot write {path}: it is a folder")
+
+
+def emit(data: bytes, path: Path | None) -> None:
+    """Write `data` whole to a file, or to standard output where there is none."""
+    if path is None:
+        sys.stdout.write(data.decode())
+        return
+    from jigsaw_opt.documents import write_atomically
+
+    write_atomically(path, data)
+    print(f"wrote {path}", file=sys.stderr)

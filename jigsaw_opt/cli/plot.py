@@ -1,0 +1,52 @@
+"""Draw a plan: an interactive HTML timeline that needs no network, a PNG picture, or text."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.views.lanes import Picture
+
+HELP = "draw the timeline of a plan"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)")
+    parser.add_argument("--to", choices=("html", "png", "text"), help="format (default: by the file's ending, else text)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check the plan, draw it, write it."""
+    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.source import checked_picture
+    from jigsaw_opt.errors import UsageError
+
+    require_folder(arguments.output)
+    form = arguments.to or _form(arguments.output)
+    if form == "png" and arguments.output is None:
+        raise UsageError("a PNG picture needs a file: -o FILE.png")
+    emit(_draw(checked_picture(arguments.instance, arguments.plan), form), arguments.output)
+    return 0
+
+
+def _form(output: Path | None) -> str:
+    return {".html": "html", ".htm": "html", ".png": "png"}.get(output.suffix.lower(), "text") if output else "text"
+
+
+def _draw(picture: Picture, form: str) -> bytes:
+    if form == "html":
+        from jigsaw_opt.views.html import timeline_html
+
+        return timeline_html(picture).encode()
+    if form == "png":
+        from jigsaw_opt.views.png import timeline_png
+
+        return timeline_png(picture)
+    from jigsaw_opt.views.text import timeline_text
+
+    return (timeline_text(picture) + "\n").encode()

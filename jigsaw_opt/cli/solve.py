@@ -1,0 +1,93 @@
+"""Solve an instance: choose GPUs, levels and starts, prove a bound, check the plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.result import Result
+
+HELP = "solve an instance"
+_EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
+_INTERRUPTED = 130
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="FILE|NAME", help="an instance document, or the name of a bundled instance")
+    parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
+    parser.add_argument("--gap", type=float, metavar="SHARE", help="stop at this gap between plan and bound, as in 0.01")
+    parser.add_argument("--target", type=int, metavar="OBJECTIVE", help="stop at a plan at least as good as this")
+    parser.add_argument("--no-improvement", type=float, metavar="SECONDS", help="stop after so long without a better plan")
+    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
+    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats")
+    parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
+    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument("-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Solve, print, write the plan."""
+    from jigsaw_opt.cli.output import require_folder
+    from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.documents import save_plan
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.solve import solve
+
+    require_folder(arguments.output)
+    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
+    options = Options(
+        time_limit=arguments.time_limit,
+        gap=arguments.gap,
+        target=arguments.target,
+        no_improvement=arguments.no_improvement,
+        work_limit=arguments.work_limit,
+        seed=arguments.seed,
+        engine=arguments.engine,
+        **chosen,
+    )
+    instance = instance_from(arguments.instance)
+    with progress(arguments.quiet, arguments.verbose) as report:
+        result = solve(instance, arguments.solver, options, report)
+    if result.plan is not None and arguments.output is not None:
+        save_plan(result.plan, arguments.output)
+    _print(result, arguments)
+    return _INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
+
+
+def _print(result: Result, arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.cli.output import print_json, print_table
+
+    if arguments.json:
+        print_json(_as_json(result, arguments.output))
+        return
+    for conflict in result.conflicts:
+        print(f"infeasible: {conflict.message}", file=sys.stderr)
+    gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
+    row = (result.objective, result.bound, gap, result.status, result.stopped_by, result.solver, f"{result.seconds:.2f} s")
+    print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
+
+
+def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "stopped_by": result.stopped_by,
+        "objective": result.objective,
+        "bound": result.bound,
+        "gap": result.gap,
+        "solver": result.solver,
+        "seconds": round(result.seconds, 3),
+        "seed": result.seed,
+        "versions": dict(result.versions),
+        "plan": str(output) if output is not None and result.plan is not None else None,
+        "conflicts": [{"kind": c.kind, "jobs": c.jobs, "message": c.message} for c in result.conflicts],
+        "trajectory": [event._asdict() for event in result.trajectory],
+    }

@@ -1,0 +1,45 @@
+"""Validate instance and plan documents; list every problem of every file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "validate instance and plan documents"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="an instance or a plan document")
+    parser.add_argument("--json", action="store_true", help="print the problems as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Validate all files and print what is wrong with each."""
+    from jigsaw_opt.cli.output import print_json, print_problems
+    from jigsaw_opt.documents import load_document
+    from jigsaw_opt.errors import InvalidInputError, Problem
+
+    found: dict[Path, tuple[Problem, ...]] = {}
+    for path in arguments.files:
+        try:
+            load_document(path)
+            found[path] = ()
+        except InvalidInputError as error:
+            found[path] = error.problems
+    if arguments.json:
+        print_json([
+            {
+                "file": str(path),
+                "valid": not problems,
+                "problems": [{"path": p.path, "message": p.message, "hint": p.hint} for p in problems],
+            }
+            for path, problems in found.items()
+        ])
+    else:
+        for path, problems in found.items():
+            print(f"{path}: {'valid' if not problems else f'{len(problems)} problem(s)'}")
+            sys.stdout.flush()
+            print_problems(problems)
+    return InvalidInputError.exit_code if any(found.values()) else 0

@@ -1,0 +1,108 @@
+"""The one way to solve an instance: certain causes first, then the solver, then the check."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import FrameType
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import JigsawError, MissingEngineError, UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import Solver, find
+from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
+
+__all__ = ["UncheckedPlanError", "solve"]
+
+
+class UncheckedPlanError(JigsawError):
+    """A solver returned a plan that breaks a rule; a bug in the solver, never the user's fault."""
+
+
+def solve(
+    instance: Instance, solver: str | Solver = "auto", options: Options | None = None, report: Report | None = None
+) -> Result:
+    """Solve an instance and return a checked plan with a proven bound.
+
+    Parameters
+    ----------
+    instance
+        What is to be scheduled.
+    solver
+        Name of a registered solver, or a solver.
+    options
+        Limits, seed, cores. The first Ctrl-C during the call keeps the best plan so far.
+    report
+        Receives the progress stream.
+
+    Raises
+    ------
+    UsageError
+        The solver does not exist or does not take the instance.
+    MissingEngineError
+        The solver's engine is not installed.
+    UncheckedPlanError
+        The solver's plan did not pass `check`.
+    """
+    options, report = options or Options(), report or _ignore
+    method = find(solver) if isinstance(solver, str) else solver
+    _require(method, instance)
+    pieces = cut(instance)
+    causes = certain_causes(pieces)
+    if causes:
+        bound = lower_bound(pieces).value
+        return Result(
+            Status.INFEASIBLE, StoppedBy.PROOF, None, bound, None, conflicts=causes, solver=method.name, seed=options.seed
+        )
+    with _first_interrupt_cancels(options):
+        result = method(instance, options, report)
+    return _checked(instance, result)
+
+
+def _require(method: Solver, instance: Instance) -> None:
+    missing = method.unavailable()
+    if missing is not None:
+        raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
+    reason = method.unsupported(instance)
+    if reason is not None:
+        raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+
+
+def _checked(instance: Instance, result: Result) -> Result:
+    if result.plan is None:
+        return result
+    violations = check(instance, result.plan)
+    if violations:
+        shown = "; ".join(f"{v.path}: {v.message} (rule {v.rule})" for v in violations[:5])
+        raise UncheckedPlanError(f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}")
+    return replace(result, objective=result.plan.objective)
+
+
+@contextmanager
+def _first_interrupt_cancels(options: Options) -> Iterator[None]:
+    """Turn the first Ctrl-C into the cancel flag, so no incumbent is lost; the second one raises as usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def cancel(signum: int, frame: FrameType | None) -> None:
+        options.cancel.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ignore(event: Event) -> None:
+    """Drop an event of the progress stream."""

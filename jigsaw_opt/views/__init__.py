@@ -1,0 +1,1 @@
+"""Pictures of a plan: interactive HTML, PNG, Perfetto traces and tables."""

@@ -1,0 +1,49 @@
+"""A plan as a trace for Perfetto and chrome://tracing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from jigsaw_opt.views.lanes import Interval, Lane, Picture
+
+__all__ = ["perfetto_trace"]
+
+_PROCESSES = {"gpu": 1, "link": 2}
+
+
+def perfetto_trace(picture: Picture) -> bytes:
+    """Trace events as JSON: one track for each GPU and link, times in microseconds.
+
+    A link that is shared by several lanes' names stays one track, so no two events of a track overlap.
+    """
+    import msgspec
+
+    events = list(_metadata(picture))
+    names = [job.name for job in picture.plan.jobs]
+    for track, lane in enumerate(picture.lanes):
+        events.extend(_event(lane, track, names[interval.job], interval) for interval in lane.intervals)
+    return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _metadata(picture: Picture) -> Iterator[dict[str, Any]]:
+    for kind, process in _PROCESSES.items():
+        yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"{kind}s"}}
+    for track, lane in enumerate(picture.lanes):
+        where = {"ph": "M", "pid": _PROCESSES[lane.kind], "tid": track}
+        yield {**where, "name": "thread_name", "args": {"name": lane.name}}
+        yield {**where, "name": "thread_sort_index", "args": {"sort_index": track}}
+
+
+def _event(lane: Lane, track: int, job: str, interval: Interval) -> dict[str, Any]:
+    part = {"worker": interval.number, "level": interval.level} if interval.level else {"bucket": interval.number}
+    return {
+        "ph": "X",
+        "name": job,
+        "cat": "block" if interval.level else "transfer",
+        "pid": _PROCESSES[lane.kind],
+        "tid": track,
+        "ts": interval.start_us,
+        "dur": interval.end_us - interval.start_us,
+        "args": {"iteration": interval.iteration, **part},
+    }

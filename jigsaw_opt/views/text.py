@@ -1,0 +1,47 @@
+"""A plan as text: one row for each GPU and link, for a terminal."""
+
+from __future__ import annotations
+
+import string
+
+from jigsaw_opt.views.lanes import Lane, Picture
+
+__all__ = ["timeline_text"]
+
+_LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+_HOLE = "·"
+
+
+def timeline_text(picture: Picture, columns: int = 72) -> str:
+    """Rows of `columns` cells; a cell names the job that has most of it, a dot is a hole.
+
+    Jobs are lettered in the order of the instance; letters repeat after 62 jobs.
+    """
+    end = max(1, picture.end_us)
+    width = max(len(lane.name) for lane in picture.lanes)
+    rows = [
+        f"{lane.name:<{width}} |{''.join(_cells(lane, end, columns))}| {100 * lane.busy_us / end:3.0f} % busy"
+        for lane in picture.lanes
+    ]
+    names = [f"{_LETTERS[k % len(_LETTERS)]} = {job.name}" for k, job in enumerate(picture.plan.jobs)]
+    scale = f"{'':<{width}} 0{picture.end_us:>{columns}} us"
+    return "\n".join([*rows, scale, "jobs: " + ", ".join(names)])
+
+
+def _cells(lane: Lane, end: int, columns: int) -> list[str]:
+    """The job with the largest share of each cell, unless a hole has more."""
+    shares: list[dict[int, int]] = [{} for _ in range(columns)]
+    for interval in lane.intervals:
+        first = interval.start_us * columns // end
+        last = min(columns - 1, max(first, (interval.end_us * columns - 1) // end))
+        for cell in range(first, last + 1):
+            low, high = max(interval.start_us * columns, cell * end), min(interval.end_us * columns, (cell + 1) * end)
+            shares[cell][interval.job] = shares[cell].get(interval.job, 0) + max(0, high - low)
+    return [_letter(share, end) for share in shares]
+
+
+def _letter(share: dict[int, int], whole: int) -> str:
+    if not share:
+        return _HOLE
+    job = max(share, key=lambda key: (share[key], -key))
+    return _LETTERS[job % len(_LETTERS)] if 2 * sum(share.values()) >= whole else _HOLE
