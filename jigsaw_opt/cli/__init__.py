@@ -59,7 +59,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
         module = import_module(f"jigsaw_opt.cli.{name}")
-        sub = commands.add_parser(name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False)
+        sub = commands.add_parser(
+            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False
+        )
         module.configure(sub)
         sub.set_defaults(run=module.run)
     return parser

@@ -38,16 +38,18 @@ def _rows(only: str | None) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name in names(only):
         instance, best = load(name), best_known(name)
-        rows.append({
-            "name": name,
-            "objective": instance.objective,
-            "horizon": instance.horizon,
-            "gpus": instance.cluster.gpu_count,
-            "jobs": len(instance.jobs),
-            "workers": sum(job.workers for job in instance.jobs),
-            "blocks": sum(job.workers * job.iterations for job in instance.jobs),
-            "best": best.objective if best else None,
-            "bound": best.bound if best else None,
-            "gap": f"{100 * relative_gap(best.objective, best.bound):.2f} %" if best else None,
-        })
+        rows.append(
+            {
+                "name": name,
+                "objective": instance.objective,
+                "horizon": instance.horizon,
+                "gpus": instance.cluster.gpu_count,
+                "jobs": len(instance.jobs),
+                "workers": sum(job.workers for job in instance.jobs),
+                "blocks": sum(job.workers * job.iterations for job in instance.jobs),
+                "best": best.objective if best else None,
+                "bound": best.bound if best else None,
+                "gap": f"{100 * relative_gap(best.objective, best.bound):.2f} %" if best else None,
+            }
+        )
     return rows

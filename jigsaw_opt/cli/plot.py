@@ -16,8 +16,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
     parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)")
-    parser.add_argument("--to", choices=("html", "png", "text"), help="format (default: by the file's ending, else text)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)"
+    )
+    parser.add_argument(
+        "--to", choices=("html", "png", "text"), help="format (default: by the file's ending, else text)"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -20,17 +20,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("instance", metavar="FILE|NAME", help="an instance document, or the name of a bundled instance")
     parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
-    parser.add_argument("--gap", type=float, metavar="SHARE", help="stop at this gap between plan and bound, as in 0.01")
+    parser.add_argument(
+        "--gap", type=float, metavar="SHARE", help="stop at this gap between plan and bound, as in 0.01"
+    )
     parser.add_argument("--target", type=int, metavar="OBJECTIVE", help="stop at a plan at least as good as this")
-    parser.add_argument("--no-improvement", type=float, metavar="SECONDS", help="stop after so long without a better plan")
-    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
+    parser.add_argument(
+        "--no-improvement", type=float, metavar="SECONDS", help="stop after so long without a better plan"
+    )
+    parser.add_argument(
+        "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats"
+    )
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
-    parser.add_argument("-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,7 +82,15 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     for conflict in result.conflicts:
         print(f"infeasible: {conflict.message}", file=sys.stderr)
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
-    row = (result.objective, result.bound, gap, result.status, result.stopped_by, result.solver, f"{result.seconds:.2f} s")
+    row = (
+        result.objective,
+        result.bound,
+        gap,
+        result.status,
+        result.stopped_by,
+        result.solver,
+        f"{result.seconds:.2f} s",
+    )
     print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
 
 

@@ -29,14 +29,16 @@ def run(arguments: argparse.Namespace) -> int:
         except InvalidInputError as error:
             found[path] = error.problems
     if arguments.json:
-        print_json([
-            {
-                "file": str(path),
-                "valid": not problems,
-                "problems": [{"path": p.path, "message": p.message, "hint": p.hint} for p in problems],
-            }
-            for path, problems in found.items()
-        ])
+        print_json(
+            [
+                {
+                    "file": str(path),
+                    "valid": not problems,
+                    "problems": [{"path": p.path, "message": p.message, "hint": p.hint} for p in problems],
+                }
+                for path, problems in found.items()
+            ]
+        )
     else:
         for path, problems in found.items():
             print(f"{path}: {'valid' if not problems else f'{len(problems)} problem(s)'}")

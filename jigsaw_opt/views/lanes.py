@@ -82,7 +82,11 @@ def picture(instance: Instance, plan: Plan) -> Picture:
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
     cluster = instance.cluster
-    gpus = {cluster.gpu_name(s, k): Lane(cluster.gpu_name(s, k), "gpu") for s, server in enumerate(cluster.servers) for k in range(server.gpus)}
+    gpus = {
+        cluster.gpu_name(s, k): Lane(cluster.gpu_name(s, k), "gpu")
+        for s, server in enumerate(cluster.servers)
+        for k in range(server.gpus)
+    }
     links = [Lane(link.name, "link") for link in cluster.links]
     routes = Routes(cluster)
     server_of = {server.name: index for index, server in enumerate(cluster.servers)}

@@ -64,6 +64,8 @@ def _label(axes: Axes, picture: Picture) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, max(1, picture.end_us) / 1000)
     axes.set_xlabel("ms")
-    axes.set_title(f"{picture.instance.name}: objective {plan.objective}, bound {plan.bound} ({plan.status})", fontsize=10)
+    axes.set_title(
+        f"{picture.instance.name}: objective {plan.objective}, bound {plan.bound} ({plan.status})", fontsize=10
+    )
     jobs = [Patch(color=job_colour(k), label=job.name) for k, job in enumerate(plan.jobs[:_LEGEND_JOBS])]
     axes.legend(handles=jobs, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)

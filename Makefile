@@ -1,0 +1,39 @@
+# make demo   make the environment, solve a bundled instance, show the timeline and the proof
+# make test   lint, types and tests
+# make bench  the measured comparisons of benchmarks/
+
+VENV ?= .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+DEMO ?= server/demo
+OUT ?= out
+
+.PHONY: install demo test bench clean
+
+install: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,ray,dev]'
+	touch $@
+
+demo: install
+	mkdir -p $(OUT)
+	$(BIN)/jigsaw solve $(DEMO) --time-limit 20 --timeline -o $(OUT)/demo.plan.json
+	$(BIN)/jigsaw check $(DEMO) $(OUT)/demo.plan.json
+	$(BIN)/jigsaw plot $(DEMO) $(OUT)/demo.plan.json -o $(OUT)/demo.html
+
+test: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2
+
+bench: install
+	$(BIN)/python benchmarks/greedy_scale.py
+	$(BIN)/python benchmarks/check_speed.py
+	$(BIN)/python benchmarks/exact_tiny.py
+	$(BIN)/python benchmarks/cpsat_vs_plain.py
+
+clean:
+	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache

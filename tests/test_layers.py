@@ -1,0 +1,77 @@
+"""The rooms import only downward, without a cycle, and no engine is imported at the head of a module."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
+ROOMS = (
+    "errors",
+    "problem",
+    "documents",
+    "checking",
+    "formulations",
+    "solvers",
+    "instances",
+    "simulation",
+    "executor",
+    "views",
+    "cli",
+)
+ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "plotly", "pulp", "ray", "rich", "torch"}
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem == "errors")
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            assert node.level == 0, "imports are absolute"
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return found
+
+
+def head_imports(tree: ast.Module) -> set[str]:
+    """What a module imports when it is loaded: not inside functions, not for the type checker."""
+    found: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found |= imports(ast.Module([node], []))
+    return found
+
+
+def room(module: str) -> str:
+    return module.split(".")[1]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_point_only_downward(path: Path) -> None:
+    own = ROOMS.index(path.relative_to(PACKAGE).parts[0].removesuffix(".py"))
+    used = {name for name in imports(ast.parse(path.read_text())) if name.startswith("jigsaw_opt.")}
+    above = sorted(name for name in used if room(name) in ROOMS and ROOMS.index(room(name)) > own)
+    assert not above
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_engines_are_imported_only_where_they_are_used(path: Path) -> None:
+    heads = {name.split(".")[0] for name in head_imports(ast.parse(path.read_text()))}
+    assert not heads & ENGINES
+
+
+def test_there_is_no_import_cycle() -> None:
+    names = {f"jigsaw_opt.{'.'.join(p.relative_to(PACKAGE).with_suffix('').parts)}": p for p in MODULES}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for name, path in names.items():
+        for used in head_imports(ast.parse(path.read_text())):
+            if used in names and used != name:
+                graph.add_edge(name, used)
+    # A package's front door imports its own modules, which may import their siblings, never the door.
+    assert list(nx.simple_cycles(graph)) == []
