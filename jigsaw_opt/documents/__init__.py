@@ -1,0 +1,20 @@
+"""Instances and plans as JSON documents, and profiles of other projects as models."""
+
+from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_plan, instance_sha256
+from jigsaw_opt.documents.files import load_instance, load_plan, write_atomically
+from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.documents.plan_decoding import decode_plan
+from jigsaw_opt.documents.schemas import schema
+
+__all__ = [
+    "canonical_json",
+    "decode_instance",
+    "decode_plan",
+    "encode_instance",
+    "encode_plan",
+    "instance_sha256",
+    "load_instance",
+    "load_plan",
+    "schema",
+    "write_atomically",
+]

@@ -1,0 +1,152 @@
+"""Writing both documents, and the hash that ties a plan to its instance (SPEC section 6)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Iteration, Job, Model, Plan
+
+__all__ = ["canonical_json", "encode_instance", "encode_plan", "instance_sha256"]
+
+Json = dict[str, Any]
+
+
+def canonical_json(instance: Instance) -> bytes:
+    """The canonical form of an instance that its hash is taken of (SPEC section 6).
+
+    Every default is written out; keys are sorted by code point; there is no whitespace.
+    """
+    return json.dumps(_tree(instance), ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def instance_sha256(instance: Instance) -> str:
+    """SHA-256 of the canonical form in lower-case hex, as plans state it (SPEC section 6)."""
+    return hashlib.sha256(canonical_json(instance)).hexdigest()
+
+
+def encode_instance(instance: Instance) -> bytes:
+    """Write an instance as ``jigsaw-instance/1`` with every default; a server, segment, link or job a line."""
+    return ("".join(_pretty(_tree(instance), "\n")) + "\n").encode()
+
+
+def encode_plan(plan: Plan) -> bytes:
+    """Write a plan as ``jigsaw-plan/1``, an iteration a line."""
+    head: Json = {
+        "format": "jigsaw-plan/1",
+        "instance": plan.instance,
+        "instance_sha256": plan.instance_sha256,
+        "status": plan.status,
+        "objective": plan.objective,
+        "bound": plan.bound,
+        "period_us": plan.period_us,
+        "solver": plan.solver,
+    }
+    fields = [f"  {_line(key)}: {_line(value)},\n" for key, value in head.items()]
+    jobs = [
+        f'    {{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
+        + ",".join(f"\n      {_iteration(iteration)}" for iteration in job.iterations)
+        + "]}"
+        for job in plan.jobs
+    ]
+    return ("{\n" + "".join(fields) + '  "jobs": [\n' + ",\n".join(jobs) + "\n  ]\n}\n").encode()
+
+
+def _iteration(iteration: Iteration) -> str:
+    blocks = [
+        f'{{"level": {block.level}, "start_us": {block.start_us}, "end_us": {block.end_us}}}'
+        for block in iteration.blocks
+    ]
+    transfers = [
+        f'{{"bucket": {transfer.bucket}, "start_us": {transfer.start_us}, "end_us": {transfer.end_us}}}'
+        for transfer in iteration.transfers
+    ]
+    return f'{{"blocks": [{", ".join(blocks)}], "transfers": [{", ".join(transfers)}]}}'
+
+
+def _tree(instance: Instance) -> Json:
+    return {
+        "format": "jigsaw-instance/1",
+        "name": instance.name,
+        "cluster": _cluster(instance.cluster),
+        "models": {name: _model(model) for name, model in instance.models.items()},
+        "jobs": [_job(job) for job in instance.jobs],
+        "horizon": instance.horizon,
+        "objective": instance.objective,
+    }
+
+
+def _cluster(cluster: Cluster) -> Json:
+    return {
+        "servers": [asdict(server) for server in cluster.servers],
+        "switches": list(cluster.switches),
+        "links": [asdict(link) for link in cluster.links],
+    }
+
+
+def _model(model: Model) -> Json:
+    tree: Json = {
+        "segments": [
+            {
+                "name": segment.name,
+                "forward_us": dict(segment.forward_us),
+                "backward_us": dict(segment.backward_us),
+                "parameter_bytes": segment.parameter_bytes,
+                "activation_bytes": segment.activation_bytes,
+            }
+            for segment in model.segments
+        ],
+        "levels": list(model.levels),
+        "state_factor": model.state_factor,
+    }
+    if model.executor is not None:
+        tree["executor"] = model.executor
+    return tree
+
+
+def _job(job: Job) -> Json:
+    return {
+        "name": job.name,
+        "model": job.model,
+        "workers": job.workers,
+        "iterations": job.iterations,
+        "release_us": job.release_us,
+        "weight": job.weight,
+        "depth": _depth(job.depth),
+    }
+
+
+def _depth(depth: Depth) -> Json:
+    if not isinstance(depth, FreeDepth):
+        return {"rule": "full" if isinstance(depth, FullDepth) else "staircase"}
+    tree: Json = {"rule": "free", "min_contributors": depth.min_contributors}
+    if depth.mean_depth is not None:
+        tree["mean_depth"] = depth.mean_depth
+    if depth.balance is not None:
+        tree["balance"] = depth.balance
+    return tree
+
+
+_BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"}
+
+
+def _pretty(tree: Json, margin: str) -> Iterator[str]:
+    """Write an object over several lines, and what stands in its longer lists one item a line."""
+    inner = margin + "  "
+    yield "{"
+    for index, (key, value) in enumerate(tree.items()):
+        yield f"{',' if index else ''}{inner}{_line(key)}: "
+        if isinstance(value, list) and value and key in _BROKEN_OVER_LINES:
+            yield "[" + ",".join(f"{inner}  {_line(item)}" for item in value) + f"{inner}]"
+        elif isinstance(value, dict) and (key in _BROKEN_OVER_LINES or "segments" in value):
+            yield from _pretty(value, inner)
+        else:
+            yield _line(value)
+    yield margin + "}"
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)

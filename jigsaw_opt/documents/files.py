@@ -1,0 +1,89 @@
+"""Documents in files: loading, and writing so that a failure leaves the old file whole."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.documents.plan_decoding import decode_plan
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.problem import Instance, Plan
+
+__all__ = ["load_instance", "load_plan", "write_atomically"]
+
+
+def load_instance(path: str | os.PathLike[str]) -> Instance:
+    """Read an instance from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    return decode_instance(_read(path), os.fspath(path))
+
+
+def load_plan(path: str | os.PathLike[str]) -> Plan:
+    """Read a plan from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    return decode_plan(_read(path), os.fspath(path))
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` to `path`, all of it or nothing.
+
+    The bytes go to a temporary file beside it that then takes its place, so that no reader sees half a document.
+
+    Raises
+    ------
+    JigsawError
+        If it cannot be written; what stood at `path` before still stands there.
+    """
+    target = Path(path)
+    try:
+        _replace(target, data)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise JigsawError(f"cannot write {target}: {_reason(error)}") from error
+
+
+def _replace(target: Path, data: bytes) -> None:
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, _mode(target))
+        os.replace(name, target)
+    except BaseException:  # an interrupt too must leave nothing behind
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the old file, or those that a new file would get; mkstemp gives only the owner access."""
+    with suppress(FileNotFoundError):
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {_reason(error)}")]) from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,0 +1,214 @@
+"""Reading `jigsaw-instance/1` (SPEC section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.report import Place, Report, quoted
+from jigsaw_opt.documents.structure import structure
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem import (
+    Cluster,
+    Depth,
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    StaircaseDepth,
+)
+
+__all__ = ["decode_instance"]
+
+Json = dict[str, Any]
+
+
+def decode_instance(data: bytes | str, source: str = "$") -> Instance:
+    """Read an instance document.
+
+    Parameters
+    ----------
+    data
+        The document ``jigsaw-instance/1`` (SPEC section 2).
+    source
+        What problems with the document as a whole are said of: ``$`` or a file name.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    report = Report()
+    try:
+        tree = parse(data, source, report)
+        if tree is not None:
+            structure("instance")(tree, "$", report)
+            _check_meaning(tree, report)
+    except RecursionError:
+        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+    report.raise_if_any()
+    return _instance(tree)
+
+
+# The structure may be broken when these run, so each looks only at values of the right type.
+
+
+def _check_meaning(tree: Json, report: Report) -> None:
+    _check_cluster(tree, report)
+    models = _dict(tree, "models")
+    for name, model in models.items():
+        _check_model(model, (("$", "models"), name), report)
+    jobs = _list(tree, "jobs")
+    _check_unique(_names(jobs, ("$", "jobs")), report)
+    if "models" in tree:
+        for index, job in enumerate(jobs):
+            name = job.get("model") if isinstance(job, dict) else None
+            if isinstance(name, str) and name and name not in models:
+                place = ((("$", "jobs"), index), "model")
+                report.add_misspelt(place, f"no model is called {quoted(name)}", name, models)
+    _check_horizon(tree, jobs, report)
+
+
+def _check_horizon(tree: Json, jobs: list[Any], report: Report) -> None:
+    horizon, objective = tree.get("horizon", "finite"), tree.get("objective")
+    if horizon == "finite" and objective == "period":
+        report.add(("$", "objective"), '"period" is for the horizon "cyclic"', 'set "horizon": "cyclic"')
+    if horizon != "cyclic":
+        return
+    if objective in ("makespan", "weighted_completion"):
+        report.add(("$", "objective"), f'{quoted(objective)} is for the horizon "finite"', 'set "objective": "period"')
+    for index, job in enumerate(jobs):
+        release = job.get("release_us", 0) if isinstance(job, dict) else 0
+        if type(release) is int and release > 0:
+            report.add(((("$", "jobs"), index), "release_us"), f'must be 0 with the horizon "cyclic"; is {release}')
+
+
+def _check_cluster(tree: Json, report: Report) -> None:
+    cluster, place = _dict(tree, "cluster"), ("$", "cluster")
+    servers = list(_names(_list(cluster, "servers"), (place, "servers")))
+    switches: list[tuple[Place, str]] = [
+        ((((place, "switches"), index)), name)
+        for index, name in enumerate(_list(cluster, "switches"))
+        if isinstance(name, str)
+    ]
+    _check_unique([*servers, *switches], report)
+    links = _list(cluster, "links")
+    _check_unique(_names(links, (place, "links")), report)
+    points = {name for _, name in [*servers, *switches]}
+    joined: dict[frozenset[str], int] = {}
+    for index, link in enumerate(links):
+        ends = _list(link, "ends") if isinstance(link, dict) else []
+        where: Place = ((((place, "links"), index)), "ends")
+        _check_ends(ends, where, points, report)
+        if len(ends) == 2 and all(isinstance(end, str) for end in ends) and ends[0] != ends[1]:
+            first = joined.setdefault(frozenset(ends), index)
+            if first != index:
+                report.add(where, f"joins the same two ends as $.cluster.links[{first}]")
+
+
+def _check_ends(ends: list[Any], place: Place, points: set[str], report: Report) -> None:
+    for index, end in enumerate(ends):
+        if isinstance(end, str) and end and end not in points:
+            report.add_misspelt((place, index), f"no server or switch is called {quoted(end)}", end, points)
+    if len(ends) == 2 and isinstance(ends[0], str) and ends[0] == ends[1]:
+        report.add(place, f"both ends are {quoted(ends[0])}")
+
+
+def _check_model(model: Any, place: Place, report: Report) -> None:
+    if not isinstance(model, dict):
+        return
+    segments = _list(model, "segments")
+    _check_unique(_names(segments, (place, "segments")), report)
+    if segments:
+        _check_levels(model.get("levels"), len(segments), (place, "levels"), report)
+        _check_times(segments, (place, "segments"), report)
+
+
+def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> None:
+    if not isinstance(levels, list) or not levels or any(type(level) is not int for level in levels):
+        return
+    for index, (low, high) in enumerate(pairwise(levels), 1):
+        if high <= low:
+            report.add((place, index), f"levels must rise strictly; {high} follows {low}")
+    if levels[-1] != segments:
+        report.add(place, f"the last level must be {segments}, the number of segments; is {levels[-1]}")
+
+
+def _check_times(segments: list[Any], place: Place, report: Report) -> None:
+    """Forward times add up to at least 1 on every type that all segments have in both tables."""
+    tables = [_dict(s, key) if isinstance(s, dict) else {} for s in segments for key in ("forward_us", "backward_us")]
+    forward = tables[::2]
+    for gpu_type in tables[0]:
+        if all(gpu_type in table for table in tables) and all(table[gpu_type] == 0 for table in forward):
+            report.add(place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed")
+
+
+def _check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
+    seen: set[str] = set()
+    for place, name in named:
+        if name in seen:
+            report.add(place, f"duplicate name {quoted(name)}")
+        seen.add(name)
+
+
+def _names(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
+    for index, item in enumerate(items):
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str):
+            yield ((place, index), "name"), name
+
+
+def _list(holder: Json, key: str) -> list[Any]:
+    found = holder.get(key)
+    return found if isinstance(found, list) else []
+
+
+def _dict(holder: Json, key: str) -> Json:
+    found = holder.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+# From here on the document is known to be right.
+
+
+def _instance(tree: Json) -> Instance:
+    return Instance(
+        name=tree["name"],
+        cluster=_cluster(tree["cluster"]),
+        models={name: _model(model) for name, model in tree["models"].items()},
+        jobs=tuple(_job(job) for job in tree["jobs"]),
+        horizon=tree.get("horizon", "finite"),
+        objective=tree["objective"],
+    )
+
+
+def _cluster(tree: Json) -> Cluster:
+    return Cluster(
+        servers=tuple(Server(**server) for server in tree["servers"]),
+        switches=tuple(tree.get("switches", ())),
+        links=tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in tree.get("links", ())),
+    )
+
+
+def _model(tree: Json) -> Model:
+    segments = tuple(Segment(**segment) for segment in tree["segments"])
+    return Model(**{**tree, "segments": segments, "levels": tuple(tree.get("levels", ()))})
+
+
+def _job(tree: Json) -> Job:
+    if "depth" in tree:
+        tree["depth"] = _depth(tree["depth"])
+    return Job(**tree)
+
+
+_DEPTHS: Mapping[str, Callable[..., Depth]] = {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}
+
+
+def _depth(tree: Json) -> Depth:
+    return _DEPTHS[tree.pop("rule")](**tree)

@@ -1,0 +1,116 @@
+"""From bytes to a tree of JSON values, with what `json` itself lets pass reported."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from jigsaw_opt.documents.report import Place, Report, quoted
+
+__all__ = ["parse"]
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONGEST_INTEGER = 4300
+
+
+class _Repeated(dict[str, Any]):
+    """An object in which `repeats` stand more than once; the last value of each is kept."""
+
+    repeats: list[str]
+
+
+def parse(data: bytes | str, source: str, report: Report) -> Any:
+    """Parse one JSON document whose top is an object.
+
+    Parameters
+    ----------
+    data
+        The document; bytes are UTF-8 without a byte order mark.
+    source
+        What problems with the document as a whole are said of: ``$`` or a file name.
+    report
+        Receives duplicate keys and lone surrogates, which leave a tree to look at further.
+
+    Returns
+    -------
+    Any
+        The tree, or None (no document is ``null``) if there is none.
+
+    Raises
+    ------
+    RecursionError
+        If values are nested deeper than Python's stack.
+    """
+    text = _text(data, source, report)
+    if text is None:
+        return None
+    repeated: list[_Repeated] = []
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        if len(built) == len(pairs):
+            return built
+        marked = _Repeated(pairs)
+        marked.repeats = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
+        repeated.append(marked)
+        return marked
+
+    try:
+        tree = json.loads(text, object_pairs_hook=build)
+    except json.JSONDecodeError as error:
+        report.add(source, f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}")
+        return None
+    except ValueError:  # the only other one: int() refuses to convert so many digits
+        report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
+        return None
+    if repeated or _SURROGATE_ESCAPE.search(text):
+        for place, message in _oddities(tree, "$"):
+            report.add(place, message)
+    return tree
+
+
+def _text(data: bytes | str, source: str, report: Report) -> str | None:
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        if isinstance(data, str) and not data.isascii():
+            data.encode()
+    except UnicodeDecodeError as error:
+        report.add(source, f"not UTF-8: {error.reason} at byte {error.start}")
+        return None
+    except UnicodeEncodeError as error:
+        report.add(source, f"not Unicode text: lone surrogate at character {error.start}")
+        return None
+    start = text[:1000].lstrip(" \t\r\n")
+    if text.startswith("\ufeff"):
+        report.add(source, "starts with a byte order mark", "save it as UTF-8 without a byte order mark")
+    elif not text or text.isspace():
+        report.add(source, "empty; an object is expected")
+    elif start and start[0] != "{":  # a large file of something else would take long to parse
+        report.add(source, f"not a JSON object: it starts with {quoted(start[:10])}")
+    else:
+        return text
+    return None
+
+
+def _oddities(tree: Any, place: Place) -> Iterator[tuple[Place, str]]:
+    """Duplicate keys and strings with lone surrogates anywhere in `tree`."""
+    if isinstance(tree, str):
+        if _has_lone_surrogate(tree):
+            yield place, "a string holds a lone surrogate, which is no character"
+    elif isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from _oddities(item, (place, index))
+    elif isinstance(tree, dict):
+        for key in tree.repeats if isinstance(tree, _Repeated) else ():
+            yield (place, key), "duplicate key"
+        for key, item in tree.items():
+            if _has_lone_surrogate(key):
+                yield (place, key), "a key holds a lone surrogate, which is no character"
+            yield from _oddities(item, (place, key))
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,0 +1,70 @@
+"""Reading `jigsaw-plan/1` (SPEC section 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.documents.structure import structure
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
+
+__all__ = ["decode_plan"]
+
+
+def decode_plan(data: bytes | str, source: str = "$") -> Plan:
+    """Read a plan document; whether it is right for an instance is for `checking` to say.
+
+    Parameters
+    ----------
+    data
+        The document ``jigsaw-plan/1`` (SPEC section 6).
+    source
+        What problems with the document as a whole are said of: ``$`` or a file name.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    report = Report()
+    try:
+        tree = parse(data, source, report)
+        if tree is not None:
+            structure("plan")(tree, "$", report)
+            for place in _not_finite(tree.get("solver"), ("$", "solver")):
+                report.add(place, "must be a finite number")
+    except RecursionError:
+        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+    report.raise_if_any()
+    return _plan(tree)
+
+
+def _not_finite(value: Any, place: Place) -> Iterator[Place]:
+    if isinstance(value, float) and not math.isfinite(value):
+        yield place
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _not_finite(item, (place, index))
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _not_finite(item, (place, key))
+
+
+def _plan(tree: dict[str, Any]) -> Plan:
+    del tree["format"]
+    return Plan(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
+
+
+def _job(tree: dict[str, Any]) -> JobPlan:
+    return JobPlan(tree["name"], tuple(tree["gpus"]), tuple(_iteration(item) for item in tree["iterations"]))
+
+
+def _iteration(tree: dict[str, Any]) -> Iteration:
+    return Iteration(
+        tuple(Block(block["level"], block["start_us"], block["end_us"]) for block in tree["blocks"]),
+        tuple(Transfer(item["bucket"], item["start_us"], item["end_us"]) for item in tree["transfers"]),
+    )

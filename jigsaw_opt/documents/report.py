@@ -1,0 +1,88 @@
+"""Collecting every problem of a document, each with the path to its place."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+
+from jigsaw_opt.errors import InvalidInputError, Problem
+
+__all__ = ["Place", "Report", "describe", "quoted"]
+
+Place = str | tuple["Place", str | int]
+"""The root as text, or a pair of the place of the parent and the key or index below it.
+
+Built for every value but written out only for a problem, which keeps decoding fast."""
+
+_LONGEST_QUOTE = 60
+_MOST_HINTS = 100
+_MOST_OPTIONS = 1000
+
+
+class Report:
+    """The problems found so far."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self._hints = 0
+
+    def add(self, place: Place, message: str, hint: str = "") -> None:
+        """Note that what stands at `place` is wrong."""
+        self.problems.append(Problem(_path(place), message, hint))
+
+    def add_misspelt(self, place: Place, message: str, word: str, options: Iterable[str]) -> None:
+        """Note a wrong `word`, with the most similar of `options` as the hint.
+
+        Comparing words is slow, so only the first problems of a long list get a hint.
+        """
+        known = list(options)
+        self._hints += 1
+        hint = ""
+        if self._hints <= _MOST_HINTS and len(known) <= _MOST_OPTIONS:
+            hint = _suggestion(word, known)
+        self.add(place, message, hint)
+
+    def raise_if_any(self) -> None:
+        """Raise InvalidInputError with all problems, if there are any."""
+        if self.problems:
+            raise InvalidInputError(self.problems)
+
+
+def quoted(text: str) -> str:
+    """`text` between quotes, cut to a readable length, printable whatever it holds."""
+    shown = text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
+    return json.dumps(shown, ensure_ascii=not shown.isprintable())
+
+
+def describe(value: object) -> str:
+    """What `value` is, in the terms of JSON."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, int):
+        return str(value) if abs(value) < 10**30 else "an integer of more than 30 digits"
+    if isinstance(value, float):
+        return "a number with a fraction or an exponent" if math.isfinite(value) else "not a finite number"
+    return "a list" if isinstance(value, list) else "an object"
+
+
+def _path(place: Place) -> str:
+    steps: list[str] = []
+    while not isinstance(place, str):
+        place, key = place
+        if isinstance(key, int):
+            steps.append(f"[{key}]")
+        else:
+            steps.append(f".{key}" if key.isidentifier() and key.isascii() else f"[{quoted(key)}]")
+    return place + "".join(reversed(steps))
+
+
+def _suggestion(word: str, options: list[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(word[:_LONGEST_QUOTE], options, n=1)
+    if near:
+        return f"did you mean {quoted(near[0])}?"
+    return "known here: " + ", ".join(map(quoted, options)) if 0 < len(options) <= 8 else ""

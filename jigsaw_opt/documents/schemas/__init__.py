@@ -1,0 +1,35 @@
+"""The JSON Schemas of both documents, shipped as files."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from typing import Any, Literal
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["Kind", "schema"]
+
+Kind = Literal["instance", "plan"]
+
+
+def schema(kind: Kind) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a document.
+
+    It states the structure only: names that must exist or differ, and sums that must not be zero, are left to the
+    decoder. JSON Schema cannot tell ``1.0`` from ``1``; the decoder takes only the latter.
+
+    Parameters
+    ----------
+    kind
+        ``"instance"`` or ``"plan"``.
+
+    Raises
+    ------
+    UsageError
+        For any other `kind`.
+    """
+    if kind not in ("instance", "plan"):
+        raise UsageError(f"no schema for {kind!r}; there are 'instance' and 'plan'")
+    loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
+    return loaded

@@ -1,0 +1,204 @@
+"""Checks of a document's structure, compiled from its JSON Schema so that the two cannot differ.
+
+Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer, and of
+the alternatives under ``oneOf`` it checks the one whose `rule` the value names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+from jigsaw_opt.documents.report import Place, Report, describe, quoted
+from jigsaw_opt.documents.schemas import Kind, schema
+
+__all__ = ["structure"]
+
+Check = Callable[[Any, Place, Report], None]
+Keywords = Mapping[str, Any]
+
+_LARGEST = 2**53 - 1
+_NOUNS = {"object": "an object", "array": "a list", "string": "a string", "null": "null"}
+
+
+@cache
+def structure(kind: Kind) -> Check:
+    """The check that reports whatever breaks the schema of `kind`."""
+    return _Compiler(schema(kind)).compile({"$ref": "#"})
+
+
+class _Compiler:
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._named: dict[str, Check] = {}
+
+    def compile(self, keywords: Keywords) -> Check:
+        if "$ref" in keywords:
+            return self._reference(keywords["$ref"])
+        if "oneOf" in keywords:
+            return self._alternatives([self._resolve(option["$ref"]) for option in keywords["oneOf"]])
+        if "const" in keywords:
+            return _words([keywords["const"]])
+        if "enum" in keywords:
+            return _words(keywords["enum"])
+        return self._typed(keywords)
+
+    def _resolve(self, pointer: str) -> dict[str, Any]:
+        return self._root if pointer == "#" else dict(self._root["$defs"][pointer.rpartition("/")[2]])
+
+    def _reference(self, pointer: str) -> Check:
+        if pointer not in self._named:
+            # A definition may hold itself: until it is compiled, its name looks the check up late.
+            self._named[pointer] = lambda value, place, report: self._named[pointer](value, place, report)
+            self._named[pointer] = self.compile(self._resolve(pointer))
+        return self._named[pointer]
+
+    def _typed(self, keywords: Keywords) -> Check:
+        names = [keywords["type"]] if isinstance(keywords["type"], str) else keywords["type"]
+        builders = {"integer": _integer, "string": _string, "array": self._list, "object": self._object, "null": _null}
+        expected = keywords.get("description") or " or ".join(_noun(name, keywords) for name in names)
+        checks: dict[type, Check] = {}
+        for name in names:
+            check = builders[name](keywords, expected)
+            if len(names) == 1:
+                return check
+            checks[_PYTHON[name]] = check
+        return _any_type(checks, expected)
+
+    def _list(self, keywords: Keywords, expected: str) -> Check:
+        item_check = self.compile(keywords["items"]) if "items" in keywords else _anything
+        low, high = keywords.get("minItems", 0), keywords.get("maxItems")
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            if not isinstance(value, list):
+                return _wrong(value, place, report, expected)
+            if len(value) < low or (high is not None and len(value) > high):
+                count = f"exactly {low}" if low == high else f"at least {low}"
+                report.add(place, f"needs {count} item{'s' if low > 1 else ''}; has {len(value)}")
+            for index, item in enumerate(value):
+                item_check(item, (place, index), report)
+            return None
+
+        return check
+
+    def _object(self, keywords: Keywords, expected: str) -> Check:
+        checks = {key: self.compile(below) for key, below in keywords.get("properties", {}).items()}
+        required = frozenset(keywords.get("required", ()))
+        others = self._others(keywords)
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            if not isinstance(value, dict):
+                return _wrong(value, place, report, expected)
+            for key, item in value.items():
+                checks.get(key, others)(item, (place, key), report)
+            if not required <= value.keys():
+                for key in keywords["required"]:
+                    if key not in value:
+                        report.add(place, f"missing key {quoted(key)}")
+            return None
+
+        return check
+
+    def _others(self, keywords: Keywords) -> Check:
+        """The check of what stands under a key that has no check of its own."""
+        below = keywords.get("additionalProperties", True)
+        if below is False:
+            return _unknown_key(list(keywords["properties"]))
+        value_check = _anything if below is True else self.compile(below)
+        if "propertyNames" not in keywords:
+            return value_check
+        key_check = self.compile(keywords["propertyNames"])
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            key_check(place[1], place, report)
+            value_check(value, place, report)
+
+        return check
+
+    def _alternatives(self, options: list[dict[str, Any]]) -> Check:
+        by_rule = {option["properties"]["rule"]["const"]: self.compile(option) for option in options}
+        rule_check = _words(list(by_rule))
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            if not isinstance(value, dict):
+                _wrong(value, place, report, _NOUNS["object"])
+            elif "rule" not in value:
+                report.add(place, 'missing key "rule"')
+            elif isinstance(value["rule"], str) and value["rule"] in by_rule:
+                by_rule[value["rule"]](value, place, report)
+            else:
+                rule_check(value["rule"], (place, "rule"), report)
+
+        return check
+
+
+_PYTHON: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+
+
+def _noun(name: str, keywords: Keywords) -> str:
+    return f"an integer from {keywords['minimum']} to 2^53 - 1" if name == "integer" else _NOUNS[name]
+
+
+def _wrong(value: Any, place: Place, report: Report, expected: str) -> None:
+    report.add(place, f"must be {expected}; is {describe(value)}")
+
+
+def _anything(value: Any, place: Place, report: Report) -> None:
+    """Take any value."""
+
+
+def _null(keywords: Keywords, expected: str) -> Check:
+    return _any_type({type(None): _anything}, expected)
+
+
+def _any_type(checks: dict[type, Check], expected: str) -> Check:
+    def check(value: Any, place: Place, report: Report) -> None:
+        kind = dict if isinstance(value, dict) else type(value)
+        if kind in checks:
+            checks[kind](value, place, report)
+        else:
+            _wrong(value, place, report, expected)
+
+    return check
+
+
+def _integer(keywords: Keywords, expected: str) -> Check:
+    low, high = keywords["minimum"], keywords["maximum"]
+
+    def check(value: Any, place: Place, report: Report) -> None:
+        if type(value) is not int or not low <= value <= high:
+            _wrong(value, place, report, expected)
+
+    return check
+
+
+def _string(keywords: Keywords, expected: str) -> Check:
+    matches = re.compile(keywords.get("pattern", "(?s).*")).fullmatch
+
+    def check(value: Any, place: Place, report: Report) -> None:
+        if not isinstance(value, str) or not matches(value):
+            _wrong(value, place, report, expected)
+
+    return check
+
+
+def _words(words: list[str]) -> Check:
+    expected = " or ".join(map(quoted, words))
+
+    def check(value: Any, place: Place, report: Report) -> None:
+        if not isinstance(value, str):
+            _wrong(value, place, report, expected)
+        elif value not in words:
+            report.add_misspelt(place, f"must be {expected}; is {quoted(value)}", value, words)
+
+    return check
+
+
+def _unknown_key(known: list[str]) -> Check:
+    def check(value: Any, place: Place, report: Report) -> None:
+        key = str(place[1])
+        report.add_misspelt(place, f"unknown key {quoted(key)}", key, known)
+
+    return check
