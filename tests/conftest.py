@@ -1,0 +1,44 @@
+"""Fixtures that every room's tests may use."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import load_instance, load_plan
+from jigsaw_opt.problem import Instance, Plan
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def pair_path() -> Path:
+    """The example instance of the specification, section 2."""
+    return DATA / "pair.json"
+
+
+@pytest.fixture
+def pair_plan_path() -> Path:
+    """Its optimal plan, section 6."""
+    return DATA / "pair.plan.json"
+
+
+@pytest.fixture
+def pair(pair_path: Path) -> Instance:
+    return load_instance(pair_path)
+
+
+@pytest.fixture
+def pair_plan(pair_plan_path: Path) -> Plan:
+    return load_plan(pair_plan_path)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of measured profiles and traces; tests that need it skip where it is missing."""
+    folder = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data"
+    if not folder.is_dir():
+        pytest.skip(f"measured data not found at {folder}; set JIGSAW_SHARED to the folder that holds data/")
+    return folder

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    Transfer,
+)
+from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.lanes import Interval, picture
+from jigsaw_opt.views.perfetto import perfetto_trace
+from jigsaw_opt.views.png import timeline_png
+from jigsaw_opt.views.text import timeline_text
+
+
+def crossing() -> tuple[Instance, Plan]:
+    """A job over two servers, cyclic with period 30; its transfer reaches past the period."""
+    model = Model((Segment("s", {"v": 10}, {"v": 10}, 1, 1),))
+    cluster = Cluster((Server("a", "v", 1, 100, 1), Server("b", "v", 1, 100, 1)), (), (Link("ab", ("a", "b"), 1),))
+    instance = Instance("crossing", cluster, {"m": model}, (Job("j", "m", 2, 1),), "cyclic", "period")
+    blocks = (Block(1, 5, 25), Block(1, 0, 20))
+    job = JobPlan("j", ("a/0", "b/0"), (Iteration(blocks, (Transfer(1, 25, 35),)),))
+    return instance, Plan("crossing", "", "feasible", 30, 1, 30, (job,))
+
+
+def embedded(page: str) -> dict[str, object]:
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert data
+    found: dict[str, object] = json.loads(data.group(1))
+    return found
+
+
+def test_lanes_are_gpus_then_links_with_their_intervals_by_start(pair: Instance, pair_plan: Plan) -> None:
+    shown = picture(pair, pair_plan)
+    assert [lane.name for lane in shown.lanes] == ["s0/0", "s0/1"]
+    assert shown.lanes[1].intervals == [Interval(0, 600, 0, 0, 1, 1), Interval(600, 1800, 1, 0, 0, 2)]
+    assert (shown.end_us, shown.lanes[0].busy_us) == (1800, 1200)
+
+
+def test_a_cyclic_plan_is_shown_in_one_period_and_split_at_its_end() -> None:
+    lanes = picture(*crossing()).lanes
+    assert [lane.name for lane in lanes] == ["a/0", "b/0", "ab"]
+    assert lanes[2].intervals == [Interval(0, 5, 0, 0, 1, 0), Interval(25, 30, 0, 0, 1, 0)]
+
+
+def test_text_shows_jobs_and_holes(pair: Instance, pair_plan: Plan) -> None:
+    rows = timeline_text(picture(pair, pair_plan), 18).splitlines()
+    assert rows[0] == "s0/0 |AAAAAAAAAAAA······|  67 % busy"
+    assert rows[1] == "s0/1 |AAAAAABBBBBBBBBBBB| 100 % busy"
+    assert rows[-1] == "jobs: A = a, B = b"
+
+
+def test_html_is_self_contained_and_carries_the_plan(pair: Instance, pair_plan: Plan) -> None:
+    page = timeline_html(picture(pair, pair_plan))
+    assert not re.search(r"(?:src|href)\s*=|https?://|@import|url\(", page)
+    data = embedded(page)
+    assert [job["name"] for job in data["jobs"]] == ["a", "b"]  # type: ignore[attr-defined]
+    assert data["lanes"][1]["intervals"][1] == [600, 1800, 1, 0, 0, 2]  # type: ignore[index]
+
+
+def test_names_never_become_markup(pair: Instance, pair_plan: Plan) -> None:
+    evil = "<script>alert(1)<!--"
+    jobs = (replace(pair.jobs[0], name=evil), pair.jobs[1])
+    plan = replace(pair_plan, jobs=(replace(pair_plan.jobs[0], name=evil), pair_plan.jobs[1]))
+    page = timeline_html(picture(replace(pair, name=evil, jobs=jobs), plan))
+    assert evil not in page
+    assert embedded(page)["jobs"][0]["name"] == evil  # type: ignore[index]
+
+
+def test_perfetto_has_one_track_a_lane_and_no_overlap() -> None:
+    trace = json.loads(perfetto_trace(picture(*crossing())))
+    spans = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert len(spans) == 4
+    tracks: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for event in spans:
+        tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    assert len(tracks) == 3
+    for track in tracks.values():
+        assert all(first[1] <= second[0] for first, second in zip(sorted(track), sorted(track)[1:], strict=False))
+
+
+def test_png_is_a_png(pair: Instance, pair_plan: Plan) -> None:
+    pytest.importorskip("matplotlib")
+    assert timeline_png(picture(pair, pair_plan)).startswith(b"\x89PNG\r\n\x1a\n")
