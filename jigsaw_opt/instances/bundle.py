@@ -1,0 +1,34 @@
+"""Write the bundled instances anew: ``python -m jigsaw_opt.instances.bundle``.
+
+The same files come out every time; the best known values stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jigsaw_opt.documents import encode_instance, write_atomically
+from jigsaw_opt.instances.catalogue import names, path_of, sets
+from jigsaw_opt.instances.families import generate
+
+__all__ = ["main", "rendered"]
+
+
+def rendered() -> Iterator[tuple[str, bytes]]:
+    """Name and document of every bundled instance; its place in its set is its seed."""
+    for family in sets():
+        for seed, name in enumerate(names(family)):
+            instance = replace(generate(family, seed), name=name.replace("/", "-"))
+            yield name, encode_instance(instance)
+
+
+def main() -> None:
+    """Write every bundled instance into the package."""
+    for name, data in rendered():
+        path_of(name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path_of(name), data)
+
+
+if __name__ == "__main__":
+    main()

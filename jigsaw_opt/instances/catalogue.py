@@ -1,0 +1,149 @@
+"""The bundled instances by name, and the best values known for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.recipes import FAMILIES
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+
+__all__ = [
+    "BEST_KNOWN",
+    "DATA",
+    "BestKnown",
+    "best_known",
+    "load",
+    "names",
+    "path_of",
+    "read_best_known",
+    "resolve",
+    "sets",
+]
+
+DATA = Path(__file__).parent / "data"
+"""Directory of the bundled files, one directory a set."""
+BEST_KNOWN = DATA / "best_known.json"
+"""File of the best known values."""
+
+_SEEDS: Mapping[str, int] = {"tiny": 72}
+"""Number of bundled instances of a set that has more than one a recipe."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestKnown:
+    """The best objective and bound known for an instance, and the run that last improved one of them.
+
+    Parameters
+    ----------
+    instance_sha256
+        Hash of the instance that they belong to.
+    objective
+        Objective of a checked plan, or None where no plan is known.
+    bound
+        Proven lower bound.
+    solver, date, seconds, hardware
+        Name of the solver, day (ISO 8601), wall-clock seconds and machine.
+    """
+
+    instance_sha256: str
+    objective: int | None
+    bound: int
+    solver: str
+    date: str
+    seconds: float
+    hardware: str
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the objective is proven to be optimal."""
+        return self.objective == self.bound
+
+
+def sets() -> tuple[str, ...]:
+    """Names of the bundled sets, from small to large; each is made by the family of its name."""
+    return tuple(FAMILIES)
+
+
+def names(set_name: str | None = None) -> tuple[str, ...]:
+    """Names of the instances of a set, or of all sets, in the order of their seeds.
+
+    They are called after their recipe, such as ``server/link-bound``; those of ``tiny``, where a
+    recipe has several seeds, after the seed: ``tiny/042``.
+
+    Raises
+    ------
+    UsageError
+        For an unknown set.
+    """
+    if set_name is None:
+        return tuple(name for each in FAMILIES for name in names(each))
+    if set_name not in FAMILIES:
+        raise UsageError(f"no set {set_name!r}; there are {', '.join(FAMILIES)}")
+    if set_name in _SEEDS:
+        return tuple(f"{set_name}/{seed:03}" for seed in range(_SEEDS[set_name]))
+    return tuple(f"{set_name}/{recipe.name}" for recipe in FAMILIES[set_name])
+
+
+def resolve(name: str) -> str:
+    """Name of a bundled instance as `names` has it, from ``tiny/042`` or ``tiny-042``.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    known = name if "/" in name else name.replace("-", "/", 1)
+    if known not in names():
+        near = get_close_matches(known, names(), n=3)
+        raise UsageError(f"no bundled instance {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+    return known
+
+
+def path_of(name: str) -> Path:
+    """File of a bundled instance.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    return DATA / f"{resolve(name)}.json"
+
+
+def load(name: str) -> Instance:
+    """Bundled instance of that name, given as ``tiny/042`` or ``tiny-042``.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    from jigsaw_opt.documents import load_instance
+
+    return load_instance(path_of(name))
+
+
+def best_known(name: str) -> BestKnown | None:
+    """Best known values of a bundled instance, or None where none are recorded.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name.
+    """
+    return read_best_known(BEST_KNOWN).get(resolve(name))
+
+
+def read_best_known(path: Path) -> dict[str, BestKnown]:
+    """All recorded values by name; none if there is no file yet."""
+    if not path.exists():
+        return {}
+    return {name: BestKnown(**entry) for name, entry in json.loads(path.read_text("utf-8")).items()}

@@ -1,0 +1,212 @@
+"""Seeded generators of instances that have a plan by construction.
+
+Jobs are drawn one after the other and each gets a hidden place in memory at once, so what comes
+out fits: one after the other, the jobs can run where they were placed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.gpus import server
+from jigsaw_opt.instances.profiles import profile
+from jigsaw_opt.instances.recipes import FAMILIES, Recipe
+from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["Draft", "HiddenPlace", "draft", "generate"]
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenPlace:
+    """Where a drawn job fits: GPU and level of each worker, the level the same in every iteration."""
+
+    gpus: tuple[Gpu, ...]
+    levels: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An instance, and for each of its jobs a place that shows that memory suffices."""
+
+    instance: Instance
+    places: tuple[HiddenPlace, ...]
+
+
+def generate(family: str, seed: int, **changes: Any) -> Instance:
+    """Instance of a family.
+
+    Parameters
+    ----------
+    family
+        ``tiny``, ``server``, ``rack``, ``pod`` or ``cluster``.
+    seed
+        Takes recipe ``seed`` modulo the number of recipes, and seeds everything random.
+    changes
+        Fields of `Recipe` to set otherwise, such as ``servers=4`` or ``load=200``.
+
+    Raises
+    ------
+    UsageError
+        For an unknown family or field, or where the jobs asked for do not fit.
+    """
+    return draft(family, seed, **changes).instance
+
+
+def draft(family: str, seed: int, **changes: Any) -> Draft:
+    """As `generate`, with the hidden place of every job."""
+    if family not in FAMILIES:
+        raise UsageError(f"no family {family!r}; there are {', '.join(FAMILIES)}")
+    unknown = changes.keys() - Recipe.__dataclass_fields__.keys()
+    if unknown:
+        raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}")
+    recipe = replace(FAMILIES[family][seed % len(FAMILIES[family])], **changes)
+    return _Builder(recipe, random.Random(f"{family}/{seed}")).build(f"{family}-{recipe.name}-{seed}")
+
+
+@dataclass(slots=True)
+class _Builder:
+    """Draws models and jobs, and keeps what the hidden places take of each GPU's memory."""
+
+    recipe: Recipe
+    random: random.Random
+    cluster: Cluster = field(init=False)
+    models: Mapping[str, Model] = field(init=False)
+    state: dict[Gpu, int] = field(init=False)
+    activations: dict[Gpu, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        recipe = self.recipe
+        servers = [_server(recipe, index) for index in range(recipe.servers)]
+        self.cluster = TOPOLOGIES[recipe.topology](servers, recipe.bandwidth, recipe.latency_us)
+        self.models = _models(recipe, self.random)
+        self.state = {(s, k): 0 for s in range(recipe.servers) for k in range(recipe.gpus)}
+        self.activations = dict(self.state)
+
+    def build(self, name: str) -> Draft:
+        left = self.recipe.load * self.cluster.gpu_count // 100
+        jobs: list[Job] = []
+        places: list[HiddenPlace] = []
+        while left:
+            job, place = self._fitting_job(len(jobs), left)
+            jobs.append(job)
+            places.append(place)
+            left -= job.workers
+        cyclic = self.recipe.objective == "period"
+        used = {job.model for job in jobs}
+        instance = Instance(
+            name,
+            self._tightened() if self.recipe.tight_memory else self.cluster,
+            {key: model for key, model in self.models.items() if key in used},
+            tuple(jobs),
+            "cyclic" if cyclic else "finite",
+            self.recipe.objective,
+        )
+        return Draft(instance, tuple(places))
+
+    def _fitting_job(self, number: int, left: int) -> tuple[Job, HiddenPlace]:
+        """A job of at most `left` workers, of the first model in random order that still fits."""
+        names = list(self.models)
+        self.random.shuffle(names)
+        width = min(self.random.choice(self.recipe.widths), left)
+        for name in names:
+            job = self._job(f"job{number}", name, width)
+            place = self._place(job)
+            if place is not None:
+                return job, place
+        raise UsageError(f"job {number + 1} of {width} workers has no place left; lower the load or the widths")
+
+    def _job(self, name: str, model: str, width: int) -> Job:
+        recipe, draw = self.recipe, self.random
+        pass_us = max(self.models[model].block_us(self.models[model].gpu_types[0]))
+        return Job(
+            name,
+            model,
+            width,
+            draw.randint(*recipe.iterations),
+            release_us=draw.randrange(2 * pass_us) if recipe.releases else 0,
+            weight=draw.randint(1, 5) if recipe.objective == "weighted_completion" else 1,
+            depth=draw.choice(recipe.depths),
+        )
+
+    def _place(self, job: Job) -> HiddenPlace | None:
+        """Put each worker on the emptiest GPU that has room for it, or nowhere if one has none."""
+        model = self.models[job.model]
+        activations = model.activation_bytes()
+        levels = list(_levels(job, model.depth))
+        self.random.shuffle(levels)
+        free = [gpu for gpu in self.state if self.cluster.servers[gpu[0]].gpu_type in model.gpu_types]
+        free.sort(key=lambda gpu: self.state[gpu])
+        chosen: list[Gpu] = []
+        for level in levels:
+            gpu = next((g for g in free if self._fits(g, model.state_bytes, activations[level - 1])), None)
+            if gpu is None:
+                return None
+            free.remove(gpu)
+            chosen.append(gpu)
+        for gpu, level in zip(chosen, levels, strict=True):
+            self.state[gpu] += model.state_bytes
+            self.activations[gpu] = max(self.activations[gpu], activations[level - 1])
+        return HiddenPlace(tuple(chosen), tuple(levels))
+
+    def _fits(self, gpu: Gpu, state: int, activations: int) -> bool:
+        need = self.state[gpu] + state + max(self.activations[gpu], activations)
+        return need <= self.cluster.servers[gpu[0]].gpu_memory
+
+    def _tightened(self) -> Cluster:
+        need = {gpu: self.state[gpu] + self.activations[gpu] for gpu in self.state}
+        servers = tuple(
+            replace(server, gpu_memory=max(need[index, k] for k in range(server.gpus)))
+            for index, server in enumerate(self.cluster.servers)
+        )
+        return replace(self.cluster, servers=servers)
+
+
+def _server(recipe: Recipe, index: int) -> Server:
+    kind = recipe.gpu_types[index % len(recipe.gpu_types)]
+    plain = server(f"s{index}", kind, recipe.gpus)
+    return plain if recipe.fabric is None else replace(plain, fabric_bandwidth=recipe.fabric)
+
+
+def _levels(job: Job, depth: int) -> Sequence[int]:
+    """Levels that the job's rule allows in every iteration: the staircase where it does, else all full."""
+    if job.depth in (StaircaseDepth(), FreeDepth(), FreeDepth(mean_depth="1/2")):
+        return staircase(depth, job.workers)
+    return (depth,) * job.workers
+
+
+def _models(recipe: Recipe, draw: random.Random) -> dict[str, Model]:
+    if recipe.networks:
+        return {
+            f"{name}-b{batch}-estimate": profile(name, batch, recipe.types, draw.randint(*recipe.segments))
+            for name, batch in recipe.networks
+        }
+    return {f"net{number}": _small_model(recipe, draw, everywhere=number == 0) for number in range(2)}
+
+
+def _small_model(recipe: Recipe, draw: random.Random, everywhere: bool) -> Model:
+    """A made-up model: some have an empty bucket, some skip a level, some do not run everywhere."""
+    count = draw.randint(*recipe.segments)
+    types = recipe.types if everywhere or draw.random() < 0.5 else recipe.types[:1]
+    empty = draw.randrange(count) if draw.random() < 0.25 else None
+    segments = tuple(
+        Segment(
+            f"part{index}",
+            {t: draw.randint(20, 120) for t in types},
+            {t: draw.randint(40, 240) for t in types},
+            0 if index == empty else draw.randint(1, 20) * 50_000,
+            draw.randint(1, 20) * 100_000,
+        )
+        for index in range(count)
+    )
+    skipped = count > 2 and draw.random() < 0.3
+    return Model(segments, levels=(1, *range(3, count + 1)) if skipped else ())

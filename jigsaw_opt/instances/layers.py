@@ -1,0 +1,79 @@
+"""Layers counted from their shapes: floating-point operations, parameters, elements moved.
+
+All counts are exact integers for one sample; a multiply-add counts as two operations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.costs import ceil_div
+
+__all__ = ["Layer", "attention", "batch_norm", "conv", "elementwise", "embedding", "layer_norm", "linear", "pool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer asks of a GPU in a forward pass over one sample.
+
+    Parameters
+    ----------
+    flops
+        Floating-point operations.
+    parameters
+        Number of trained parameters.
+    reads, writes
+        Elements read from and written to memory, without the parameters. What is written is
+        kept for the backward pass.
+    """
+
+    flops: int
+    parameters: int
+    reads: int
+    writes: int
+
+
+def conv(channels: int, filters: int, kernel: int, size: int, stride: int = 1, bias: bool = False) -> Layer:
+    """Square convolution over a ``size x size`` image, padded so that only the stride shrinks it."""
+    weights = kernel * kernel * channels * filters
+    out = ceil_div(size, stride) ** 2
+    return Layer(2 * weights * out, weights + filters * bias, channels * size * size, filters * out)
+
+
+def batch_norm(channels: int, size: int) -> Layer:
+    """Batch normalisation with scale, shift and the activation behind it."""
+    elements = channels * size * size
+    return Layer(4 * elements, 2 * channels, elements, elements)
+
+
+def pool(channels: int, size: int, out: int) -> Layer:
+    """Pooling of a ``size x size`` image to ``out x out``."""
+    return Layer(channels * size * size, 0, channels * size * size, channels * out * out)
+
+
+def linear(inputs: int, outputs: int, rows: int = 1, bias: bool = True, tied: bool = False) -> Layer:
+    """Dense layer on `rows` rows; a tied one uses the weights of another layer, though not its bias."""
+    weights = 0 if tied else inputs * outputs
+    return Layer(2 * inputs * outputs * rows, weights + outputs * bias, inputs * rows, outputs * rows)
+
+
+def layer_norm(width: int, rows: int) -> Layer:
+    """Layer normalisation with scale and shift."""
+    elements = width * rows
+    return Layer(8 * elements, 2 * width, elements, elements)
+
+
+def elementwise(elements: int) -> Layer:
+    """An activation function or a residual sum."""
+    return Layer(8 * elements, 0, elements, elements)
+
+
+def attention(width: int, heads: int, rows: int) -> Layer:
+    """Scores, softmax and weighted sum of self-attention, without its dense layers."""
+    scores = heads * rows * rows
+    return Layer(4 * rows * rows * width + 5 * scores, 0, 3 * rows * width + 2 * scores, 2 * scores + rows * width)
+
+
+def embedding(entries: int, width: int, rows: int) -> Layer:
+    """Table look-up: no arithmetic, only memory."""
+    return Layer(0, entries * width, rows * width, rows * width)

@@ -1,0 +1,94 @@
+"""Model profiles ESTIMATED from layer shapes with a roofline; not measurements.
+
+Training in mixed precision is assumed: matrix products and activations at 16 bits, parameters,
+gradients and optimiser state at 32. For a layer and a batch of ``B`` samples,
+
+    forward  = max(B * flops / (peak * efficiency),     moved / bandwidth)
+    backward = max(2 * B * flops / (peak * efficiency), 2 * moved / bandwidth)
+    moved    = 2 bytes * (B * (reads + writes) + parameters)
+
+A segment's time is the sum over its layers, rounded up to a microsecond; its parameters take 4
+bytes each and its activations, the outputs of its layers, ``2 * B`` bytes an element. Launch
+overhead, caches, fused kernels and recomputation are left out.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import accumulate, pairwise
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.architectures import ARCHITECTURES, Unit
+from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
+from jigsaw_opt.instances.layers import Layer
+from jigsaw_opt.problem.costs import ceil_fraction
+from jigsaw_opt.problem.model import Model, Segment
+
+__all__ = ["profile"]
+
+_COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
+
+
+def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> Model:
+    """Estimated profile of a known network.
+
+    Parameters
+    ----------
+    name
+        ``resnet50``, ``vgg16``, ``bert_large``, ``gpt2_small`` or ``gpt2_medium``.
+    batch
+        Samples a worker and iteration.
+    gpu_types
+        ``v100``, ``a100`` or ``h200``, one or more.
+    segments
+        Number of segments, cut where the forward operations are shared most evenly.
+
+    Raises
+    ------
+    UsageError
+        For an unknown name, or a number out of range.
+    """
+    units = _units(name, batch, gpu_types, segments)
+    bounds = _bounds([unit.flops for unit in units], segments)
+    parts = tuple(_segment(units[low:high], batch, gpu_types) for low, high in pairwise(bounds))
+    return Model(parts, executor={"zoo": name, "arguments": {}, "batch_size": batch})
+
+
+def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
+    for key, known in ((name, ARCHITECTURES), *((gpu_type, GPU_TYPES) for gpu_type in gpu_types)):
+        if key not in known:
+            raise UsageError(f"no profile of {key!r}; there are {', '.join(known)}")
+    units = ARCHITECTURES[name]()
+    if batch < 1 or not 1 <= segments <= len(units) or not gpu_types:
+        raise UsageError(f"{name} has 1 to {len(units)} segments, a batch of at least 1 and at least one GPU type")
+    return units
+
+
+def _bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
+    """Indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached."""
+    done = list(accumulate(work))
+    bounds = [0]
+    for part in range(1, parts):
+        even = bisect_left(done, Fraction(part * done[-1], parts)) + 1
+        bounds.append(min(max(even, bounds[-1] + 1), len(work) - parts + part))
+    return (*bounds, len(work))
+
+
+def _segment(units: Sequence[Unit], batch: int, gpu_types: Sequence[str]) -> Segment:
+    layers = [layer for unit in units for layer in unit.layers]
+    forward = {t: sum(_layer_us(layer, batch, GPU_TYPES[t], 1) for layer in layers) for t in gpu_types}
+    backward = {t: sum(_layer_us(layer, batch, GPU_TYPES[t], 2) for layer in layers) for t in gpu_types}
+    return Segment(
+        name=units[0].name if len(units) == 1 else f"{units[0].name}-{units[-1].name}",
+        forward_us={t: ceil_fraction(Fraction(us)) for t, us in forward.items()},
+        backward_us={t: ceil_fraction(Fraction(us)) for t, us in backward.items()},
+        parameter_bytes=_PARAMETER_BYTES * sum(unit.parameters for unit in units),
+        activation_bytes=_COMPUTE_BYTES * batch * sum(layer.writes for layer in layers),
+    )
+
+
+def _layer_us(layer: Layer, batch: int, gpu: GpuType, passes: int) -> Fraction:
+    moved = _COMPUTE_BYTES * (batch * (layer.reads + layer.writes) + layer.parameters)
+    return gpu.layer_us(passes * batch * layer.flops, passes * moved)

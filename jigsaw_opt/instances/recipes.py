@@ -1,0 +1,208 @@
+"""What the families of instances look like; a family is a tuple of recipes, and a new one is a new entry here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.problem.instance import Objective
+from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
+
+__all__ = ["FAMILIES", "Recipe"]
+
+_GBIT = 125_000_000
+_PCIE = 12_000_000_000
+FULL, STAIRCASE, FREE = FullDepth(), StaircaseDepth(), FreeDepth()
+COVERED, BALANCED, SHALLOW = FreeDepth(min_contributors=2), FreeDepth(balance=1), FreeDepth(mean_depth="1/2")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything but the seed that an instance is made from.
+
+    Parameters
+    ----------
+    name
+        What makes the instance special.
+    topology
+        A name in `TOPOLOGIES`.
+    servers, gpus
+        Number of servers, and of GPUs in each.
+    gpu_types
+        Types of the servers, dealt out in turn.
+    load
+        Workers of all jobs per 100 GPUs, exactly.
+    fabric
+        Bytes per second between GPUs of a server; None for what their type has.
+    bandwidth, latency_us
+        Of a server's link: bytes per second, microseconds.
+    networks
+        Networks to draw from, as (name, batch); empty for small made-up models.
+    segments
+        Least and largest number of segments of a model.
+    widths
+        Numbers of workers of a job to draw from.
+    iterations
+        Least and largest number of iterations of a job.
+    depths
+        Depth rules to draw from.
+    objective
+        ``period`` makes the horizon cyclic.
+    releases
+        Whether jobs are released over time.
+    tight_memory
+        Whether a GPU has no more memory than one hidden placement needs.
+    """
+
+    name: str
+    topology: str
+    servers: int
+    gpus: int
+    gpu_types: tuple[str, ...] = ("v100",)
+    load: int = 100
+    fabric: int | None = None
+    bandwidth: int = 100 * _GBIT
+    latency_us: int = 10
+    networks: tuple[tuple[str, int], ...] = ()
+    segments: tuple[int, int] = (4, 4)
+    widths: tuple[int, ...] = (1, 2, 4)
+    iterations: tuple[int, int] = (2, 4)
+    depths: tuple[Depth, ...] = (STAIRCASE,)
+    objective: Objective = "makespan"
+    releases: bool = False
+    tight_memory: bool = False
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """Types that servers have, each once."""
+        return tuple(dict.fromkeys(self.gpu_types[: self.servers]))
+
+
+def _tiny() -> tuple[Recipe, ...]:
+    one = Recipe(
+        "plain",
+        "separate",
+        servers=1,
+        gpus=2,
+        load=200,
+        fabric=_PCIE,
+        bandwidth=40 * _GBIT,
+        latency_us=7,
+        segments=(2, 3),
+        widths=(1, 2),
+        iterations=(1, 2),
+    )
+    two = replace(one, topology="star", servers=2, gpus=1)
+    four = replace(two, gpus=2, load=150, iterations=(1, 1))
+    return (
+        one,
+        replace(one, name="full", depths=(FULL,)),
+        replace(one, name="free", depths=(FREE,)),
+        replace(one, name="weighted", objective="weighted_completion", depths=(STAIRCASE, FREE)),
+        replace(one, name="cyclic", objective="period"),
+        replace(one, name="tight-memory", tight_memory=True, depths=(STAIRCASE, FREE)),
+        replace(one, name="releases", releases=True, objective="weighted_completion"),
+        replace(two, name="two-servers"),
+        replace(two, name="link-bound", bandwidth=10 * _GBIT, widths=(2,), depths=(STAIRCASE, FREE)),
+        replace(two, name="mixed-types", gpu_types=("v100", "a100"), depths=(STAIRCASE, FREE)),
+        replace(two, name="mixed-weighted", gpu_types=("v100", "a100"), objective="weighted_completion"),
+        replace(two, name="covered", load=300, widths=(2,), depths=(COVERED, FREE), segments=(2, 2)),
+        replace(two, name="balanced", topology="line", widths=(2,), depths=(BALANCED,), segments=(3, 3)),
+        replace(two, name="long", load=150, iterations=(3, 3), segments=(2, 2), depths=(STAIRCASE, FREE)),
+        replace(two, name="shallow", depths=(SHALLOW,), segments=(3, 4), releases=True),
+        replace(two, name="cyclic-link-bound", objective="period", bandwidth=10 * _GBIT, widths=(2,)),
+        replace(two, name="ring", topology="ring", servers=3, load=200, widths=(1, 2, 3), iterations=(1, 1)),
+        replace(two, name="line", topology="line", servers=3, load=200, widths=(2, 3), iterations=(1, 1)),
+        replace(four, name="four-gpus", widths=(1, 2, 3)),
+        replace(four, name="wide", widths=(4, 2), depths=(STAIRCASE, FREE)),
+        replace(four, name="four-mixed", gpu_types=("v100", "a100"), tight_memory=True),
+        replace(four, name="four-cyclic", objective="period", depths=(STAIRCASE, FREE)),
+        replace(four, name="tree", topology="tree", servers=4, gpus=1),
+        replace(four, name="oversubscribed", topology="separate", servers=1, load=300, segments=(2, 2)),
+    )
+
+
+_VISION = (("resnet50", 64), ("vgg16", 32))
+_LANGUAGE = (("bert_large", 16), ("gpt2_small", 4), ("gpt2_medium", 2))
+
+
+def _stressed(base: Recipe) -> tuple[Recipe, ...]:
+    """The ways in which every family above `tiny` is made hard."""
+    types = ("v100", "a100")
+    return (
+        base,
+        replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
+        replace(base, name="link-bound", bandwidth=10 * _GBIT, latency_us=20, load=150),
+        replace(base, name="mixed-types", gpu_types=types, load=150, depths=(STAIRCASE, FULL), releases=True),
+        replace(base, name="weighted", objective="weighted_completion", load=200, releases=True, depths=(FREE,)),
+        replace(base, name="cyclic", objective="period", load=200, iterations=(1, 3)),
+        replace(base, name="tight-memory", tight_memory=True, load=200, depths=(STAIRCASE, FREE, BALANCED)),
+    )
+
+
+def _server() -> tuple[Recipe, ...]:
+    base = Recipe("plain", "separate", servers=1, gpus=8, networks=_VISION + _LANGUAGE, segments=(4, 6))
+    pair = replace(base, topology="star", servers=2, gpus=4, iterations=(2, 6))
+    nodes = replace(pair, servers=4, gpu_types=("a100",))
+    types = ("v100", "a100")
+    return (
+        *(replace(base, name=name, depths=(depth,)) for name, depth in (("plain", STAIRCASE), ("full", FULL))),
+        *_stressed(pair)[1:],
+        replace(nodes, name="free", depths=(FREE, COVERED, SHALLOW), load=200),
+        replace(nodes, name="heavy", load=250, iterations=(2, 3)),
+        replace(nodes, name="direct", topology="ring", bandwidth=25 * _GBIT, load=150),
+        replace(nodes, name="cyclic-mixed", objective="period", gpu_types=types, load=200, iterations=(1, 2)),
+        replace(nodes, name="weighted-link-bound", objective="weighted_completion", bandwidth=10 * _GBIT, load=150),
+        replace(base, name="pcie", fabric=_PCIE, load=150),
+        replace(pair, name="demo", networks=_VISION, iterations=(2, 2), load=150),
+        replace(pair, name="fast", gpu_types=("h200",), servers=2, gpus=8, widths=(2, 4, 8), load=200),
+    )
+
+
+def _rack() -> tuple[Recipe, ...]:
+    base = Recipe(
+        "plain", "star", servers=4, gpus=8, networks=_VISION + _LANGUAGE, segments=(4, 6), widths=(1, 2, 4, 8)
+    )
+    large = replace(base, topology="tree", servers=8, gpu_types=("a100",))
+    return (
+        *_stressed(base),
+        replace(large, name="tree", load=200, widths=(2, 4, 8, 16)),
+        replace(large, name="tree-link-bound", bandwidth=10 * _GBIT, load=150, depths=(STAIRCASE, FREE)),
+        replace(large, name="tree-cyclic", objective="period", gpu_types=("a100", "h200"), load=150),
+    )
+
+
+def _pod() -> tuple[Recipe, ...]:
+    widths = (1, 2, 4, 8, 16, 32)
+    base = Recipe("plain", "tree", servers=32, gpus=8, gpu_types=("a100",), networks=_VISION + _LANGUAGE, widths=widths)
+    return _stressed(base)[:6]
+
+
+def _cluster() -> tuple[Recipe, ...]:
+    types = ("v100", "a100", "a100", "h200")
+    base = Recipe(
+        "plain",
+        "tree",
+        servers=128,
+        gpus=8,
+        gpu_types=types,
+        networks=_VISION + _LANGUAGE,
+        widths=(1, 2, 4, 8, 16, 32, 64),
+        iterations=(2, 3),
+    )
+    return (
+        base,
+        replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
+        replace(base, name="weighted", objective="weighted_completion", load=150, releases=True),
+        replace(base, name="cyclic", objective="period", load=200, iterations=(1, 2)),
+    )
+
+
+FAMILIES: Mapping[str, tuple[Recipe, ...]] = {
+    "tiny": _tiny(),
+    "server": _server(),
+    "rack": _rack(),
+    "pod": _pod(),
+    "cluster": _cluster(),
+}
+"""Recipes by family; seed ``s`` takes recipe ``s`` modulo their number."""
