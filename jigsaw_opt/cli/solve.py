@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.solvers.result import Result
 
 HELP = "solve an instance"
@@ -36,6 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
+    parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument(
@@ -70,6 +72,8 @@ def run(arguments: argparse.Namespace) -> int:
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
+    if arguments.timeline and result.plan is not None and not arguments.json:
+        _print_timeline(instance, result)
     return _INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
 
 
@@ -94,12 +98,24 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
     print_table(("objective", "bound", "gap", "status", "stopped by", "solver", "time"), [row])
 
 
+def _print_timeline(instance: Instance, result: Result) -> None:
+    from jigsaw_opt.views.lanes import picture
+    from jigsaw_opt.views.text import timeline_text
+
+    assert result.plan is not None
+    print(f"\n{timeline_text(picture(instance, result.plan))}\n")
+    verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
+    print(f"proof: no plan is better than {result.bound} ({result.bound_reason});")
+    print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
+
+
 def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
     return {
         "status": result.status,
         "stopped_by": result.stopped_by,
         "objective": result.objective,
         "bound": result.bound,
+        "bound_reason": result.bound_reason,
         "gap": result.gap,
         "solver": result.solver,
         "seconds": round(result.seconds, 3),

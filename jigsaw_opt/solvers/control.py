@@ -53,7 +53,8 @@ class Control:
         self._report = report
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound = lower_bound(pieces).value
+        base = lower_bound(pieces)
+        self.bound, self.bound_reason = base.value, base.reason
         self._emit()
 
     @property
@@ -82,7 +83,7 @@ class Control:
         """Take a proven lower bound if it is better."""
         with self._lock:
             if bound > self.bound:
-                self.bound = bound
+                self.bound, self.bound_reason = bound, f"search by {self.name}"
                 self._emit()
 
     def reason(self) -> StoppedBy | None:
@@ -130,6 +131,7 @@ class Control:
             stopped_by=StoppedBy.PROOF if closed else stopped_by,
             objective=self.objective,
             bound=self.bound,
+            bound_reason=self.bound_reason,
             plan=self._plan(closed, seconds),
             trajectory=tuple(self.trajectory),
             conflicts=tuple(conflicts),

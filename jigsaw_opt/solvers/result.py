@@ -86,6 +86,8 @@ class Result:
         Objective recomputed from the plan, or None without one.
     bound
         Proven lower bound; kept also where there is no plan.
+    bound_reason
+        What proves the bound.
     plan
         The best plan, checked, or None.
     trajectory
@@ -101,6 +103,7 @@ class Result:
     objective: int | None
     bound: int
     plan: Plan | None
+    bound_reason: str = ""
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     solver: str = ""

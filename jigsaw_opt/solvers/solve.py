@@ -57,9 +57,17 @@ def solve(
     pieces = cut(instance)
     causes = certain_causes(pieces)
     if causes:
-        bound = lower_bound(pieces).value
+        bound = lower_bound(pieces)
         return Result(
-            Status.INFEASIBLE, StoppedBy.PROOF, None, bound, None, conflicts=causes, solver=method.name, seed=options.seed
+            status=Status.INFEASIBLE,
+            stopped_by=StoppedBy.PROOF,
+            objective=None,
+            bound=bound.value,
+            plan=None,
+            bound_reason=bound.reason,
+            conflicts=causes,
+            solver=method.name,
+            seed=options.seed,
         )
     with _first_interrupt_cancels(options):
         result = method(instance, options, report)
@@ -81,7 +89,9 @@ def _checked(instance: Instance, result: Result) -> Result:
     violations = check(instance, result.plan)
     if violations:
         shown = "; ".join(f"{v.path}: {v.message} (rule {v.rule})" for v in violations[:5])
-        raise UncheckedPlanError(f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}")
+        raise UncheckedPlanError(
+            f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}"
+        )
     return replace(result, objective=result.plan.objective)
 
 

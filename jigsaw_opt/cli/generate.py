@@ -1,0 +1,39 @@
+"""Generate an instance of a family; the same family, seed and sizes always give the same instance."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "generate an instance of a family"
+_SIZES = ("servers", "gpus", "load", "bandwidth")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("family", metavar="FAMILY", help="tiny, server, rack, pod or cluster")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0); also takes the recipe")
+    parser.add_argument("--servers", type=int, metavar="N", help="number of servers")
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server")
+    parser.add_argument("--load", type=int, metavar="PERCENT", help="workers of all jobs per 100 GPUs")
+    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
+    parser.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), help="objective")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Generate and write."""
+    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.documents import encode_instance
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances import generate
+
+    require_folder(arguments.output)
+    sizes = {name: getattr(arguments, name) for name in _SIZES if getattr(arguments, name) is not None}
+    for name, value in sizes.items():
+        if value < 1:
+            raise UsageError(f"--{name} is at least 1, not {value}")
+    if arguments.objective is not None:
+        sizes["objective"] = arguments.objective
+    emit(encode_instance(generate(arguments.family, arguments.seed, **sizes)), arguments.output)
+    return 0
