@@ -1,7 +1,14 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
 from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_plan, instance_sha256
-from jigsaw_opt.documents.files import load_instance, load_plan, write_atomically
+from jigsaw_opt.documents.files import (
+    load_document,
+    load_instance,
+    load_plan,
+    save_instance,
+    save_plan,
+    write_atomically,
+)
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.schemas import schema
@@ -13,8 +20,11 @@ __all__ = [
     "encode_instance",
     "encode_plan",
     "instance_sha256",
+    "load_document",
     "load_instance",
     "load_plan",
+    "save_instance",
+    "save_plan",
     "schema",
     "write_atomically",
 ]

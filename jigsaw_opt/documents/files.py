@@ -7,12 +7,13 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_plan
+from jigsaw_opt.documents.plan_decoding import decode_plan, states_plan
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 from jigsaw_opt.problem import Instance, Plan
 
-__all__ = ["load_instance", "load_plan", "write_atomically"]
+__all__ = ["load_document", "load_instance", "load_plan", "save_instance", "save_plan", "write_atomically"]
 
 
 def load_instance(path: str | os.PathLike[str]) -> Instance:
@@ -35,6 +36,40 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
         If the file cannot be read, or with every problem of the document.
     """
     return decode_plan(_read(path), os.fspath(path))
+
+
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan:
+    """Read a file that holds an instance or a plan, whichever its ``format`` says; an instance if it says neither.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    data, source = _read(path), os.fspath(path)
+    return decode_plan(data, source) if states_plan(data) else decode_instance(data, source)
+
+
+def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
+    """Write an instance to a file, all of it or nothing.
+
+    Raises
+    ------
+    JigsawError
+        If it cannot be written.
+    """
+    write_atomically(path, encode_instance(instance))
+
+
+def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
+    """Write a plan to a file, all of it or nothing.
+
+    Raises
+    ------
+    JigsawError
+        If it cannot be written.
+    """
+    write_atomically(path, encode_plan(plan))
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
@@ -61,11 +96,11 @@ def _replace(target: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, _mode(target))
-        os.replace(name, target)
+        Path(name).chmod(_mode(target))
+        Path(name).replace(target)
     except BaseException:  # an interrupt too must leave nothing behind
         with suppress(OSError):
-            os.unlink(name)
+            Path(name).unlink()
         raise
 
 

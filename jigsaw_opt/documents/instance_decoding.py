@@ -68,10 +68,10 @@ def _check_meaning(tree: Json, report: Report) -> None:
     _check_unique(_names(jobs, ("$", "jobs")), report)
     if "models" in tree:
         for index, job in enumerate(jobs):
-            name = job.get("model") if isinstance(job, dict) else None
-            if isinstance(name, str) and name and name not in models:
+            wanted = job.get("model") if isinstance(job, dict) else None
+            if isinstance(wanted, str) and wanted and wanted not in models:
                 place = ((("$", "jobs"), index), "model")
-                report.add_misspelt(place, f"no model is called {quoted(name)}", name, models)
+                report.add_misspelt(place, f"no model is called {quoted(wanted)}", wanted, models)
     _check_horizon(tree, jobs, report)
 
 
@@ -93,7 +93,7 @@ def _check_cluster(tree: Json, report: Report) -> None:
     cluster, place = _dict(tree, "cluster"), ("$", "cluster")
     servers = list(_names(_list(cluster, "servers"), (place, "servers")))
     switches: list[tuple[Place, str]] = [
-        ((((place, "switches"), index)), name)
+        (((place, "switches"), index), name)
         for index, name in enumerate(_list(cluster, "switches"))
         if isinstance(name, str)
     ]
@@ -104,7 +104,7 @@ def _check_cluster(tree: Json, report: Report) -> None:
     joined: dict[frozenset[str], int] = {}
     for index, link in enumerate(links):
         ends = _list(link, "ends") if isinstance(link, dict) else []
-        where: Place = ((((place, "links"), index)), "ends")
+        where: Place = ((place, "links"), index), "ends"
         _check_ends(ends, where, points, report)
         if len(ends) == 2 and all(isinstance(end, str) for end in ends) and ends[0] != ends[1]:
             first = joined.setdefault(frozenset(ends), index)

@@ -66,7 +66,7 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     except ValueError:  # the only other one: int() refuses to convert so many digits
         report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
         return None
-    if repeated or _SURROGATE_ESCAPE.search(text):
+    if repeated or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
         for place, message in _oddities(tree, "$"):
             report.add(place, message)
     return tree

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,9 @@ from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
 
-__all__ = ["decode_plan"]
+__all__ = ["decode_plan", "states_plan"]
+
+_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-plan/')
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -41,6 +44,11 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
         raise InvalidInputError([Problem(source, "nested too deeply")]) from None
     report.raise_if_any()
     return _plan(tree)
+
+
+def states_plan(data: bytes) -> bool:
+    """Whether the first ``format`` in a document says that it is a plan, however broken the rest is."""
+    return bool(_STATEMENT.search(data))
 
 
 def _not_finite(value: Any, place: Place) -> Iterator[Place]:

@@ -19,7 +19,6 @@ __all__ = ["structure"]
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
 
-_LARGEST = 2**53 - 1
 _NOUNS = {"object": "an object", "array": "a list", "string": "a string", "null": "null"}
 
 
@@ -178,7 +177,7 @@ def _string(keywords: Keywords, expected: str) -> Check:
     matches = re.compile(keywords.get("pattern", "(?s).*")).fullmatch
 
     def check(value: Any, place: Place, report: Report) -> None:
-        if not isinstance(value, str) or not matches(value):
+        if type(value) is not str or not matches(value):
             _wrong(value, place, report, expected)
 
     return check
