@@ -1,0 +1,98 @@
+"""The finite horizon as a CP-SAT model; see ``docs/cpsat_timetable.md`` for it in formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.channel import Network, Pace, add_links, add_pace
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_memory, add_placement
+from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
+from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.timetable import Timetable, assemble
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Model", "Window", "build"]
+
+
+class Model:
+    """Variables and constraints of one instance.
+
+    Parameters
+    ----------
+    ground
+        The instance and its GPUs.
+    jobs
+        Variables, one entry for each job.
+    proto
+        The CP-SAT model.
+    """
+
+    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
+        self.ground, self.jobs, self.proto = ground, tuple(jobs), proto
+
+    def plan(self, value: Value) -> Timetable:
+        """Timetable of a solution, given the value of each variable."""
+        return Timetable(assemble(self.ground.pieces, [decision_of(self.ground, it, value) for it in self.jobs]))
+
+    def hint(self, timetable: Timetable) -> None:
+        """Offer a timetable to the engine as its first solution."""
+        self.proto.clear_hints()
+        for it, plan in zip(self.jobs, timetable.jobs, strict=True):
+            add_hint(self.proto, it, plan, [self.ground.index[name] for name in plan.gpus])
+
+
+def build(pieces: Pieces, windows: Sequence[Window], bound: int, limit: int) -> Model:
+    """Build the model of a finite instance.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    windows
+        What is known of the times of each job where the objective is at most `limit`.
+    bound, limit
+        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
+    """
+    from ortools.sat.python import cp_model
+
+    proto, ground = cp_model.CpModel(), Ground(pieces)
+    network = Network(ground)
+    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, windows, strict=True)]
+    if not all(ground.allowed(job) for job in pieces.jobs):
+        proto.add_bool_or([])
+        return Model(ground, jobs, proto)
+    paces = [_add_job(proto, network, it) for it in jobs]
+    add_memory(proto, ground, jobs)
+    add_blocks_disjoint(proto, ground, jobs)
+    add_transfers_disjoint(proto, jobs, paces)
+    _objective(proto, pieces, jobs, bound, limit)
+    return Model(ground, jobs, proto)
+
+
+def _add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
+    """Everything that concerns one job alone."""
+    add_placement(proto, network.ground, it)
+    add_depth_rule(proto, it)
+    add_iterations(proto, it)
+    add_links(proto, network, it)
+    pace = add_pace(proto, network, it)
+    durations = add_durations(proto, it, pace)
+    add_exchanges(proto, it, durations)
+    add_readiness(proto, network.ground, it, durations)
+    return pace
+
+
+def _objective(proto: cp_model.CpModel, pieces: Pieces, jobs: Sequence[JobVariables], bound: int, limit: int) -> None:
+    objective = proto.new_int_var(bound, limit, pieces.objective)
+    if pieces.objective == "makespan":
+        for it in jobs:
+            proto.add(objective >= it.ends[-1])
+    else:
+        proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
+    proto.minimize(objective)

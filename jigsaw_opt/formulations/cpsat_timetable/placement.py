@@ -1,0 +1,105 @@
+"""Where the workers sit, at which levels, and whether the memory suffices (SPEC 4.1, 4.2, 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any, candidate_levels
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["add_depth_rule", "add_memory", "add_placement"]
+
+
+def add_placement(model: cp_model.CpModel, ground: Ground, it: JobVariables) -> None:
+    """SPEC 4.1: as many GPUs as slots, all on servers that routes join."""
+    job, name = it.job, it.job.name
+    it.here = {g: model.new_bool_var(f"{name} on {g}") for g in ground.allowed(job)}
+    model.add(sum(it.here.values()) == job.slots)
+    it.used = {s: model.new_bool_var(f"{name} uses {s}") for s in sorted({ground.server(g) for g in it.here})}
+    for s, used in it.used.items():
+        add_any(model, used, it.on_server(ground, s))
+    parts = sorted({ground.part(g) for g in it.here})
+    if len(parts) > 1:
+        _one_part(model, ground, it, parts)
+
+
+def _one_part(model: cp_model.CpModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
+    chosen = {part: model.new_bool_var(f"{it.job.name} in part {part}") for part in parts}
+    model.add_exactly_one(chosen.values())
+    for part, literal in chosen.items():
+        inside = [here for g, here in it.here.items() if ground.part(g) == part]
+        model.add(sum(inside) == it.job.slots * literal)
+
+
+def add_depth_rule(model: cp_model.CpModel, it: JobVariables) -> None:
+    """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
+    candidates = candidate_levels(it.job)
+    for i in range(it.job.iterations):
+        it.levels.append({g: _level_literals(model, f"{it.job.name}.{i} on {g}", h, candidates) for g, h in it.here.items()})
+    if it.job.rule.multiset is None:
+        _free_levels(model, it)
+    elif len(candidates) > 1:
+        _level_multiset(model, it, candidates)
+
+
+def _level_literals(
+    model: cp_model.CpModel, name: str, here: cp_model.IntVar, candidates: Sequence[int]
+) -> dict[int, cp_model.IntVar]:
+    if len(candidates) == 1:
+        return {candidates[0]: here}
+    literals = {d: model.new_bool_var(f"{name} at level {d}") for d in candidates}
+    model.add(sum(literals.values()) == here)
+    return literals
+
+
+def _level_multiset(model: cp_model.CpModel, it: JobVariables, candidates: Sequence[int]) -> None:
+    multiset = it.job.rule.multiset or ()
+    for levels in it.levels:
+        for d in candidates:
+            model.add(sum(literals[d] for literals in levels.values()) == multiset.count(d))
+
+
+def _free_levels(model: cp_model.CpModel, it: JobVariables) -> None:
+    rule, deepest = it.job.rule, it.job.levels
+    for levels in it.levels:
+        model.add(sum(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
+    totals = {g: sum(d * literal for levels in it.levels for d, literal in levels[g].items()) for g in it.here}
+    most = deepest * it.job.slots * it.job.iterations
+    # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
+    model.add(sum(totals.values()) >= min(rule.min_total, most + 1))
+    if rule.balance is not None:
+        _balance(model, it, totals, min(rule.balance, most))
+
+
+def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, cp_model.LinearExprT], balance: int) -> None:
+    least = model.new_int_var(0, it.job.levels * it.job.iterations, f"least total of {it.job.name}")
+    for g, here in it.here.items():
+        model.add(totals[g] >= least).only_enforce_if(here)
+        model.add(totals[g] <= least + balance)
+
+
+def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+    """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
+    for g in range(len(ground.gpus)):
+        inside = [it for it in jobs if g in it.here]
+        worst = sum(it.job.state_bytes for it in inside) + max((it.job.activation_bytes[-1] for it in inside), default=0)
+        if worst > ground.memory(g):
+            _memory_of_gpu(model, g, ground.memory(g), inside)
+
+
+def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
+    peak = model.new_int_var(0, memory, f"activations on {g}")
+    model.add(sum(it.job.state_bytes * it.here[g] for it in inside) + peak <= memory)
+    for it in inside:
+        sizes = it.job.activation_bytes
+        for levels in _different(it, g):
+            # A level that alone exceeds the memory is as bad as one byte too many.
+            model.add(peak >= sum(min(sizes[d - 1], memory + 1) * literal for d, literal in levels.items()))
+
+
+def _different(it: JobVariables, g: int) -> list[dict[int, cp_model.IntVar]]:
+    """Level literals on GPU `g` by iteration; only one iteration where all have the same literals."""
+    return [levels[g] for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])]

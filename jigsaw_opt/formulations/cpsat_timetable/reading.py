@@ -1,0 +1,74 @@
+"""A solution read back, and a timetable written as a hint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.problem.timetable import JobDecision
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Value", "add_hint", "decision_of"]
+
+Value = Callable[["cp_model.IntVar"], int]
+"""Value of a variable in a solution."""
+
+
+def decision_of(ground: Ground, it: JobVariables, value: Value) -> JobDecision:
+    """What a solution decides for one job; its workers stand in the order of their GPUs."""
+    gpus = [g for g, here in it.here.items() if value(here)]
+    levels = [[next(d for d, literal in row[g].items() if value(literal)) for g in gpus] for row in it.levels]
+    starts = [[value(row[g]) for g in gpus] for row in it.starts]
+    if it.exchanges:
+        transfers = [[value(exchange.start) for exchange in row] for row in it.exchanges]
+    else:
+        transfers = _earliest_transfers(ground, it, gpus, levels, starts)
+    return JobDecision([ground.gpus[g] for g in gpus], levels, starts, transfers)
+
+
+def _earliest_transfers(
+    ground: Ground, it: JobVariables, gpus: Sequence[int], levels: Sequence[Sequence[int]], starts: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """Starts of transfers that share no link: each as soon as its bucket is ready and the one before has ended."""
+    channel = ground.pieces.routes.channel(Counter(ground.server(g) for g in gpus))
+    if channel is None:
+        raise ValueError(f"no path joins all servers of job {it.job.name}")
+    times = [block_us(it.job, ground.gpu_type(g)) for g in gpus]
+    result = []
+    for row, begins in zip(levels, starts, strict=True):
+        moment, transfers = 0, []
+        for b in range(1, len(it.job.transfers) + 1):
+            ready = (s + t[b - 1] for s, t, d in zip(begins, times, row, strict=True) if d >= b)
+            transfers.append(max(moment, *ready))
+            moment = transfers[-1] + it.job.transfer_us(b, contributors(row, b), channel)
+        result.append(transfers)
+    return result
+
+
+def add_hint(model: cp_model.CpModel, it: JobVariables, plan: JobPlan, gpus: Sequence[int]) -> None:
+    """Hint one job's variables to its part of a timetable whose workers sit on `gpus`."""
+    for g, here in it.here.items():
+        model.add_hint(here, g in gpus)
+    barrier = it.window.release
+    for i, iteration in enumerate(plan.iterations):
+        blocks = dict(zip(gpus, iteration.blocks, strict=True))
+        for g, start in it.starts[i].items():
+            model.add_hint(start, blocks[g].start_us if g in blocks else barrier)
+            _hint_level(model, it.levels[i][g], blocks[g].level if g in blocks else None)
+        for exchange, transfer in zip(it.exchanges[i] if it.exchanges else (), iteration.transfers, strict=False):
+            model.add_hint(exchange.start, transfer.start_us)
+        barrier = max(piece.end_us for piece in (*iteration.blocks, *iteration.transfers))
+        model.add_hint(it.ends[i], barrier)
+
+
+def _hint_level(model: cp_model.CpModel, literals: Mapping[int, cp_model.IntVar], level: int | None) -> None:
+    if len(literals) > 1:
+        for d, literal in literals.items():
+            model.add_hint(literal, d == level)

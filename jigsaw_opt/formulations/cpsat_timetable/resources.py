@@ -1,0 +1,66 @@
+"""GPUs and links, each for one piece at a time (SPEC 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
+
+
+def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+    """SPEC 4.4: on a GPU, blocks do not overlap. A block is one optional interval of fixed size for each level."""
+    for g in range(len(ground.gpus)):
+        model.add_no_overlap(
+            [interval for it in jobs if g in it.here for interval in _blocks(model, it, g, block_us(it.job, ground.gpu_type(g)))]
+        )
+
+
+def _blocks(
+    model: cp_model.CpModel, it: JobVariables, g: int, times: Sequence[int]
+) -> list[cp_model.IntervalVar]:
+    return [
+        model.new_optional_fixed_size_interval_var(starts[g], times[d - 1], literal, f"{it.job.name}.{i} on {g} at {d}")
+        for i, starts in enumerate(it.starts)
+        for d, literal in it.levels[i][g].items()
+    ]
+
+
+def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
+    """SPEC 4.4: on a link, transfers do not overlap."""
+    on_link: dict[int, list[cp_model.IntervalVar]] = {}
+    for it, pace in zip(jobs, paces, strict=True):
+        for exchanges in it.exchanges:
+            for b, exchange in enumerate(exchanges, 1):
+                for link, literal in it.links.items():
+                    lasting = _lasting(model, it, pace, b, literal)
+                    if lasting is not None:
+                        on_link.setdefault(link, []).append(_interval(model, exchange, lasting))
+    for intervals in on_link.values():
+        model.add_no_overlap(intervals)
+
+
+def _lasting(
+    model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int, literal: cp_model.IntVar
+) -> cp_model.IntVar | None:
+    """Literal that the transfer uses the link for some time: one of no duration overlaps nothing."""
+    if it.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
+        return literal
+    if not pace.latency.steps:
+        return None
+    both = model.new_bool_var("")
+    model.add_bool_or([~literal, ~pace.latency.steps[0], both])
+    model.add_implication(both, literal)
+    model.add_implication(both, pace.latency.steps[0])
+    return both
+
+
+def _interval(model: cp_model.CpModel, exchange: Exchange, literal: cp_model.IntVar) -> cp_model.IntervalVar:
+    return model.new_optional_interval_var(exchange.start, exchange.duration, exchange.end, literal, "")
