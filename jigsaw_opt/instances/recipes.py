@@ -109,7 +109,7 @@ def _tiny() -> tuple[Recipe, ...]:
         replace(two, name="covered", load=300, widths=(2,), depths=(COVERED, FREE), segments=(2, 2)),
         replace(two, name="balanced", topology="line", widths=(2,), depths=(BALANCED,), segments=(3, 3)),
         replace(two, name="long", load=150, iterations=(3, 3), segments=(2, 2), depths=(STAIRCASE, FREE)),
-        replace(two, name="shallow", depths=(SHALLOW,), segments=(3, 4), releases=True),
+        replace(two, name="shallow", depths=(SHALLOW,), segments=(4, 4), releases=True),
         replace(two, name="cyclic-link-bound", objective="period", bandwidth=10 * _GBIT, widths=(2,)),
         replace(two, name="ring", topology="ring", servers=3, load=200, widths=(1, 2, 3), iterations=(1, 1)),
         replace(two, name="line", topology="line", servers=3, load=200, widths=(2, 3), iterations=(1, 1)),

@@ -1,0 +1,111 @@
+"""Keep the best known values: ``python -m jigsaw_opt.instances.record --set tiny --solver cpsat --time-limit 30``.
+
+Every instance is solved, and what is better than the record is kept: the objective of a checked
+plan if it is smaller, the bound if it is larger. The file is replaced as a whole after each instance.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, load, names, read_best_known, sets
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["main", "merge", "record"]
+
+
+def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnown:
+    """The record after one more run; a record of another instance of that name is dropped.
+
+    Raises
+    ------
+    JigsawError
+        If the bound of one run exceeds the objective of another, so that one of them is wrong.
+    """
+    new = _entry(instance, result)
+    if old is None or old.instance_sha256 != new.instance_sha256:
+        return new
+    objective = min((value for value in (old.objective, new.objective) if value is not None), default=None)
+    bound = max(old.bound, new.bound)
+    if objective is not None and bound > objective:
+        raise JigsawError(f"{instance.name}: {result.solver} and {old.solver} disagree, {bound} > {objective}")
+    if (objective, bound) == (old.objective, old.bound):
+        return old
+    return replace(new, objective=objective, bound=bound)
+
+
+def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN) -> None:
+    """Solve the instances of these names one after the other, print a line for each, and keep what is better."""
+    for name in chosen:
+        instance = load(name)
+        result = solve(instance, solver, options)
+        known = read_best_known(path)
+        known[name] = merge(known.get(name), instance, result)
+        write_atomically(path, _encoded(known))
+        best = known[name]
+        print(f"{name:32} {result.objective!s:>12} best {best.objective!s:>12} bound {best.bound:>12}", flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; 0 when every instance was solved or kept, the error's exit code otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m jigsaw_opt.instances.record", description=__doc__)
+    parser.add_argument("--set", choices=sets(), help="only this set")
+    parser.add_argument("--solver", default="auto", help="name of the solver (default: auto)")
+    parser.add_argument("--time-limit", type=float, default=30.0, help="seconds an instance (default: 30)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads (default: all cores)")
+    parser.add_argument("--seed", type=int, default=0)
+    parsed = parser.parse_args(arguments)
+    options = Options(time_limit=parsed.time_limit, workers=parsed.workers, seed=parsed.seed)
+    try:
+        record(names(parsed.set), parsed.solver, options)
+    except JigsawError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _entry(instance: Instance, result: Result) -> BestKnown:
+    return BestKnown(
+        instance_sha256=instance_sha256(instance),
+        objective=result.objective,
+        bound=result.bound,
+        solver=result.solver,
+        date=datetime.now(UTC).date().isoformat(),
+        seconds=round(result.seconds, 2),
+        hardware=_hardware(),
+    )
+
+
+def _hardware() -> str:
+    return f"{_processor()}, {os.cpu_count()} cores"
+
+
+def _processor() -> str:
+    """Name of the processor where Linux tells it, else its architecture."""
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text("utf-8").splitlines() if table.exists() else []
+    model = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(model, platform.machine())
+
+
+def _encoded(known: Mapping[str, BestKnown]) -> bytes:
+    """One line an instance, in the order of the catalogue."""
+    lines = (f"  {json.dumps(name)}: {json.dumps(asdict(known[name]))}" for name in names() if name in known)
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,130 @@
+"""Families: reproducible, of the promised size and load, and with a plan by construction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances import generate
+from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
+from jigsaw_opt.instances.recipes import FAMILIES
+from jigsaw_opt.problem import Instance, PieceGraph, Pieces, Plan, cut
+from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
+
+GPUS = {"tiny": (2, 4), "server": (8, 16), "rack": (32, 64), "pod": (256, 256), "cluster": (1024, 1024)}
+CASES = [(family, seed) for family, recipes in FAMILIES.items() for seed in range(len(recipes))]
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_size_and_load_are_as_the_recipe_says(family: str, seed: int) -> None:
+    instance, recipe = generate(family, seed), FAMILIES[family][seed]
+    low, high = GPUS[family]
+    assert low <= instance.cluster.gpu_count <= high
+    assert sum(job.workers for job in instance.jobs) == recipe.load * instance.cluster.gpu_count // 100
+    assert (instance.horizon == "cyclic") == (recipe.objective == "period")
+    assert {server.gpu_type for server in instance.cluster.servers} == set(recipe.types)
+    assert set(instance.models) == {job.model for job in instance.jobs}
+
+
+@pytest.mark.parametrize(("family", "seed"), CASES)
+def test_jobs_can_run_one_after_the_other_in_their_hidden_places(family: str, seed: int) -> None:
+    made = draft(family, seed)
+    assert check(made.instance, _serial_plan(made)) == ()
+
+
+@pytest.mark.parametrize("family", ["server", "rack"])
+def test_links_are_the_bottleneck_where_the_recipe_says_so(family: str) -> None:
+    names = [recipe.name for recipe in FAMILIES[family]]
+    bound, plain = (_link_work_per_gpu_work(draft(family, names.index(name))) for name in ("link-bound", "mixed-types"))
+    assert bound > 1 > plain
+
+
+@pytest.mark.parametrize(("family", "seed"), [case for case in CASES if FAMILIES[case[0]][case[1]].tight_memory])
+def test_tight_memory_has_no_byte_to_spare_in_any_server(family: str, seed: int) -> None:
+    made = draft(family, seed)
+    cluster = made.instance.cluster
+    for index, server in enumerate(cluster.servers):
+        less = replace(server, gpu_memory=server.gpu_memory - 1)
+        servers = (*cluster.servers[:index], less, *cluster.servers[index + 1 :])
+        smaller = Draft(replace(made.instance, cluster=replace(cluster, servers=servers)), made.places)
+        assert {violation.rule for violation in check(smaller.instance, _serial_plan(smaller))} == {"4.5"}
+
+
+def test_same_seed_same_instance_and_another_seed_another() -> None:
+    rounds = len(FAMILIES["tiny"])
+    first, again, other = (instance_sha256(generate("tiny", seed)) for seed in (3, 3, 3 + rounds))
+    assert first == again != other
+
+
+def test_recipes_can_be_changed() -> None:
+    instance = generate("server", 0, servers=3, gpus=2, load=300, topology="star", name="mine")
+    assert instance.name == "server-mine-0"
+    assert (instance.cluster.gpu_count, sum(job.workers for job in instance.jobs)) == (6, 18)
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "message"),
+    [("village", {}, "no family"), ("tiny", {"gpu": 3}, "no gpu"), ("server", {"load": 9000}, "no place left")],
+)
+def test_what_cannot_be_made_is_refused(family: str, changes: dict[str, int], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        generate(family, 0, **changes)
+
+
+def _serial_plan(made: Draft) -> Plan:
+    """Job after job and iteration after iteration, transfers behind all blocks."""
+    pieces = cut(made.instance)
+    decisions, now = [], 0
+    for job, place in zip(pieces.jobs, made.places, strict=True):
+        decision, now = _serial_job(pieces, job, place, max(now, job.release_us))
+        decisions.append(decision)
+    jobs = assemble(pieces, decisions)
+    period = now if made.instance.horizon == "cyclic" else None
+    objective = objective_of(pieces, jobs, period)
+    return Plan(made.instance.name, instance_sha256(made.instance), "feasible", objective, 0, period, jobs)
+
+
+def _serial_job(pieces: Pieces, job: PieceGraph, place: HiddenPlace, start: int) -> tuple[JobDecision, int]:
+    channel = pieces.routes.channel(Counter(server for server, _ in place.gpus))
+    assert channel is not None
+    block = max(job.blocks[0].duration_us[_type(pieces.instance, gpu[0])][-1] for gpu in place.gpus)
+    spans = [
+        job.transfer_us(t.bucket, sum(level >= t.bucket for level in place.levels), channel) for t in job.transfers
+    ]
+    length = block + sum(spans)
+    starts = [start + i * length for i in range(job.iterations)]
+    offsets = list(accumulate(spans, initial=block))[:-1]
+    decision = JobDecision(
+        place.gpus,
+        [place.levels] * job.iterations,
+        [[begin] * job.slots for begin in starts],
+        [[begin + offset for offset in offsets] for begin in starts],
+    )
+    return decision, start + job.iterations * length
+
+
+def _type(instance: Instance, server: int) -> str:
+    return instance.cluster.servers[server].gpu_type
+
+
+def _link_work_per_gpu_work(made: Draft) -> float:
+    """Time that the hidden places ask of the busiest link, over that of the busiest GPU."""
+    links: Counter[int] = Counter()
+    gpus: Counter[tuple[int, int]] = Counter()
+    pieces = cut(made.instance)
+    for job, place in zip(pieces.jobs, made.places, strict=True):
+        channel = pieces.routes.channel(Counter(server for server, _ in place.gpus))
+        assert channel is not None
+        for transfer in job.transfers:
+            senders = sum(level >= transfer.bucket for level in place.levels)
+            busy = job.iterations * job.transfer_us(transfer.bucket, senders, channel)
+            links.update(dict.fromkeys(channel.links, busy))
+        for gpu, level in zip(place.gpus, place.levels, strict=True):
+            gpus[gpu] += job.iterations * job.blocks[0].duration_us[_type(made.instance, gpu[0])][level - 1]
+    return max(links.values()) / max(gpus.values())
