@@ -60,6 +60,8 @@ def find(name: str) -> Solver:
         raise UsageError(f"solver {name!r} is registered twice: {', '.join(point.value for point in points)}")
     if not points:
         near = difflib.get_close_matches(name, names(), 1)
-        raise UsageError(f"no solver {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(names())}"))
+        raise UsageError(
+            f"no solver {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(names())}")
+        )
     solver: Solver = points[0].load()
     return solver

@@ -1,0 +1,115 @@
+"""The commands as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.documents import load_instance, load_plan
+from jigsaw_opt.instances import load
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.mark.parametrize("solver", ["greedy", "cpsat", "ilp", "auto"])
+def test_solve_writes_a_plan_that_checks(
+    solver: str, pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.json"
+    assert run("solve", pair_path, "--solver", solver, "--workers", 1, "-o", plan) == 0
+    assert "objective" in capsys.readouterr().out
+    assert run("check", pair_path, plan) == 0
+    assert load_plan(plan).objective == 1800 or solver == "greedy"
+
+
+def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solve", pair_path, "--solver", "cpsat", "--workers", 1, "--json", "-v") == 0
+    printed = capsys.readouterr()
+    result = json.loads(printed.out)
+    assert (result["status"], result["stopped_by"], result["objective"], result["bound"]) == (
+        "optimal",
+        "proof",
+        1800,
+        1800,
+    )
+    assert result["trajectory"][-1]["objective"] == 1800
+    assert "objective 1800" in printed.err
+
+
+def test_solve_shows_the_timeline_and_the_proof(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solve", pair_path, "--solver", "cpsat", "--workers", 1, "--timeline") == 0
+    printed = capsys.readouterr().out
+    assert "s0/1 |" in printed and "proof: no plan is better than 1800" in printed
+
+
+def test_instances_lists_best_known_values(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("instances", "tiny", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert len(rows) >= 60
+    assert all(row["best"] == row["bound"] for row in rows)
+    assert run("instances", "none-such") == 2
+
+
+def test_generate_is_deterministic(tmp_path: Path) -> None:
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    assert run("generate", "server", "--seed", 3, "-o", first) == 0
+    assert run("generate", "server", "--seed", 3, "-o", second) == 0
+    assert first.read_bytes() == second.read_bytes()
+    assert load_instance(first).cluster.gpu_count >= 8
+
+
+def test_plot_and_export(
+    pair_path: Path, pair_plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("p.html", "p.png"):
+        assert run("plot", pair_path, pair_plan_path, "-o", tmp_path / name) == 0
+        assert (tmp_path / name).stat().st_size > 1000
+    assert run("plot", pair_path, pair_plan_path) == 0
+    assert "jobs: A = a" in capsys.readouterr().out
+    assert run("export", pair_path, pair_plan_path, "--to", "perfetto", "-o", tmp_path / "p.json") == 0
+    assert json.loads((tmp_path / "p.json").read_text())["traceEvents"]
+    for form in ("mps", "lp"):
+        assert run("export", pair_path, "--to", form, "-o", tmp_path / f"p.{form}") == 0
+        assert (tmp_path / f"p.{form}").stat().st_size > 500
+    assert run("export", pair_path, "--to", "perfetto", "-o", tmp_path / "q.json") == 2
+
+
+def test_solvers_and_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solvers", "--json") == 0
+    assert {row["name"] for row in json.loads(capsys.readouterr().out)} >= {"auto", "cpsat", "greedy", "ilp"}
+    assert run("schema", "plan") == 0
+    assert json.loads(capsys.readouterr().out)["$schema"]
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    printed = capsys.readouterr().out
+    assert all(command in printed for command in COMMANDS)
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "ilp"])
+def test_interrupt_keeps_the_incumbent(solver: str, tmp_path: Path) -> None:
+    name, plan = "server/link-bound", tmp_path / "plan.json"
+    command = [sys.executable, "-m", "jigsaw_opt", "solve", name, "--solver", solver, "-v", "-o", str(plan)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "objective" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(1)
+    os.kill(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "interrupt" in out and "Traceback" not in err
+    assert check(load(name), load_plan(plan)) == ()
