@@ -129,11 +129,12 @@ _LANGUAGE = (("bert_large", 16), ("gpt2_small", 4), ("gpt2_medium", 2))
 def _stressed(base: Recipe) -> tuple[Recipe, ...]:
     """The ways in which every family above `tiny` is made hard."""
     types = ("v100", "a100")
+    wide = (2, base.gpus + 2, 2 * base.gpus)
     return (
         base,
-        replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
-        replace(base, name="link-bound", bandwidth=10 * _GBIT, latency_us=20, load=150),
-        replace(base, name="mixed-types", gpu_types=types, load=150, depths=(STAIRCASE, FULL), releases=True),
+        replace(base, name="oversubscribed", load=300, depths=(STAIRCASE, FREE)),
+        replace(base, name="link-bound", bandwidth=25 * _GBIT, latency_us=20, load=250, widths=wide),
+        replace(base, name="mixed-types", gpu_types=types, load=200, depths=(STAIRCASE, FULL), releases=True),
         replace(base, name="weighted", objective="weighted_completion", load=200, releases=True, depths=(FREE,)),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 3)),
         replace(base, name="tight-memory", tight_memory=True, load=200, depths=(STAIRCASE, FREE, BALANCED)),
@@ -141,40 +142,57 @@ def _stressed(base: Recipe) -> tuple[Recipe, ...]:
 
 
 def _server() -> tuple[Recipe, ...]:
-    base = Recipe("plain", "separate", servers=1, gpus=8, networks=_VISION + _LANGUAGE, segments=(4, 6))
-    pair = replace(base, topology="star", servers=2, gpus=4, iterations=(2, 6))
+    base = Recipe("plain", "separate", servers=1, gpus=8, load=150, networks=_VISION + _LANGUAGE, segments=(4, 6))
+    pair = replace(base, topology="star", servers=2, gpus=4, widths=(1, 2, 4, 6), iterations=(2, 6))
     nodes = replace(pair, servers=4, gpu_types=("a100",))
+    weighted = replace(nodes, objective="weighted_completion", load=200)
     types = ("v100", "a100")
     return (
         *(replace(base, name=name, depths=(depth,)) for name, depth in (("plain", STAIRCASE), ("full", FULL))),
         *_stressed(pair)[1:],
         replace(nodes, name="free", depths=(FREE, COVERED, SHALLOW), load=200),
         replace(nodes, name="heavy", load=250, iterations=(2, 3)),
-        replace(nodes, name="direct", topology="ring", bandwidth=25 * _GBIT, load=150),
+        replace(nodes, name="direct", topology="ring", bandwidth=25 * _GBIT, load=200),
         replace(nodes, name="cyclic-mixed", objective="period", gpu_types=types, load=200, iterations=(1, 2)),
-        replace(nodes, name="weighted-link-bound", objective="weighted_completion", bandwidth=10 * _GBIT, load=150),
-        replace(base, name="pcie", fabric=_PCIE, load=150),
-        replace(pair, name="demo", networks=_VISION, iterations=(2, 2), load=150),
+        replace(weighted, name="weighted-link-bound", bandwidth=25 * _GBIT, widths=(2, 6, 8)),
+        replace(base, name="pcie", fabric=_PCIE, load=200),
+        replace(pair, name="demo", networks=_VISION, widths=(1, 2, 4), iterations=(2, 2), load=200),
         replace(pair, name="fast", gpu_types=("h200",), servers=2, gpus=8, widths=(2, 4, 8), load=200),
     )
 
 
 def _rack() -> tuple[Recipe, ...]:
     base = Recipe(
-        "plain", "star", servers=4, gpus=8, networks=_VISION + _LANGUAGE, segments=(4, 6), widths=(1, 2, 4, 8)
+        "plain",
+        "star",
+        servers=4,
+        gpus=8,
+        load=150,
+        networks=_VISION + _LANGUAGE,
+        segments=(4, 6),
+        widths=(1, 2, 4, 8, 12),
     )
     large = replace(base, topology="tree", servers=8, gpu_types=("a100",))
     return (
         *_stressed(base),
         replace(large, name="tree", load=200, widths=(2, 4, 8, 16)),
-        replace(large, name="tree-link-bound", bandwidth=10 * _GBIT, load=150, depths=(STAIRCASE, FREE)),
-        replace(large, name="tree-cyclic", objective="period", gpu_types=("a100", "h200"), load=150),
+        replace(
+            large,
+            name="tree-link-bound",
+            bandwidth=25 * _GBIT,
+            load=150,
+            widths=(2, 4, 12, 16),
+            depths=(STAIRCASE, FREE),
+        ),
+        replace(large, name="tree-cyclic", objective="period", gpu_types=("a100", "h200"), load=200),
     )
 
 
 def _pod() -> tuple[Recipe, ...]:
     widths = (1, 2, 4, 8, 16, 32)
-    base = Recipe("plain", "tree", servers=32, gpus=8, gpu_types=("a100",), networks=_VISION + _LANGUAGE, widths=widths)
+    base = Recipe(
+        "plain", "tree", servers=32, gpus=8, load=150, gpu_types=("a100",), networks=_VISION + _LANGUAGE, widths=widths
+    )
     return _stressed(base)[:6]
 
 
@@ -184,6 +202,7 @@ def _cluster() -> tuple[Recipe, ...]:
         "plain",
         "tree",
         servers=128,
+        load=150,
         gpus=8,
         gpu_types=types,
         networks=_VISION + _LANGUAGE,
@@ -193,7 +212,7 @@ def _cluster() -> tuple[Recipe, ...]:
     return (
         base,
         replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
-        replace(base, name="weighted", objective="weighted_completion", load=150, releases=True),
+        replace(base, name="weighted", objective="weighted_completion", load=200, releases=True),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 2)),
     )
 
