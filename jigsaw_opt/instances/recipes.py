@@ -148,7 +148,8 @@ def _server() -> tuple[Recipe, ...]:
     weighted = replace(nodes, objective="weighted_completion", load=200)
     types = ("v100", "a100")
     return (
-        *(replace(base, name=name, depths=(depth,)) for name, depth in (("plain", STAIRCASE), ("full", FULL))),
+        base,
+        replace(base, name="full", depths=(FULL,)),
         *_stressed(pair)[1:],
         replace(nodes, name="free", depths=(FREE, COVERED, SHALLOW), load=200),
         replace(nodes, name="heavy", load=250, iterations=(2, 3)),
@@ -202,8 +203,8 @@ def _cluster() -> tuple[Recipe, ...]:
         "plain",
         "tree",
         servers=128,
-        load=150,
         gpus=8,
+        load=150,
         gpu_types=types,
         networks=_VISION + _LANGUAGE,
         widths=(1, 2, 4, 8, 16, 32, 64),
