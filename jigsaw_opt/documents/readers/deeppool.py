@@ -1,0 +1,120 @@
+"""Layer profiles of DeepPool (``A100_vgg.prof``).
+
+Each line has a layer, its total time in milliseconds, and its forward and backward time in microseconds. A layer is its
+type, its parameters as JSON, the samples in brackets and the shape of its input:
+``conv2d{"in_channels":3,...}[64][3,224,224]``. The layers of a run stand in their order; a run ends with a line ``SUM``.
+Sizes are not in the file; they follow from the shapes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from itertools import chain
+from math import prod
+from typing import Any
+
+from jigsaw_opt.documents.readers.layers import Group, Layer, model_of
+from jigsaw_opt.documents.readers.lines import Lines, whole
+from jigsaw_opt.documents.readers.shapes import sizes
+from jigsaw_opt.problem import Model
+
+__all__ = ["read_deeppool"]
+
+_LINE = re.compile(
+    r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
+    r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9})*)\]|(?P<length>[0-9]{1,9}))"
+    r"\s+[0-9.]+\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
+)
+_END_OF_RUN = re.compile(r"\s*SUM\b.*")
+
+Run = list[tuple[int, re.Match[str]]]
+
+
+def read_deeppool(
+    data: bytes | str, gpu_type: str, batch: int, *, segments: int | None = None, source: str = "layers.prof"
+) -> Model:
+    """Read the run of one batch size from a layer profile of DeepPool.
+
+    The profiles credit the backward time of a convolution or a linear layer to the ReLU that follows it, so a segment
+    never ends between the two. Activations are the outputs of the layers in 4-byte floats; a ReLU in place and a
+    reshape keep nothing of their own. Parameters count a bias where the profile says that there is one.
+
+    Parameters
+    ----------
+    data
+        The text of the file.
+    gpu_type
+        The type of GPU that it was measured on; it does not say.
+    batch
+        Samples a GPU.
+    segments
+        The greatest number of segments; None for as many as there are places to cut.
+    source
+        What problems call the text.
+
+    Returns
+    -------
+    Model
+        Times of one minibatch in microseconds, sizes in bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong, or if there is not exactly one run of `batch`.
+    UsageError
+        If `segments` is below 1.
+    """
+    lines = Lines(data, source)
+    runs = _runs(lines)
+    chosen = [run for run in runs if int(run[0][1]["batch"]) == batch]
+    if not lines.problems and len(chosen) != 1:
+        known = ", ".join(str(size) for size in sorted({int(run[0][1]["batch"]) for run in runs})) or "none"
+        lines.add(
+            None, f"{len(chosen)} runs of batch size {batch}; exactly one is needed", f"batch sizes here: {known}"
+        )
+    layers = [_layer(index, number, match, lines) for index, (number, match) in enumerate(chain(*chosen))]
+    found = [layer for layer in layers if layer is not None]
+    if not lines.problems and sum(layer.forward_us for layer in found) == 0:
+        lines.add(None, f"the forward times of batch size {batch} add up to 0")
+    lines.raise_if_any()
+    return model_of(_groups(found), gpu_type, segments)
+
+
+def _runs(lines: Lines) -> list[Run]:
+    runs: list[Run] = [[]]
+    for number, line in lines:
+        if _END_OF_RUN.fullmatch(line):
+            runs.append([])
+        elif match := _LINE.fullmatch(line):
+            if runs[-1] and match["batch"] != runs[-1][0][1]["batch"]:
+                lines.add(number, f"batch size {match['batch']} in a run of batch size {runs[-1][0][1]['batch']}")
+            runs[-1].append((number, match))
+        else:
+            lines.add(number, "no layer with its three times", "see docs/documents.md for the format")
+    return [run for run in runs if run]
+
+
+def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> Layer | None:
+    shape = tuple(int(length) for length in (match["shape"] or match["length"]).split(","))
+    try:
+        parameters: Any = json.loads(match["parameters"])
+        weights, outputs = sizes(match["kind"], parameters, shape)
+        kept = int(match["batch"]) * sum(map(prod, outputs))
+        forward, backward = whole(Decimal(match["forward"])), whole(Decimal(match["backward"]))
+        sizes_in_bytes = whole(Decimal(4 * weights)), whole(Decimal(4 * kept))
+        return Layer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
+    except (ValueError, RecursionError) as error:
+        lines.add(number, f"layer {match['kind']}: {error}")
+        return None
+
+
+def _groups(layers: list[Layer]) -> list[Group]:
+    groups: list[Group] = []
+    for layer in layers:
+        if groups and layer.name.startswith("ReLU"):
+            groups[-1].append(layer)
+        else:
+            groups.append([layer])
+    return groups

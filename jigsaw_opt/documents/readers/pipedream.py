@@ -1,0 +1,180 @@
+"""Profile graphs of PipeDream (``graph.txt``), which DAPPLE uses too.
+
+A node a line, ``node12 -- Conv2d(...) -- forward_compute_time=10.814, backward_compute_time=18.335,
+activation_size=411041792.000, parameter_size=1180672.000``, then an edge a line, ``<TAB>node11 -- node12``. Times are
+milliseconds a minibatch, sizes bytes; ``activation_size`` may be a list ``[a; b]`` of several outputs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from decimal import Decimal
+from graphlib import CycleError, TopologicalSorter
+
+from jigsaw_opt.documents.readers.layers import Group, Layer, model_of
+from jigsaw_opt.documents.readers.lines import Lines, whole
+from jigsaw_opt.problem import Model
+
+__all__ = ["read_pipedream"]
+
+_NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
+_NODE = re.compile(
+    r"(?P<name>\w+) -- (?P<kind>.+) -- "
+    rf"forward_compute_time=(?P<forward>{_NUMBER}), backward_compute_time=(?P<backward>{_NUMBER}), "
+    rf"activation_size=(?P<activation>{_NUMBER}|\[{_NUMBER}(?:; ?{_NUMBER})*\]), "
+    rf"parameter_size=(?P<parameter>{_NUMBER})"
+    r"(?: -- stage_id=[0-9]+)?"
+)
+_EDGE = re.compile(r"\s+(?P<tail>\w+) -- (?P<head>\w+)")
+
+
+@dataclass(slots=True)
+class _Graph:
+    layers: dict[str, Layer] = field(default_factory=dict)
+    kinds: dict[str, str] = field(default_factory=dict)
+    before: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each node its predecessors, each with the line of the edge."""
+
+    def drop(self, names: set[str]) -> None:
+        self.layers = {name: layer for name, layer in self.layers.items() if name not in names}
+        self.before = {
+            head: {tail: line for tail, line in tails.items() if tail not in names}
+            for head, tails in self.before.items()
+            if head not in names
+        }
+
+    def sinks(self) -> set[str]:
+        return self.layers.keys() - {tail for tails in self.before.values() for tail in tails}
+
+
+def read_pipedream(
+    data: bytes | str, gpu_type: str, *, segments: int | None = None, source: str = "graph.txt"
+) -> Model:
+    """Read a profile graph of PipeDream or DAPPLE.
+
+    As PipeDream does, ``Input*`` nodes are dropped (their time is that of loading data), and so are sinks called
+    ``__getitem__``. A segment ends only at a node that every path passes through on which a gradient can flow, so that
+    every level is a suffix of the model. Profiles credit the backward time of some layers to their neighbours (the LSTM
+    of gnmt, for one): sums over several layers are trustworthier than a single layer.
+
+    Parameters
+    ----------
+    data
+        The text of the file.
+    gpu_type
+        The type of GPU that it was measured on; it does not say.
+    segments
+        The greatest number of segments; None for as many as there are places to cut.
+    source
+        What problems call the text.
+
+    Returns
+    -------
+    Model
+        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    UsageError
+        If `segments` is below 1.
+    """
+    lines = Lines(data, source)
+    graph = _parse(lines)
+    lines.raise_if_any()
+    graph.drop({name for name, kind in graph.kinds.items() if kind.startswith("Input")})
+    graph.drop({name for name in graph.sinks() if graph.kinds[name].startswith("__getitem__")})
+    order = _order(graph, lines)
+    if sum(layer.forward_us for layer in graph.layers.values()) == 0:
+        lines.add(None, "no node with a forward time, inputs aside")
+    lines.raise_if_any()
+    return model_of(_groups(graph, order), gpu_type, segments)
+
+
+def _parse(lines: Lines) -> _Graph:
+    graph = _Graph()
+    edges: list[tuple[int, str, str]] = []
+    for number, line in lines:
+        if node := _NODE.fullmatch(line):
+            _add_node(graph, node, number, lines)
+        elif edge := _EDGE.fullmatch(line):
+            edges.append((number, edge["tail"], edge["head"]))
+        else:
+            lines.add(number, "neither a node nor an edge", "see docs/documents.md for the format")
+    for number, tail, head in edges:
+        for name in (tail, head):
+            if name not in graph.kinds:
+                lines.add(number, f"no node is called {name}")
+        graph.before.setdefault(head, {})[tail] = number
+    return graph
+
+
+def _add_node(graph: _Graph, node: re.Match[str], number: int, lines: Lines) -> None:
+    name = node["name"]
+    if name in graph.kinds:
+        lines.add(number, f"duplicate node {name}")
+    outputs = [Decimal(size) for size in node["activation"].strip("[]").split(";")]
+    quantities = [Decimal(node["forward"]) * 1000, Decimal(node["backward"]) * 1000, Decimal(node["parameter"])]
+    graph.kinds[name] = node["kind"]
+    graph.before.setdefault(name, {})
+    try:
+        forward, backward, parameters = map(whole, quantities)
+        graph.layers[name] = Layer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
+    except ValueError as error:
+        lines.add(number, f"a number is {error}")
+
+
+def _order(graph: _Graph, lines: Lines) -> list[str]:
+    """The nodes so that every edge goes forward."""
+    try:
+        return list(TopologicalSorter(graph.before).static_order())
+    except CycleError as error:
+        cycle = error.args[1]
+        lines.add(graph.before[cycle[1]][cycle[0]], "the edges form a cycle: " + " -- ".join(cycle))
+        return []
+
+
+def _groups(graph: _Graph, order: list[str]) -> list[Group]:
+    """Nodes between neighbouring cuts, nodes that no gradient reaches first.
+
+    Such a node (an attention mask, say) has no parameters and no backward time, and neither has anything before it.
+    Its edges may run past a cut, for no gradient flows along them.
+    """
+    idle: set[str] = set()
+    for name in order:
+        layer = graph.layers[name]
+        if not layer.parameter_bytes and not layer.backward_us and idle.issuperset(graph.before[name]):
+            idle.add(name)
+    active = [name for name in order if name not in idle]
+    cuts = _cuts(graph, active)
+    groups: list[Group] = [[graph.layers[name] for name in order if name in idle]]
+    for name in active:
+        groups[-1].append(graph.layers[name])
+        if name in cuts:
+            groups.append([])
+    return [group for group in groups if group]
+
+
+def _cuts(graph: _Graph, active: list[str]) -> set[str]:
+    """The nodes of `active`, which stand in topological order, that every path among them passes through.
+
+    Such a node has no sink before it and no source after it, and no edge jumps over it.
+    """
+    position = {name: index for index, name in enumerate(active)}
+    sinks = graph.sinks()
+    reach = [len(active) if name in sinks else 0 for name in active]
+    last_source = 0
+    for head, index in position.items():
+        tails = [position[tail] for tail in graph.before[head] if tail in position]
+        if not tails:
+            last_source = index
+        for tail in tails:
+            reach[tail] = max(reach[tail], index)
+    cuts, furthest = set(), 0
+    for name, index in position.items():
+        if furthest <= index >= last_source:
+            cuts.add(name)
+        furthest = max(furthest, reach[index])
+    return cuts
