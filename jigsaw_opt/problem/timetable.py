@@ -65,7 +65,7 @@ def assemble(pieces: Pieces, decisions: Sequence[JobDecision]) -> tuple[JobPlan,
 def job_end(job: JobPlan) -> int:
     """Largest end among blocks and transfers of the last iteration (SPEC section 3, *Barrier*)."""
     last = job.iterations[-1]
-    return max(piece.end_us for piece in (*last.blocks, *last.transfers))
+    return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
 
 
 def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:

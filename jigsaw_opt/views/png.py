@@ -28,15 +28,14 @@ def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
     """
     if find_spec("matplotlib") is None:
         raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(14, min(60.0, 1.6 + 0.28 * len(picture.lanes))), layout="constrained")
     axes = figure.add_subplot()
     _draw_lanes(axes, picture)
     _label(axes, picture)
-    canvas, data = FigureCanvasAgg(figure), BytesIO()
-    canvas.print_png(data, metadata={"Title": picture.instance.name}, pil_kwargs={"dpi": (dots_per_inch,) * 2})
+    data = BytesIO()
+    figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": picture.instance.name})
     return data.getvalue()
 
 
