@@ -9,15 +9,17 @@ from jigsaw_opt.formulations.cpsat_timetable.channel import Network, Pace, add_l
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "Window", "build"]
+__all__ = ["Model", "Window", "build", "interval_count", "serial_limit", "windows"]
 
 
 class Model:
@@ -47,14 +49,14 @@ class Model:
             add_hint(self.proto, it, plan, [self.ground.index[name] for name in plan.gpus])
 
 
-def build(pieces: Pieces, windows: Sequence[Window], bound: int, limit: int) -> Model:
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Model:
     """Build the model of a finite instance.
 
     Parameters
     ----------
     pieces
         The instance, cut.
-    windows
+    spans
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
@@ -63,7 +65,7 @@ def build(pieces: Pieces, windows: Sequence[Window], bound: int, limit: int) -> 
 
     proto, ground = cp_model.CpModel(), Ground(pieces)
     network = Network(ground)
-    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, windows, strict=True)]
+    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
         return Model(ground, jobs, proto)
@@ -71,7 +73,7 @@ def build(pieces: Pieces, windows: Sequence[Window], bound: int, limit: int) -> 
     add_memory(proto, ground, jobs)
     add_blocks_disjoint(proto, ground, jobs)
     add_transfers_disjoint(proto, jobs, paces)
-    _objective(proto, pieces, jobs, bound, limit)
+    _add_objective(proto, ground, jobs, bound, limit)
     return Model(ground, jobs, proto)
 
 
@@ -88,11 +90,16 @@ def _add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pac
     return pace
 
 
-def _objective(proto: cp_model.CpModel, pieces: Pieces, jobs: Sequence[JobVariables], bound: int, limit: int) -> None:
-    objective = proto.new_int_var(bound, limit, pieces.objective)
-    if pieces.objective == "makespan":
-        for it in jobs:
-            proto.add(objective >= it.ends[-1])
-    else:
-        proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
+def _add_objective(
+    proto: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: int
+) -> None:
+    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    objective = proto.new_int_var(bound, limit, ground.pieces.objective)
     proto.minimize(objective)
+    if ground.pieces.objective == "weighted_completion":
+        proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
+        return
+    for it in jobs:
+        proto.add(objective >= it.ends[-1])
+    add_gpu_loads(proto, ground, jobs, objective)
+    add_link_loads(proto, ground, jobs, objective)

@@ -19,6 +19,8 @@ from jigsaw_opt.problem.cluster import Channel
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+
 __all__ = ["Ladder", "Network", "Pace", "add_links", "add_pace", "climb", "transfer_expression"]
 
 
@@ -182,7 +184,7 @@ def _ladder(model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]
     return Ladder(values, steps)
 
 
-def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> cp_model.LinearExprT:
+def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Expression:
     """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
     moves = [it.job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + it.job.slots - 2
@@ -190,6 +192,6 @@ def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors:
     return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)
 
 
-def climb(values: Sequence[int], steps: Sequence[cp_model.IntVar]) -> cp_model.LinearExprT:
+def climb(values: Sequence[int], steps: Sequence[cp_model.IntVar]) -> Expression:
     """Value at the step reached on a ladder, as a linear expression."""
     return values[0] + sum((b - a) * step for a, b, step in zip(values, values[1:], steps, strict=False))

@@ -10,6 +10,8 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariabl
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+
 __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 
 
@@ -38,7 +40,9 @@ def add_depth_rule(model: cp_model.CpModel, it: JobVariables) -> None:
     """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
-        it.levels.append({g: _level_literals(model, f"{it.job.name}.{i} on {g}", h, candidates) for g, h in it.here.items()})
+        it.levels.append(
+            {g: _level_literals(model, f"{it.job.name}.{i} on {g}", h, candidates) for g, h in it.here.items()}
+        )
     if it.job.rule.multiset is None:
         _free_levels(model, it)
     elif len(candidates) > 1:
@@ -74,7 +78,7 @@ def _free_levels(model: cp_model.CpModel, it: JobVariables) -> None:
         _balance(model, it, totals, min(rule.balance, most))
 
 
-def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, cp_model.LinearExprT], balance: int) -> None:
+def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expression], balance: int) -> None:
     least = model.new_int_var(0, it.job.levels * it.job.iterations, f"least total of {it.job.name}")
     for g, here in it.here.items():
         model.add(totals[g] >= least).only_enforce_if(here)
@@ -85,7 +89,9 @@ def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariab
     """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
     for g in range(len(ground.gpus)):
         inside = [it for it in jobs if g in it.here]
-        worst = sum(it.job.state_bytes for it in inside) + max((it.job.activation_bytes[-1] for it in inside), default=0)
+        worst = sum(it.job.state_bytes for it in inside) + max(
+            (it.job.activation_bytes[-1] for it in inside), default=0
+        )
         if worst > ground.memory(g):
             _memory_of_gpu(model, g, ground.memory(g), inside)
 

@@ -34,7 +34,11 @@ def decision_of(ground: Ground, it: JobVariables, value: Value) -> JobDecision:
 
 
 def _earliest_transfers(
-    ground: Ground, it: JobVariables, gpus: Sequence[int], levels: Sequence[Sequence[int]], starts: Sequence[Sequence[int]]
+    ground: Ground,
+    it: JobVariables,
+    gpus: Sequence[int],
+    levels: Sequence[Sequence[int]],
+    starts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
     """Starts of transfers that share no link: each as soon as its bucket is ready and the one before has ended."""
     channel = ground.pieces.routes.channel(Counter(ground.server(g) for g in gpus))

@@ -19,13 +19,16 @@ def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[
     """SPEC 4.4: on a GPU, blocks do not overlap. A block is one optional interval of fixed size for each level."""
     for g in range(len(ground.gpus)):
         model.add_no_overlap(
-            [interval for it in jobs if g in it.here for interval in _blocks(model, it, g, block_us(it.job, ground.gpu_type(g)))]
+            [
+                interval
+                for it in jobs
+                if g in it.here
+                for interval in _blocks(model, it, g, block_us(it.job, ground.gpu_type(g)))
+            ]
         )
 
 
-def _blocks(
-    model: cp_model.CpModel, it: JobVariables, g: int, times: Sequence[int]
-) -> list[cp_model.IntervalVar]:
+def _blocks(model: cp_model.CpModel, it: JobVariables, g: int, times: Sequence[int]) -> list[cp_model.IntervalVar]:
     return [
         model.new_optional_fixed_size_interval_var(starts[g], times[d - 1], literal, f"{it.job.name}.{i} on {g} at {d}")
         for i, starts in enumerate(it.starts)

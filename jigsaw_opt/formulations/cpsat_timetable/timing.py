@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, climb, transfer_expression
 from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables, candidate_levels
+from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.pieces import PieceGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Duration", "add_durations", "add_exchanges", "add_iterations", "add_readiness", "block_us"]
+    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """Duration of a transfer: an integer or a variable, and the least value that it can take."""
-
-    value: cp_model.LinearExprT
-    least: int
+__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness", "block_us"]
 
 
 def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
@@ -50,44 +44,54 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list[list[Duration]]:
+def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list[list[Expression]]:
     """SPEC section 3, *Transfer*: duration of every transfer, by iteration and bucket."""
-    job, multiset = it.job, it.job.rule.multiset
-    if multiset is None:
-        return [[_free(model, it, pace, i, p.bucket) for p in job.transfers] for i in range(job.iterations)]
-    counts = [sum(level >= piece.bucket for level in multiset) for piece in job.transfers]
-    return [[_known(model, it, pace, b, c) for b, c in enumerate(counts, 1)]] * job.iterations
-
-
-def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Duration:
-    """Duration with a known number of contributors."""
     job = it.job
-    least = job.transfer_us(bucket, contributors, pace.best)
+    buckets = [piece.bucket for piece in job.transfers]
+    it.fewest = [_fewest(job, bucket) for bucket in buckets]
+    it.shortest = [job.transfer_us(b, c, pace.best) for b, c in zip(buckets, it.fewest, strict=True)]
+    known = {b: _known(model, it, pace, b) for b in buckets if _certain(job, it.fewest[b - 1])}
+    return [
+        [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
+    ]
+
+
+def _fewest(job: PieceGraph, bucket: int) -> int:
+    """Least number of workers that reach a bucket; every worker reaches the first."""
+    if job.rule.multiset is not None:
+        return contributors(job.rule.multiset, bucket)
+    return job.slots if bucket == 1 else job.rule.min_contributors
+
+
+def _certain(job: PieceGraph, fewest: int) -> bool:
+    """Whether the number of contributors is always the least one."""
+    return job.rule.multiset is not None or fewest == job.slots
+
+
+def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int) -> Expression:
+    """Duration of a transfer whose number of contributors is known."""
+    count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
     if pace.fixed:
-        return Duration(least, least)
-    worst = job.transfer_us(bucket, contributors, pace.worst)
-    value = model.new_int_var(least, worst, f"duration of {job.name}, bucket {bucket}")
-    model.add(value == transfer_expression(it, pace, bucket, contributors))
-    return Duration(value, least)
+        return least
+    value = model.new_int_var(least, it.job.transfer_us(bucket, count, pace.worst), f"{it.job.name} bucket {bucket}")
+    model.add(value == transfer_expression(it, pace, bucket, count))
+    return value
 
 
-def _free(model: cp_model.CpModel, it: JobVariables, pace: Pace, i: int, bucket: int) -> Duration:
+def _chosen(model: cp_model.CpModel, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
-    job = it.job
-    fewest = job.slots if bucket == 1 else job.rule.min_contributors
-    if fewest == job.slots:
-        return _known(model, it, pace, bucket, fewest)
-    least = job.transfer_us(bucket, fewest, pace.best)
-    value = model.new_int_var(least, job.transfer_us(bucket, job.slots, pace.worst), f"duration of {job.name}.{i}.{bucket}")
+    job, fewest = it.job, it.fewest[bucket - 1]
+    longest = job.transfer_us(bucket, job.slots, pace.worst)
+    value = model.new_int_var(it.shortest[bucket - 1], longest, f"{job.name}.{i} bucket {bucket}")
     steps = _contributor_steps(model, it, i, bucket, fewest)
     counts = range(fewest, job.slots + 1)
     if pace.fixed:
         model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
-        return Duration(value, least)
+        return value
     model.add(value >= transfer_expression(it, pace, bucket, fewest))
     for step, c in zip(steps, counts[1:], strict=True):
         model.add(value >= transfer_expression(it, pace, bucket, c)).only_enforce_if(step)
-    return Duration(value, least)
+    return value
 
 
 def _contributor_steps(
@@ -102,7 +106,7 @@ def _contributor_steps(
     return steps
 
 
-def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence[Sequence[Duration]]) -> None:
+def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
     """SPEC section 3, *Transfer*: bucket after bucket, all before the barrier. Only for jobs that may use links:
 
     the transfers of any other job share no resource, and each of them runs as early as it can.
@@ -115,26 +119,26 @@ def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence
         it.exchanges.append(exchanges)
 
 
-def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Duration, name: str) -> Exchange:
+def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expression, name: str) -> Exchange:
     earliest = it.window.release + i * it.window.iteration
     latest = it.window.deadline - (it.job.iterations - 1 - i) * it.window.iteration
     start = model.new_int_var(earliest, latest, f"start of {name}")
-    if isinstance(duration.value, int):
-        return Exchange(start, duration.value, start + duration.value)
+    if isinstance(duration, int):
+        return Exchange(start, duration, start + duration)
     end = model.new_int_var(earliest, latest, f"end of {name}")
-    model.add(end == start + duration.value)
-    return Exchange(start, duration.value, end)
+    model.add(end == start + duration)
+    return Exchange(start, duration, end)
 
 
 def add_readiness(
-    model: cp_model.CpModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Duration]]
+    model: cp_model.CpModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
     """SPEC section 3, *Transfer*: a transfer starts when its bucket is ready at every contributor."""
-    exact = not it.links and all(isinstance(duration.value, int) for row in durations for duration in row)
+    exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:
             times = block_us(it.job, ground.gpu_type(g))
-            _iteration_ends_after(model, it, i, g, times, [duration.least for duration in row])
+            _iteration_ends_after(model, it, i, g, times, it.shortest)
             if not exact:
                 _bucket_ready(model, it, i, g, times, row)
 
@@ -164,14 +168,14 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
 
 
 def _bucket_ready(
-    model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Duration]
+    model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
 ) -> None:
     start, levels = it.starts[i][g], it.levels[i][g]
     for b, ready in enumerate(times, 1):
         if it.exchanges:
-            limit: cp_model.LinearExprT = it.exchanges[i][b - 1].start
+            limit: Expression = it.exchanges[i][b - 1].start
         else:
-            limit = it.ends[i] - sum(duration.value for duration in row[b - 1 :])
+            limit = it.ends[i] - sum(row[b - 1 :])
         if b <= min(levels):
             model.add(limit >= start + ready * it.here[g])
             continue

@@ -12,6 +12,8 @@ from jigsaw_opt.problem.timetable import Gpu
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
+    Expression = cp_model.LinearExpr | int
+
 __all__ = ["Exchange", "Ground", "JobVariables", "Window", "add_any", "candidate_levels"]
 
 
@@ -93,8 +95,8 @@ class Exchange:
     """The transfer of one bucket in one iteration of a job that may use links."""
 
     start: cp_model.IntVar
-    duration: cp_model.LinearExprT
-    end: cp_model.LinearExprT
+    duration: Expression
+    end: Expression
 
 
 @dataclass(slots=True)
@@ -119,6 +121,8 @@ class JobVariables:
         ``ends[i]``: moment from which iteration ``i + 1`` may start.
     exchanges
         ``exchanges[i][b-1]``, empty where the job can use no link.
+    fewest, shortest
+        Least number of contributors and least duration of each bucket's transfer.
     """
 
     job: PieceGraph
@@ -130,6 +134,8 @@ class JobVariables:
     starts: list[dict[int, cp_model.IntVar]] = field(default_factory=list)
     ends: list[cp_model.IntVar] = field(default_factory=list)
     exchanges: list[list[Exchange]] = field(default_factory=list)
+    fewest: list[int] = field(default_factory=list)
+    shortest: list[int] = field(default_factory=list)
 
     def on_server(self, ground: Ground, server: int) -> Sequence[cp_model.IntVar]:
         """Placement variables of the GPUs of one server."""

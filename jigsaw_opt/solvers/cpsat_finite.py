@@ -1,0 +1,120 @@
+"""The finite horizon on CP-SAT: bounds and greedy first, then the exact model from the greedy plan on."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable import Model, build, interval_count, serial_limit, windows
+from jigsaw_opt.problem.critical import iteration_us
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, StoppedBy
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["solve_finite"]
+
+_MOST_INTERVALS = 60_000
+"""Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
+_INTERVALS_PER_SECOND = 5_000
+"""Building takes about a second for so many of them on a slow core."""
+_LARGEST_NUMBER = 2**60
+"""The engine's integers have 63 bits, and it adds several of them."""
+_EXACT_FLOATS = 2**53
+"""Integers that the engine's floating-point bound states exactly."""
+
+
+def solve_finite(control: Control, pieces: Pieces) -> Result:
+    """Solve a finite instance: greedy, and where its plan does not meet the bound, the exact model.
+
+    Parameters
+    ----------
+    control
+        The solve under way.
+    pieces
+        The instance, cut.
+    """
+    warm = greedy_timetable(pieces, control.options.seed)
+    if warm is not None:
+        control.offer(warm)
+    reason = control.reason()
+    if reason is not None or not _fits(control, pieces):
+        return control.result(reason or StoppedBy.COMPLETED)
+    model = build_model(pieces, control.bound, control.objective)
+    if warm is not None:
+        model.hint(warm)
+    return _search(control, pieces, model)
+
+
+def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
+    """The model of plans whose objective lies between `bound` and that of a known plan, if there is one."""
+    limit = serial_limit(pieces) if objective is None else objective
+    least = [iteration_us(pieces, job) for job in pieces.jobs]
+    return build(pieces, windows(pieces, least, limit), bound, limit)
+
+
+def _fits(control: Control, pieces: Pieces) -> bool:
+    """Whether the model can be built, and be built in time."""
+    count, remaining = interval_count(pieces), control.remaining
+    if count > _MOST_INTERVALS or serial_limit(pieces) >= _LARGEST_NUMBER:
+        return False
+    return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
+
+
+def _search(control: Control, pieces: Pieces, model: Model) -> Result:
+    from ortools.sat.python import cp_model
+
+    solver = _engine(control.options, control.remaining)
+    solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
+    incumbents = _incumbents(control, model)
+    status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
+    if status == cp_model.OPTIMAL and control.objective is not None:
+        control.raise_bound(control.objective)
+    if status == cp_model.INFEASIBLE and control.best is None:
+        conflict = minimal_conflict(pieces, lambda part: _feasible(part, control.options))
+        return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
+    return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])
+
+
+def _engine(options: Options, seconds: float | None) -> cp_model.CpSolver:
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = options.workers
+    solver.parameters.random_seed = options.seed
+    solver.parameters.catch_sigint_signal = False
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = seconds
+    if options.work_limit is not None:
+        solver.parameters.max_deterministic_time = options.work_limit
+    return solver
+
+
+def _incumbents(control: Control, model: Model) -> cp_model.CpSolverSolutionCallback:
+    """Callback that offers every solution of the engine."""
+    from ortools.sat.python import cp_model
+
+    class Incumbents(cp_model.CpSolverSolutionCallback):
+        def on_solution_callback(self) -> None:
+            control.offer(model.plan(self.value))
+
+    return Incumbents()
+
+
+def _proven(bound: float) -> int:
+    """Integer that the engine's bound proves; beyond the exact floats, one that rounding cannot have raised."""
+    return math.ceil(bound - 1e-6) if abs(bound) < _EXACT_FLOATS else math.floor(math.nextafter(bound, -math.inf))
+
+
+def _feasible(pieces: Pieces, options: Options) -> bool:
+    """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
+    from ortools.sat.python import cp_model
+
+    model = build_model(pieces, 0, None)
+    model.proto.clear_objective()
+    return _engine(options, options.time_limit).solve(model.proto) != cp_model.INFEASIBLE
