@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.instances import BestKnown
 
 HELP = "list the bundled instances"
 
@@ -33,7 +37,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _rows(only: str | None) -> list[dict[str, object]]:
     from jigsaw_opt.instances import best_known, load, names
-    from jigsaw_opt.solvers.result import relative_gap
 
     rows: list[dict[str, object]] = []
     for name in names(only):
@@ -49,7 +52,13 @@ def _rows(only: str | None) -> list[dict[str, object]]:
                 "blocks": sum(job.workers * job.iterations for job in instance.jobs),
                 "best": best.objective if best else None,
                 "bound": best.bound if best else None,
-                "gap": f"{100 * relative_gap(best.objective, best.bound):.2f} %" if best else None,
+                "gap": _gap(best),
             }
         )
     return rows
+
+
+def _gap(best: BestKnown | None) -> str | None:
+    from jigsaw_opt.solvers.result import relative_gap
+
+    return None if best is None or best.objective is None else f"{100 * relative_gap(best.objective, best.bound):.2f} %"

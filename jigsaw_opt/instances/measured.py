@@ -1,0 +1,71 @@
+"""Instances from measured models: one job a model, on a cluster described by a few numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["DEPTHS", "Setting", "instance_of"]
+
+DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth(), "free": FreeDepth()}
+"""Depth rules by the name that they have in documents."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The cluster and what every job does.
+
+    Parameters
+    ----------
+    gpu_type, servers, gpus, gpu_memory
+        Type of all GPUs; number of servers, GPUs in each, bytes of each GPU.
+    topology, bandwidth, latency_us
+        A name in `TOPOLOGIES`; bytes per second and latency of a server's link.
+    fabric_bandwidth
+        Bytes per second between GPUs of one server.
+    workers, iterations, depth
+        Of every job; `depth` is a name in `DEPTHS`.
+    objective
+        ``period`` makes the horizon cyclic.
+    """
+
+    gpu_type: str
+    servers: int
+    gpus: int
+    gpu_memory: int
+    topology: str
+    bandwidth: int
+    latency_us: int
+    fabric_bandwidth: int
+    workers: int
+    iterations: int
+    depth: str
+    objective: Objective
+
+
+def instance_of(name: str, models: Mapping[str, Model], setting: Setting) -> Instance:
+    """Instance with one job for each of `models`, called after it.
+
+    Raises
+    ------
+    UsageError
+        Where the topology or the depth rule does not exist.
+    """
+    for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, DEPTHS, "depth rule")):
+        if value not in known:
+            raise UsageError(f"no {what} {value!r}; there are {', '.join(known)}")
+    servers = [
+        Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
+        for k in range(setting.servers)
+    ]
+    jobs = tuple(Job(key, key, setting.workers, setting.iterations, depth=DEPTHS[setting.depth]) for key in models)
+    cluster = TOPOLOGIES[setting.topology](servers, setting.bandwidth, setting.latency_us)
+    horizon: Horizon = "cyclic" if setting.objective == "period" else "finite"
+    return Instance(name, cluster, models, jobs, horizon, setting.objective)
