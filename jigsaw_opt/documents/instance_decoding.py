@@ -66,7 +66,7 @@ def _check_meaning(tree: Json, report: Report) -> None:
         _check_model(model, (("$", "models"), name), report)
     jobs = _list(tree, "jobs")
     _check_unique(_names(jobs, ("$", "jobs")), report)
-    if "models" in tree:
+    if isinstance(tree.get("models"), dict):
         for index, job in enumerate(jobs):
             wanted = job.get("model") if isinstance(job, dict) else None
             if isinstance(wanted, str) and wanted and wanted not in models:
@@ -91,33 +91,35 @@ def _check_horizon(tree: Json, jobs: list[Any], report: Report) -> None:
 
 def _check_cluster(tree: Json, report: Report) -> None:
     cluster, place = _dict(tree, "cluster"), ("$", "cluster")
-    servers = list(_names(_list(cluster, "servers"), (place, "servers")))
-    switches: list[tuple[Place, str]] = [
-        (((place, "switches"), index), name)
-        for index, name in enumerate(_list(cluster, "switches"))
-        if isinstance(name, str)
+    servers, switches, links = (_list(cluster, key) for key in ("servers", "switches", "links"))
+    points: list[tuple[Place, str]] = [
+        *_names(servers, (place, "servers")),
+        *((((place, "switches"), index), name) for index, name in enumerate(switches) if isinstance(name, str)),
     ]
-    _check_unique([*servers, *switches], report)
-    links = _list(cluster, "links")
+    _check_unique(points, report)
     _check_unique(_names(links, (place, "links")), report)
-    points = {name for _, name in [*servers, *switches]}
+    # Where a server or switch has no readable name, an end may well mean it.
+    all_named = bool(servers) and isinstance(cluster.get("switches", []), list)
+    all_named = all_named and len(points) == len(servers) + len(switches)
+    known = {name for _, name in points} if all_named else None
     joined: dict[frozenset[str], int] = {}
     for index, link in enumerate(links):
         ends = _list(link, "ends") if isinstance(link, dict) else []
-        where: Place = ((place, "links"), index), "ends"
-        _check_ends(ends, where, points, report)
-        if len(ends) == 2 and all(isinstance(end, str) for end in ends) and ends[0] != ends[1]:
+        where: Place = (((place, "links"), index), "ends")
+        if known is not None:
+            _check_known(ends, where, known, report)
+        if len(ends) == 2 and all(isinstance(end, str) for end in ends):
             first = joined.setdefault(frozenset(ends), index)
-            if first != index:
+            if ends[0] == ends[1]:
+                report.add(where, f"both ends are {quoted(ends[0])}")
+            elif first != index:
                 report.add(where, f"joins the same two ends as $.cluster.links[{first}]")
 
 
-def _check_ends(ends: list[Any], place: Place, points: set[str], report: Report) -> None:
+def _check_known(ends: list[Any], place: Place, points: set[str], report: Report) -> None:
     for index, end in enumerate(ends):
         if isinstance(end, str) and end and end not in points:
             report.add_misspelt((place, index), f"no server or switch is called {quoted(end)}", end, points)
-    if len(ends) == 2 and isinstance(ends[0], str) and ends[0] == ends[1]:
-        report.add(place, f"both ends are {quoted(ends[0])}")
 
 
 def _check_model(model: Any, place: Place, report: Report) -> None:

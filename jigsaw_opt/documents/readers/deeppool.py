@@ -2,7 +2,7 @@
 
 Each line has a layer, its total time in milliseconds, and its forward and backward time in microseconds. A layer is its
 type, its parameters as JSON, the samples in brackets and the shape of its input:
-``conv2d{"in_channels":3,...}[64][3,224,224]``. The layers of a run stand in their order; a run ends with a line ``SUM``.
+``conv2d{"in_channels":3,...}[64][3,224,224]``. The layers of a run stand in their order; a line ``SUM`` ends the run.
 Sizes are not in the file; they follow from the shapes.
 """
 

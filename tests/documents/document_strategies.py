@@ -1,0 +1,127 @@
+"""Random valid documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    StaircaseDepth,
+    Transfer,
+)
+
+LARGEST = 2**53 - 1
+TYPES = ["v100", "a100", ""]
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+names = texts.filter(lambda text: text != "" and "/" not in text)
+counts = st.integers(0, LARGEST)
+positives = st.integers(1, LARGEST)
+arguments = st.recursive(
+    counts | texts, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2), max_leaves=4
+)
+depths = st.one_of(
+    st.just(FullDepth()),
+    st.just(StaircaseDepth()),
+    st.builds(
+        FreeDepth,
+        positives,
+        st.none() | counts | st.sampled_from(["3/5", "0/1", "007/08"]),
+        st.none() | counts,
+    ),
+)
+
+
+def _distinct(size: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(names, min_size=size, max_size=size, unique=True)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Cluster:
+    servers, switches = draw(st.integers(1, 3)), draw(st.integers(0, 2))
+    points = draw(_distinct(servers + switches))
+    pairs = [(a, b) for i, a in enumerate(points) for b in points[:i]]
+    ends = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    return Cluster(
+        tuple(
+            Server(name, draw(st.sampled_from(TYPES)), draw(positives), draw(counts), draw(positives), draw(counts))
+            for name in points[:servers]
+        ),
+        tuple(points[servers:]),
+        tuple(
+            Link(name, pair, draw(positives), draw(counts))
+            for name, pair in zip(draw(_distinct(len(ends))), ends, strict=True)
+        ),
+    )
+
+
+@st.composite
+def models(draw: st.DrawFn) -> Model:
+    titles = draw(st.lists(names, min_size=1, max_size=3, unique=True))
+    times = st.dictionaries(st.sampled_from(TYPES), positives)
+    segments = tuple(Segment(title, draw(times), draw(times), draw(counts), draw(counts)) for title in titles)
+    inner = draw(st.sets(st.integers(1, len(titles))))
+    executor = draw(st.none() | st.fixed_dictionaries({"zoo": texts, "arguments": st.dictionaries(texts, arguments)}))
+    if executor is not None:
+        executor["batch_size"] = draw(positives)
+    return Model(segments, tuple(sorted(inner | {len(titles)})), draw(positives), executor)
+
+
+@st.composite
+def instances(draw: st.DrawFn) -> Instance:
+    known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
+    cyclic = draw(st.booleans())
+    jobs = tuple(
+        Job(
+            name=name,
+            model=draw(st.sampled_from(sorted(known))),
+            workers=draw(positives),
+            iterations=draw(positives),
+            release_us=0 if cyclic else draw(counts),
+            weight=draw(positives),
+            depth=draw(depths),
+        )
+        for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
+    )
+    objective: Any = "period" if cyclic else draw(st.sampled_from(["makespan", "weighted_completion"]))
+    return Instance(draw(names), draw(clusters()), known, jobs, "cyclic" if cyclic else "finite", objective)
+
+
+iterations = st.builds(
+    Iteration,
+    st.lists(st.builds(Block, counts, counts, counts), max_size=2).map(tuple),
+    st.lists(st.builds(Transfer, counts, counts, counts), max_size=2).map(tuple),
+)
+plans = st.builds(
+    Plan,
+    texts,
+    texts,
+    st.sampled_from(["optimal", "feasible"]),
+    counts,
+    counts,
+    st.none() | counts,
+    st.lists(
+        st.builds(
+            JobPlan,
+            texts,
+            st.lists(st.builds("{}/{}".format, names, counts), max_size=2).map(tuple),
+            st.lists(iterations, max_size=2).map(tuple),
+        ),
+        max_size=2,
+    ).map(tuple),
+    st.dictionaries(texts, arguments | st.floats(allow_nan=False, allow_infinity=False) | st.booleans() | st.none()),
+)

@@ -1,0 +1,367 @@
+"""Every wrong document is refused with all its problems, each at its path, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jigsaw_opt.documents import decode_instance, decode_plan, schema
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+
+HERE = Path(__file__).parents[1] / "data"
+FULL: dict[str, Any] = {
+    "format": "jigsaw-instance/1",
+    "name": "all",
+    "cluster": {
+        "servers": [
+            {"name": "s0", "gpu_type": "v", "gpus": 1, "gpu_memory": 0, "fabric_bandwidth": 1, "fabric_latency_us": 0},
+            {"name": "s1", "gpu_type": "v", "gpus": 1, "gpu_memory": 0, "fabric_bandwidth": 1},
+        ],
+        "switches": ["t0"],
+        "links": [
+            {"name": "l0", "ends": ["s0", "t0"], "bandwidth": 1, "latency_us": 0},
+            {"name": "l1", "ends": ["t0", "s1"], "bandwidth": 1},
+        ],
+    },
+    "models": {
+        "net": {
+            "segments": [
+                {
+                    "name": name,
+                    "forward_us": {"v": 1},
+                    "backward_us": {"v": 0},
+                    "parameter_bytes": 0,
+                    "activation_bytes": 0,
+                }
+                for name in ("body", "head")
+            ],
+            "levels": [1, 2],
+            "state_factor": 4,
+            "executor": {"zoo": "mlp", "arguments": {"sizes": [1, {"deep": "er"}]}, "batch_size": 1},
+        }
+    },
+    "jobs": [
+        {"name": "a", "model": "net", "workers": 1, "iterations": 1, "release_us": 0, "weight": 1},
+        {
+            "name": "b",
+            "model": "net",
+            "workers": 1,
+            "iterations": 1,
+            "depth": {"rule": "free", "min_contributors": 1, "mean_depth": "1/2", "balance": 0},
+        },
+    ],
+    "horizon": "finite",
+    "objective": "makespan",
+}
+GONE = object()
+SEGMENT = ("models", "net", "segments", 0)
+EXECUTOR = ("models", "net", "executor")
+DEPTH = ("jobs", 1, "depth")
+MODEL_PATH, DEPTH_PATH = "$.models.net", "$.jobs[1].depth"
+
+# What to change, the path of the one problem, and a part of its message.
+STRUCTURAL = [
+    (("format",), "jigsaw-instance/2", "$.format", 'must be "jigsaw-instance/1"'),
+    (("format",), 1, "$.format", "is 1"),
+    (("name",), "", "$.name", "non-empty name"),
+    (("name",), "a/b", "$.name", "without '/'"),
+    (("objective",), GONE, "$", 'missing key "objective"'),
+    (("objective",), "makspan", "$.objective", 'did you mean "makespan"?'),
+    (("horizon",), None, "$.horizon", "is null"),
+    (("nmae",), "x", "$.nmae", 'did you mean "name"?'),
+    (("sp ace",), "x", '$["sp ace"]', "unknown key"),
+    (("jobs",), [], "$.jobs", "at least 1 item"),
+    (("jobs",), {}, "$.jobs", "must be a list; is an object"),
+    (("jobs", 0), 3, "$.jobs[0]", "must be an object; is 3"),
+    (("jobs", 0, "workers"), 0, "$.jobs[0].workers", "from 1 to 2^53 - 1; is 0"),
+    (("jobs", 0, "workers"), True, "$.jobs[0].workers", "is true"),
+    (("jobs", 0, "workers"), "2", "$.jobs[0].workers", 'is "2"'),
+    (("jobs", 0, "iterations"), 1.5, "$.jobs[0].iterations", "a number with a fraction"),
+    (("jobs", 0, "release_us"), -1, "$.jobs[0].release_us", "is -1"),
+    (("jobs", 0, "release_us"), 2**53, "$.jobs[0].release_us", "is 9007199254740992"),
+    (("jobs", 0, "weight"), None, "$.jobs[0].weight", "is null"),
+    ((*DEPTH, "rule"), "fre", f"{DEPTH_PATH}.rule", 'did you mean "free"?'),
+    ((*DEPTH, "rule"), 1, f"{DEPTH_PATH}.rule", "is 1"),
+    ((*DEPTH, "rule"), GONE, DEPTH_PATH, 'missing key "rule"'),
+    (DEPTH, "full", DEPTH_PATH, "must be an object"),
+    (DEPTH, {"rule": "full", "balance": 1}, f"{DEPTH_PATH}.balance", "unknown key"),
+    (DEPTH, {"rule": "staircase", "balance": 1}, f"{DEPTH_PATH}.balance", "unknown key"),
+    ((*DEPTH, "min_contributors"), 0, f"{DEPTH_PATH}.min_contributors", "from 1"),
+    ((*DEPTH, "balance"), -1, f"{DEPTH_PATH}.balance", "from 0"),
+    *[
+        ((*DEPTH, "mean_depth"), value, f"{DEPTH_PATH}.mean_depth", "digits/digits")
+        for value in (
+            "1",
+            "1/0",
+            "1/00",
+            "-1/2",
+            " 1/2",
+            "1/2 ",
+            "1/",
+            "/2",
+            "\u0661/2",
+            "1/" + "9" * 4301,
+            -1,
+            0.5,
+            None,
+        )
+    ],
+    (("cluster", "servers"), [], "$.cluster.servers", "at least 1 item"),
+    (("cluster", "servers", 0, "gpus"), 0, "$.cluster.servers[0].gpus", "from 1"),
+    (("cluster", "servers", 0, "fabric_bandwidth"), 0, "$.cluster.servers[0].fabric_bandwidth", "from 1"),
+    (("cluster", "switches", 0), 1, "$.cluster.switches[0]", "must be a non-empty name"),
+    (("cluster", "links", 0, "bandwidth"), 0, "$.cluster.links[0].bandwidth", "from 1"),
+    (("cluster", "links", 0, "ends"), ["s0"], "$.cluster.links[0].ends", "exactly 2 items; has 1"),
+    (("cluster", "links", 0, "ends"), ["s0", "t0", "s1"], "$.cluster.links[0].ends", "exactly 2 items; has 3"),
+    ((*SEGMENT, "forward_us"), [1], f"{MODEL_PATH}.segments[0].forward_us", "must be an object"),
+    ((*SEGMENT, "forward_us", "v"), 0.5, f"{MODEL_PATH}.segments[0].forward_us.v", "a number with a fraction"),
+    ((*SEGMENT, "parameter_bytes"), GONE, f"{MODEL_PATH}.segments[0]", 'missing key "parameter_bytes"'),
+    (("models", "net", "segments"), [], f"{MODEL_PATH}.segments", "at least 1 item"),
+    (("models", "net", "levels"), [], f"{MODEL_PATH}.levels", "at least 1 item"),
+    (("models", "net", "levels", 0), 0, f"{MODEL_PATH}.levels[0]", "from 1"),
+    (("models", "net", "state_factor"), 0, f"{MODEL_PATH}.state_factor", "from 1"),
+    (("models", "a/b"), FULL["models"]["net"], '$.models["a/b"]', "non-empty name without '/'"),
+    ((*EXECUTOR, "zoo"), GONE, f"{MODEL_PATH}.executor", 'missing key "zoo"'),
+    ((*EXECUTOR, "batch_size"), 0, f"{MODEL_PATH}.executor.batch_size", "from 1"),
+    ((*EXECUTOR, "arguments"), [], f"{MODEL_PATH}.executor.arguments", "must be an object"),
+    *[
+        (
+            (*EXECUTOR, "arguments", "sizes", 1, "deep"),
+            value,
+            f"{MODEL_PATH}.executor.arguments.sizes[1].deep",
+            "must be",
+        )
+        for value in (0.5, True, None, -1, 2**53)
+    ],
+]
+MEANT = [
+    (("horizon",), "cyclic", "$.objective", 'is for the horizon "finite"'),
+    (("objective",), "period", "$.objective", 'is for the horizon "cyclic"'),
+    (("jobs", 0, "model"), "nett", "$.jobs[0].model", 'did you mean "net"?'),
+    (("jobs", 1, "name"), "a", "$.jobs[1].name", 'duplicate name "a"'),
+    (
+        ("cluster", "servers"),
+        [*FULL["cluster"]["servers"], FULL["cluster"]["servers"][0]],
+        "$.cluster.servers[2].name",
+        "duplicate name",
+    ),
+    (("cluster", "switches"), ["t0", "s0"], "$.cluster.switches[1]", "duplicate name"),
+    (("cluster", "links", 1, "name"), "l0", "$.cluster.links[1].name", "duplicate name"),
+    (("cluster", "links", 1, "ends"), ["t0", "s0"], "$.cluster.links[1].ends", "same two ends as $.cluster.links[0]"),
+    (("cluster", "links", 1, "ends"), ["s1", "s1"], "$.cluster.links[1].ends", "both ends are"),
+    (("cluster", "links", 1, "ends", 1), "s", "$.cluster.links[1].ends[1]", "no server or switch is called"),
+    ((*SEGMENT, "name"), "head", f"{MODEL_PATH}.segments[1].name", "duplicate name"),
+    (("models", "net", "levels"), [2, 1, 2], f"{MODEL_PATH}.levels[1]", "rise strictly; 1 follows 2"),
+    (("models", "net", "levels"), [1], f"{MODEL_PATH}.levels", "the last level must be 2"),
+    (("models", "net", "levels"), [3], f"{MODEL_PATH}.levels", "the last level must be 2"),
+]
+
+
+def changed(path: tuple[str | int, ...], value: object, tree: dict[str, Any] = FULL) -> dict[str, Any]:
+    """A copy of `tree` with another value, or none, at `path`."""
+    tree = copy.deepcopy(tree)
+    holder: Any = tree
+    for key in path[:-1]:
+        holder = holder[key]
+    if value is GONE:
+        del holder[path[-1]]
+    else:
+        holder[path[-1]] = value
+    return tree
+
+
+def problems(data: str | bytes) -> list[Problem]:
+    with pytest.raises(InvalidInputError) as caught:
+        decode_instance(data)
+    return list(caught.value.problems)
+
+
+def test_the_unchanged_document_is_right() -> None:
+    assert decode_instance(json.dumps(FULL)).name == "all"
+    Draft202012Validator(schema("instance")).validate(FULL)
+
+
+@pytest.mark.parametrize(("path", "value", "place", "message"), STRUCTURAL + MEANT)
+def test_one_mistake_gives_one_problem(path: tuple[str | int, ...], value: object, place: str, message: str) -> None:
+    found = problems(json.dumps(changed(path, value)))
+    assert [problem.path for problem in found] == [place]
+    assert message in str(found[0])
+
+
+@pytest.mark.parametrize(("path", "value", "place", "message"), STRUCTURAL)
+def test_the_schema_refuses_it_too(path: tuple[str | int, ...], value: object, place: str, message: str) -> None:
+    assert not Draft202012Validator(schema("instance")).is_valid(changed(path, value))
+
+
+def test_schemas_are_valid_schemas() -> None:
+    for kind in ("instance", "plan"):
+        Draft202012Validator.check_schema(schema(kind))
+    with pytest.raises(UsageError, match="'instance' and 'plan'"):
+        schema("job")  # type: ignore[arg-type]
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    tree = changed(("jobs", 0, "model"), "other")
+    tree["jobs"][0]["workers"] = "many"
+    tree["jobs"][1]["name"] = "a"
+    tree["cluster"]["links"][1]["ends"] = ["s1", "s1"]
+    tree["extra"] = 1
+    del tree["cluster"]["servers"][0]["gpus"]
+    assert sorted(problem.path for problem in problems(json.dumps(tree))) == [
+        "$.cluster.links[1].ends",
+        "$.cluster.servers[0]",
+        "$.extra",
+        "$.jobs[0].model",
+        "$.jobs[0].workers",
+        "$.jobs[1].name",
+    ]
+
+
+@pytest.mark.parametrize("key", ["cluster", "models", "jobs"])
+@pytest.mark.parametrize("value", [GONE, None, 1])
+def test_a_wrong_part_does_not_make_others_wrong(key: str, value: object) -> None:
+    assert len(problems(json.dumps(changed((key,), value)))) == 1
+
+
+def test_times_of_zero() -> None:
+    tree = changed((*SEGMENT, "forward_us"), {"v": 0, "w": 0})
+    tree["models"]["net"]["segments"][1]["forward_us"] = {"v": 0, "w": 0}
+    # No backward time on "w", so no worker may be placed there, and the sum does not matter.
+    found = problems(json.dumps(tree))
+    assert [(problem.path, '"v"' in problem.message) for problem in found] == [(f"{MODEL_PATH}.segments", True)]
+
+
+def test_a_cyclic_instance_has_no_release() -> None:
+    tree = changed(("horizon",), "cyclic")
+    tree["objective"] = "period"
+    assert decode_instance(json.dumps(tree)).horizon == "cyclic"
+    tree["jobs"][0]["release_us"] = 7
+    assert [problem.path for problem in problems(json.dumps(tree))] == ["$.jobs[0].release_us"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        ('"name": "all"', '"name": "all", "name": "all"', "$.name"),
+        ('"forward_us": {"v": 1}', '"forward_us": {"v": 1, "v": 2}', f"{MODEL_PATH}.segments[0].forward_us.v"),
+        ('"deep": "er"', '"deep": 1, "d\\u0065ep": 2', f"{MODEL_PATH}.executor.arguments.sizes[1].deep"),
+        ('{"net": {', '{"net": 1, "net": {', "$.models.net"),
+    ],
+)
+def test_duplicate_keys(old: str, new: str, place: str) -> None:
+    found = problems(json.dumps(FULL).replace(old, new, 1))
+    assert [(problem.path, problem.message) for problem in found] == [(place, "duplicate key")]
+
+
+@pytest.mark.parametrize("number", ["1.0", "1e0", "1E2", "NaN", "Infinity", "-Infinity", "1e999", "0.0"])
+def test_numbers_that_json_takes_for_more_than_integers(number: str) -> None:
+    found = problems(json.dumps(FULL).replace('"gpus": 1', f'"gpus": {number}', 1))
+    assert [problem.path for problem in found] == ["$.cluster.servers[0].gpus"]
+
+
+@pytest.mark.parametrize("escape", ["\\ud800", "\\uDFFF", "\\ud800x", "\\udc00\\ud800"])
+def test_lone_surrogates(escape: str) -> None:
+    text = json.dumps(FULL)
+    found = problems(text.replace('"zoo": "mlp"', f'"zoo": "{escape}"'))
+    assert [problem.path for problem in found] == [f"{MODEL_PATH}.executor.zoo"]
+    found = problems(text.replace('"deep"', f'"{escape}"'))
+    assert len(found) == 1 and "lone surrogate" in found[0].message
+    assert str(found[0]).encode()
+    assert decode_instance(text.replace('"zoo": "mlp"', '"zoo": "\\ud834\\udd1e"')).models["net"].executor == {
+        **FULL["models"]["net"]["executor"],
+        "zoo": "\U0001d11e",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "empty"),
+        (b" \n ", "empty"),
+        (b"\xef\xbb\xbf{}", "byte order mark"),
+        (b"\xff\xfe{\x00", "not UTF-8"),
+        ('{"a": "\ud800"}', "lone surrogate"),
+        (b"[1]", "not a JSON object"),
+        (b"null", "not a JSON object"),
+        (b'{"a": }', "line 1, column 7"),
+        (b'{"a": 1,}', "not JSON"),
+        (b"{'a': 1}", "not JSON"),
+        (b"{} {}", "not JSON"),
+        (b'{"a": "\x00"}', "not JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "more than 4300 digits"),
+        (b'{"a": ' + b"[" * 100_000, "nested too deeply"),
+        (b'{"a": ' * 100_000, "nested too deeply"),
+        (b"\x00" * 1_000_000, "not a JSON object"),
+        (b"x" * 20_000_000, "not a JSON object"),
+        (b" " * 20_000_000, "empty"),
+    ],
+    ids=lambda value: None if isinstance(value, str) and len(value) < 40 else "data",
+)
+def test_what_is_no_document_gives_one_problem(data: bytes | str, message: str) -> None:
+    for decode in (decode_instance, decode_plan):
+        with pytest.raises(InvalidInputError) as caught:
+            decode(data, "file.json")
+        assert [problem.path for problem in caught.value.problems] == ["file.json"]
+        assert message in str(caught.value)
+
+
+def test_deep_arguments() -> None:
+    deep = json.dumps(FULL).replace('"er"', "[" * 3000 + "]" * 3000)
+    assert [problem.message for problem in problems(deep)] == ["nested too deeply"]
+
+
+def test_ten_thousand_problems() -> None:
+    tree = changed(("jobs",), [{"name": f"j{k}", "model": "mynet", "workers": 0, "iterations": 1} for k in range(5000)])
+    found = problems(json.dumps(tree))
+    assert len(found) == 10_000
+    assert len({problem.path for problem in found}) == 10_000
+
+
+PLAN = json.loads((HERE / "pair.plan.json").read_bytes())
+BLOCK = ("jobs", 0, "iterations", 0, "blocks", 0)
+BLOCK_PATH = "$.jobs[0].iterations[0].blocks[0]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("format",), "jigsaw-plan/2", "$.format"),
+        (("status",), "infeasible", "$.status"),
+        (("bound",), 1.5, "$.bound"),
+        (("objective",), None, "$.objective"),
+        (("period_us",), GONE, "$"),
+        (("period_us",), -1, "$.period_us"),
+        (("solver",), [], "$.solver"),
+        (("solver",), GONE, "$"),
+        (("extra",), 1, "$.extra"),
+        (("jobs", 0, "gpus", 0), "s0", "$.jobs[0].gpus[0]"),
+        (("jobs", 0, "gpus", 0), "s0/01", "$.jobs[0].gpus[0]"),
+        (("jobs", 0, "gpus", 0), "/0", "$.jobs[0].gpus[0]"),
+        (("jobs", 0, "gpus", 0), 0, "$.jobs[0].gpus[0]"),
+        ((*BLOCK, "start_us"), -1, f"{BLOCK_PATH}.start_us"),
+        ((*BLOCK, "start_us"), False, f"{BLOCK_PATH}.start_us"),
+        ((*BLOCK, "level"), GONE, BLOCK_PATH),
+        ((*BLOCK, "worker"), 0, f"{BLOCK_PATH}.worker"),
+    ],
+)
+def test_wrong_plans(path: tuple[str | int, ...], value: object, place: str) -> None:
+    tree = changed(path, value, PLAN)
+    with pytest.raises(InvalidInputError) as caught:
+        decode_plan(json.dumps(tree))
+    assert [problem.path for problem in caught.value.problems] == [place]
+    assert not Draft202012Validator(schema("plan")).is_valid(tree)
+
+
+def test_the_solver_may_say_anything_that_json_can() -> None:
+    solver = {"name": "x", "seconds": 0.25, "log": [None, True, {"deep": -1.5}]}
+    assert decode_plan(json.dumps(changed(("solver",), solver, PLAN))).solver == solver
+    for number in ("NaN", "Infinity", "1e999"):
+        text = json.dumps(changed(("solver",), {"log": [0, "N"]}, PLAN)).replace('"N"', number)
+        with pytest.raises(InvalidInputError) as caught:
+            decode_plan(text)
+        assert [problem.path for problem in caught.value.problems] == ["$.solver.log[1]"]
