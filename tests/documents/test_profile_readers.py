@@ -1,0 +1,267 @@
+"""Profiles of other projects, small ones written here and the published ones where they are at hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import decode_instance, encode_instance
+from jigsaw_opt.documents.readers import read_deeppool, read_pipedream
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Server
+
+PIPEDREAM = ["alexnet", "densenet121", "gnmt", "resnet50", "resnext101", "vgg16"]
+DAPPLE = ["amoeba-18-pbs-8", "amoeba-6-pbs-8-complicated", "bert-24-pbs-6", "gnmt-16-pbs-64", "vgg-19-pbs-32"]
+
+
+def node(name: str, kind: str = "Linear(2, 2)", forward: str = "1.000", activation: str = "10", size: int = 100) -> str:
+    return (
+        f"{name} -- {kind} -- forward_compute_time={forward}, backward_compute_time=2.000, "
+        f"activation_size={activation}, parameter_size={size}.000"
+    )
+
+
+def total(model: Model, field: str) -> int:
+    values = [getattr(segment, field) for segment in model.segments]
+    return sum(value if isinstance(value, int) else value["v100"] for value in values)
+
+
+def problems(call: Callable[[], object]) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    return [(problem.path, problem.message) for problem in caught.value.problems]
+
+
+def is_valid(model: Model) -> bool:
+    """Whether an instance with the model is one that the decoder takes."""
+    cluster = Cluster((Server("s0", "v100", 1, 1, 1),))
+    instance = Instance("x", cluster, {"net": model}, (Job("a", "net", 1, 1),))
+    return decode_instance(encode_instance(instance)) == instance
+
+
+def graph(nodes: list[str], edges: str) -> str:
+    """A profile with `edges` given as ``"a-b b-c"``."""
+    return "\n".join(nodes + ["\t{} -- {}".format(*edge.split("-")) for edge in edges.split()])
+
+
+DIAMOND = graph(
+    [
+        node("n5", "Linear(4, 4)"),
+        node("n1", "Input0", forward="600.0"),
+        node("n2", activation="[10; 20.0; 30]"),
+        node("n3", forward="0.0005"),
+        node("n4"),
+        node("n6", "__getitem__(1)"),
+    ],
+    "n1-n2 n2-n3 n2-n4 n3-n5 n4-n5 n5-n6",
+)
+
+
+def test_a_graph_is_cut_where_every_path_passes() -> None:
+    model = read_pipedream(DIAMOND, "v100")
+    assert [segment.name for segment in model.segments] == ["n2", "n3..n5"]
+    assert [segment.forward_us["v100"] for segment in model.segments] == [1000, 2001]
+    assert [segment.activation_bytes for segment in model.segments] == [60, 30]
+    assert [segment.parameter_bytes for segment in model.segments] == [100, 300]
+    assert is_valid(model)
+
+
+def test_edges_of_a_mask_may_run_past_a_cut() -> None:
+    mask = node("m", "mask", size=0).replace("backward_compute_time=2.000", "backward_compute_time=0")
+    nodes = [mask, node("a"), node("b"), node("c")]
+    assert len(read_pipedream(graph(nodes, "m-a m-b m-c a-b b-c"), "v100").segments) == 3
+    assert len(read_pipedream(graph([*nodes[1:], node("m")], "m-a m-b m-c a-b b-c"), "v100").segments) == 2
+
+
+def test_at_most_so_many_segments_of_similar_time() -> None:
+    nodes = [node(f"n{k}", forward=f"{k}.0") for k in range(1, 9)]
+    text = graph(nodes, " ".join(f"n{k}-n{k + 1}" for k in range(1, 8)))
+    for most in range(1, 12):
+        model = read_pipedream(text, "v100", segments=most)
+        assert len(model.segments) == min(most, 8)
+        assert total(model, "forward_us") == 36_000
+    names = [segment.name for segment in read_pipedream(text, "v100", segments=4).segments]
+    assert names == ["n1..n4", "n5..n6", "n7", "n8"]  # 18, 15, 9 and 10 ms, forward and backward
+    with pytest.raises(UsageError, match="at least 1 segment, not 0"):
+        read_pipedream(text, "v100", segments=0)
+
+
+def paths(edges: set[tuple[int, int]], count: int) -> list[list[int]]:
+    """All paths from a source to a sink, by walking every one."""
+    after = {a: [b for x, b in sorted(edges) if x == a] for a in range(count)}
+    done: list[list[int]] = []
+    open_paths = [[a] for a in range(count) if all(b != a for _, b in edges)]
+    while open_paths:
+        path = open_paths.pop()
+        done += [] if after[path[-1]] else [path]
+        open_paths += [[*path, b] for b in after[path[-1]]]
+    return done
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_cuts_are_the_nodes_on_all_paths(seed: int) -> None:
+    rng = random.Random(seed)
+    count = rng.randint(2, 7)
+    edges = {pair for pair in combinations(range(count), 2) if rng.random() < 0.45}
+    order = rng.sample(range(count), count)
+    text = graph([node(f"n{k}") for k in order], " ".join(f"n{a}-n{b}" for a, b in sorted(edges)))
+    model = read_pipedream(text, "v100")
+    common = set.intersection(*(set(path) for path in paths(edges, count)))
+    ends = {segment.name.split("..")[-1] for segment in model.segments[:-1]}
+    last = model.segments[-1].name.split("..")[-1]
+    assert ends | ({last} & {f"n{k}" for k in common}) == {f"n{k}" for k in common}
+
+
+def test_every_wrong_line_of_a_graph_is_reported() -> None:
+    text = "\n".join(
+        [
+            node("n1"),
+            "n2 -- Linear -- forward_compute_time=x, backward_compute_time=1, activation_size=1, parameter_size=1",
+            node("n1"),
+            "",
+            node("n3", forward="99999999999999999999"),
+            "\tn1 -- n9",
+            "\tn1 - n1",
+        ]
+    )
+    found = problems(lambda: read_pipedream(text, "v100", source="graph"))
+    assert [path for path, _ in found] == ["graph:2", "graph:3", "graph:5", "graph:7", "graph:6"]
+    assert "duplicate node n1" in found[1][1]
+    assert "more than 2^53 - 1" in found[2][1]
+    assert "no node is called n9" in found[4][1]
+
+
+def test_graphs_without_a_model() -> None:
+    cycle = graph([node("a"), node("b"), node("c")], "a-b b-c c-b")
+    [(path, message)] = problems(lambda: read_pipedream(cycle, "v100", source="g"))
+    assert path in ("g:5", "g:6")
+    assert "b" in message and "cycle" in message
+    for text in ("", "\n", node("a", "Input"), node("a", forward="0")):
+        assert problems(lambda text=text: read_pipedream(text, "v100", source="g"))[0][0] == "g"
+    assert "not UTF-8" in problems(lambda: read_pipedream(b"\xff", "v100"))[0][1]
+
+
+def published(shared_data: Path, name: str) -> tuple[str, Path]:
+    """The text of a published graph, and the table of what its suffixes cost."""
+    folder = shared_data / "pipeline"
+    dapple = name in DAPPLE
+    path = folder / "dapple" / f"{name}.txt" if dapple else folder / "pipedream" / f"{name}.graph.txt"
+    return path.read_text(), folder / "partial_backprop" / f"{'dapple_' if dapple else ''}{name}.csv"
+
+
+@pytest.mark.parametrize("name", PIPEDREAM + DAPPLE)
+def test_published_graphs_cost_what_the_table_says(shared_data: Path, name: str) -> None:
+    text, table = published(shared_data, name)
+    model = read_pipedream(text, "v100")
+    whole, *cuts = csv.DictReader(table.open())
+    assert total(model, "forward_us") == round(float(whole["forward_ms"]) * 1000)
+    assert total(model, "backward_us") == round(float(whole["backward_ms"]) * 1000)
+    assert total(model, "parameter_bytes") == int(whole["grad_bytes"])
+    assert total(model, "activation_bytes") == int(whole["activation_bytes"])
+    rows = {row["freeze_up_to"]: row for row in cuts}
+    shared = 0
+    for k, segment in enumerate(model.segments, 1):
+        row = rows.get(segment.name.split("..")[-1])
+        if row is not None:
+            shared += 1
+            assert sum(s.backward_us["v100"] for s in model.segments[k:]) == round(float(row["backward_ms"]) * 1000)
+            assert sum(s.parameter_bytes for s in model.segments[k:]) == int(row["grad_bytes"])
+    assert shared or len(cuts) <= 3  # the table of gnmt has hardly any cut, and edges jump over those
+    assert is_valid(model)
+
+
+@pytest.mark.parametrize("name", PIPEDREAM + DAPPLE)
+def test_published_graphs_in_few_segments(shared_data: Path, name: str) -> None:
+    text, _ = published(shared_data, name)
+    full, few = read_pipedream(text, "v100"), read_pipedream(text, "v100", segments=4)
+    assert len(few.segments) == min(4, len(full.segments))
+    for field in ("forward_us", "backward_us", "parameter_bytes", "activation_bytes"):
+        assert total(few, field) == total(full, field)
+
+
+# DeepPool
+
+RUN = """
+   conv2d{"in_channels":3,"kernel_size":3,"out_channels":8,"padding":1,"stride":2}[4][3,32,32]   0.020   19   1
+   ReLU2d{"inplace":true,"kernel_size":1,"padding":0,"stride":1}[4][8,16,16]   0.030   10   20
+   maxPool2d{"kernel_size":2,"padding":0,"stride":2}[4][8,16,16]   0.003   1   2
+   flatten{"kernel_size":1}[4][8,8,8]   0.003   1   2
+   linear{"bias":true,"in_features":512,"out_features":10}[4]512   0.009   4   5
+   SUM(avg)  1.0  2.0(NoSync)
+"""
+
+
+def test_a_deeppool_run() -> None:
+    model = read_deeppool(RUN, "v100", 4)
+    assert [segment.name for segment in model.segments] == ["conv2d0..ReLU2d1", "maxPool2d2", "flatten3", "linear4"]
+    assert [segment.forward_us["v100"] for segment in model.segments] == [29, 1, 1, 4]
+    assert [segment.backward_us["v100"] for segment in model.segments] == [21, 2, 2, 5]
+    assert [segment.parameter_bytes for segment in model.segments] == [4 * 3 * 8 * 9, 0, 0, 4 * 5130]
+    assert [segment.activation_bytes for segment in model.segments] == [4 * 4 * 2048, 4 * 4 * 512, 0, 4 * 4 * 10]
+    assert is_valid(model)
+    assert len(read_deeppool(RUN, "v100", 4, segments=2).segments) == 2
+
+
+def test_a_bottleneck_has_the_parameters_of_torchvision() -> None:
+    block = {"base_width": 64, "dilation": 1, "groups": 1, "inplanes": 64, "planes": 64, "stride": 1}
+    block["downsampleParams"] = [[64, 256, 1], 256]  # type: ignore[assignment]
+    model = read_deeppool(f"ResnetBottleneck{json.dumps(block)}[2][64,56,56] 1.0 1 1", "v100", 2)
+    assert total(model, "parameter_bytes") == 4 * 75_008  # layer1[0] of resnet50
+    assert total(model, "activation_bytes") == 4 * 2 * 56 * 56 * (4 * 64 + 4 * 256)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "message"),
+    [
+        ('"stride":2}[4][3', '"stride":2}[4][4', 2, "the input must be [3,H,W]; is [4, 32, 32]"),
+        ('"in_channels":3,', "", 2, "parameter 'in_channels' is missing"),
+        ('"kernel_size":3', '"kernel_size":"3"', 2, "parameter 'kernel_size' must be an integer"),
+        ('"kernel_size":3', '"kernel_size":99', 2, "the window is larger than the input"),
+        ('"kernel_size":3', '"kernel_size":', 2, "Expecting value"),
+        ("maxPool2d", "minPool2d", 4, "unknown type"),
+        ("512   0.009", "513   0.009", 6, "the input must be 512 features"),
+        ("[4]512", "[8]512", 6, "batch size 8 in a run of batch size 4"),
+        ("0.003   1   2", "0.003   1", 4, "no layer with its three times"),
+    ],
+)
+def test_wrong_lines_of_a_deeppool_profile(old: str, new: str, line: int, message: str) -> None:
+    [(path, found)] = problems(lambda: read_deeppool(RUN.replace(old, new, 1), "v100", 4, source="p"))
+    assert path == f"p:{line}"
+    assert message in found
+
+
+def test_which_batch_sizes_there_are() -> None:
+    with pytest.raises(InvalidInputError, match=r"0 runs of batch size 5.*batch sizes here: 4"):
+        read_deeppool(RUN, "v100", 5)
+    with pytest.raises(InvalidInputError, match="2 runs of batch size 4"):
+        read_deeppool(RUN + RUN, "v100", 4)
+    with pytest.raises(InvalidInputError, match="batch sizes here: none"):
+        read_deeppool("", "v100", 4)
+
+
+@pytest.mark.parametrize(("name", "batch", "parameters"), [("vgg", 32, 138_353_320), ("wrn", 32, 126_886_568)])
+def test_published_deeppool_profiles(shared_data: Path, name: str, batch: int, parameters: int) -> None:
+    """Times are those of the lines, and nearly those of DeepPool's own tables, which keep one line for equal layers.
+
+    Parameters are those of torchvision's models less what the profile leaves out: the biases of the convolutions of
+    vgg16 (4 224) and the first batch normalisation of wide_resnet101_2 (128).
+    """
+    folder = shared_data / "pipeline" / "deeppool"
+    text = (folder / f"A100_{name}.prof").read_text()
+    model = read_deeppool(text, "v100", batch, source=name)
+    times = [tuple(map(int, line.split()[-2:])) for line in text.splitlines() if f"[{batch}]" in line]
+    assert total(model, "forward_us") == sum(forward for forward, _ in times)
+    assert total(model, "backward_us") == sum(backward for _, backward in times)
+    costs = json.loads((folder / f"costs_{name}_g2_b{batch}_bw12500.json").read_text())
+    alone = [next(config for config in layer["configs"] if config["gpus"] == 1) for layer in costs["layers"]]
+    assert len(alone) == len(times)
+    assert total(model, "forward_us") == pytest.approx(sum(config["fwd_us"] for config in alone), rel=1e-3)
+    assert total(model, "backward_us") == pytest.approx(sum(config["bwd_us"] for config in alone), rel=1e-3)
+    assert total(model, "parameter_bytes") == 4 * parameters
+    assert is_valid(model)
