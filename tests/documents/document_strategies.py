@@ -55,7 +55,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
     servers, switches = draw(st.integers(1, 3)), draw(st.integers(0, 2))
     points = draw(_distinct(servers + switches))
     pairs = [(a, b) for i, a in enumerate(points) for b in points[:i]]
-    ends = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    ends: list[tuple[str, str]] = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
     return Cluster(
         tuple(
             Server(name, draw(st.sampled_from(TYPES)), draw(positives), draw(counts), draw(positives), draw(counts))
@@ -74,7 +74,7 @@ def models(draw: st.DrawFn) -> Model:
     titles = draw(st.lists(names, min_size=1, max_size=3, unique=True))
     times = st.dictionaries(st.sampled_from(TYPES), positives)
     segments = tuple(Segment(title, draw(times), draw(times), draw(counts), draw(counts)) for title in titles)
-    inner = draw(st.sets(st.integers(1, len(titles))))
+    inner: set[int] = draw(st.sets(st.integers(1, len(titles))))
     executor = draw(st.none() | st.fixed_dictionaries({"zoo": texts, "arguments": st.dictionaries(texts, arguments)}))
     if executor is not None:
         executor["batch_size"] = draw(positives)
