@@ -84,16 +84,16 @@ def _tiny() -> tuple[Recipe, ...]:
         "separate",
         servers=1,
         gpus=2,
-        load=200,
+        load=250,
         fabric=_PCIE,
         bandwidth=40 * _GBIT,
         latency_us=7,
         segments=(2, 3),
         widths=(1, 2),
-        iterations=(1, 2),
+        iterations=(1, 3),
     )
     two = replace(one, topology="star", servers=2, gpus=1)
-    four = replace(two, gpus=2, load=150, iterations=(1, 1))
+    four = replace(two, gpus=2, load=200, iterations=(1, 2))
     return (
         one,
         replace(one, name="full", depths=(FULL,)),
@@ -111,13 +111,13 @@ def _tiny() -> tuple[Recipe, ...]:
         replace(two, name="long", load=150, iterations=(3, 3), segments=(2, 2), depths=(STAIRCASE, FREE)),
         replace(two, name="shallow", depths=(SHALLOW,), segments=(4, 4), releases=True),
         replace(two, name="cyclic-link-bound", objective="period", bandwidth=10 * _GBIT, widths=(2,)),
-        replace(two, name="ring", topology="ring", servers=3, load=200, widths=(1, 2, 3), iterations=(1, 1)),
-        replace(two, name="line", topology="line", servers=3, load=200, widths=(2, 3), iterations=(1, 1)),
+        replace(two, name="ring", topology="ring", servers=3, load=200, widths=(1, 2, 3), iterations=(1, 2)),
+        replace(two, name="line", topology="line", servers=3, load=200, widths=(2, 3), iterations=(1, 2)),
         replace(four, name="four-gpus", widths=(1, 2, 3)),
         replace(four, name="wide", widths=(4, 2), depths=(STAIRCASE, FREE)),
         replace(four, name="four-mixed", gpu_types=("v100", "a100"), tight_memory=True),
         replace(four, name="four-cyclic", objective="period", depths=(STAIRCASE, FREE)),
-        replace(four, name="tree", topology="tree", servers=4, gpus=1),
+        replace(four, name="tree", topology="tree", servers=4, gpus=1, load=150),
         replace(four, name="oversubscribed", topology="separate", servers=1, load=300, segments=(2, 2)),
     )
 
