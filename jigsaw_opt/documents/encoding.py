@@ -43,7 +43,7 @@ def encode_plan(plan: Plan) -> bytes:
         "objective": plan.objective,
         "bound": plan.bound,
         "period_us": plan.period_us,
-        "solver": plan.solver,
+        "solver": dict(plan.solver),
     }
     fields = [f"  {_line(key)}: {_line(value)},\n" for key, value in head.items()]
     jobs = [
@@ -103,7 +103,7 @@ def _model(model: Model) -> Json:
         "state_factor": model.state_factor,
     }
     if model.executor is not None:
-        tree["executor"] = model.executor
+        tree["executor"] = dict(model.executor)
     return tree
 
 

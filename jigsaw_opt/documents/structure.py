@@ -58,13 +58,8 @@ class _Compiler:
         names = [keywords["type"]] if isinstance(keywords["type"], str) else keywords["type"]
         builders = {"integer": _integer, "string": _string, "array": self._list, "object": self._object, "null": _null}
         expected = keywords.get("description") or " or ".join(_noun(name, keywords) for name in names)
-        checks: dict[type, Check] = {}
-        for name in names:
-            check = builders[name](keywords, expected)
-            if len(names) == 1:
-                return check
-            checks[_PYTHON[name]] = check
-        return _any_type(checks, expected)
+        checks = {_PYTHON[name]: builders[name](keywords, expected) for name in names}
+        return next(iter(checks.values())) if len(checks) == 1 else _any_type(checks, expected)
 
     def _list(self, keywords: Keywords, expected: str) -> Check:
         item_check = self.compile(keywords["items"]) if "items" in keywords else _anything

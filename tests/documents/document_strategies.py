@@ -34,6 +34,12 @@ positives = st.integers(1, LARGEST)
 arguments = st.recursive(
     counts | texts, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(texts, inner, max_size=2), max_leaves=4
 )
+fields: dict[str, st.SearchStrategy[Any]] = {
+    "zoo": texts,
+    "arguments": st.dictionaries(texts, arguments),
+    "batch_size": positives,
+}
+executors = st.fixed_dictionaries(fields)
 depths = st.one_of(
     st.just(FullDepth()),
     st.just(StaircaseDepth()),
@@ -75,10 +81,7 @@ def models(draw: st.DrawFn) -> Model:
     times = st.dictionaries(st.sampled_from(TYPES), positives)
     segments = tuple(Segment(title, draw(times), draw(times), draw(counts), draw(counts)) for title in titles)
     inner: set[int] = draw(st.sets(st.integers(1, len(titles))))
-    executor = draw(st.none() | st.fixed_dictionaries({"zoo": texts, "arguments": st.dictionaries(texts, arguments)}))
-    if executor is not None:
-        executor["batch_size"] = draw(positives)
-    return Model(segments, tuple(sorted(inner | {len(titles)})), draw(positives), executor)
+    return Model(segments, tuple(sorted(inner | {len(titles)})), draw(positives), draw(st.none() | executors))
 
 
 @st.composite
