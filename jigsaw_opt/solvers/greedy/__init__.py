@@ -1,0 +1,6 @@
+"""`greedy`: list scheduling that chooses placement, levels and order; needs no engine and scales almost linearly."""
+
+from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
+from jigsaw_opt.solvers.greedy.solver import GREEDY, Greedy
+
+__all__ = ["GREEDY", "Greedy", "greedy_timetable"]

@@ -1,0 +1,131 @@
+"""The cluster and the jobs in flat numbers: what placement and timing look up again and again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.solvers.greedy.levels import Levels, multisets
+
+__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us"]
+
+
+class Layout:
+    """GPUs numbered over all servers.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.routes = pieces.routes
+        self.servers = servers = pieces.cluster.servers
+        self.links = len(pieces.cluster.links)
+        self.gpus: list[Gpu] = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
+        self.server_of = [s for s, _ in self.gpus]
+        self.type_of = [servers[s].gpu_type for s in self.server_of]
+        self.memory = [servers[s].gpu_memory for s in self.server_of]
+        self.on_server: list[list[int]] = [[] for _ in servers]
+        for gpu, server in enumerate(self.server_of):
+            self.on_server[server].append(gpu)
+        self._near: dict[int, list[list[int]]] = {}
+
+    def channel(self, gpus: Iterable[int]) -> Channel | None:
+        """Channel of a job on these GPUs, or None where no path joins them."""
+        return self.routes.channel(Counter(self.server_of[gpu] for gpu in gpus))
+
+    def near(self, server: int) -> list[list[int]]:
+        """Servers that a path joins to `server`, grouped by the number of links, nearest first."""
+        if server not in self._near:
+            self._near[server] = self._rings_around(server)
+        return self._near[server]
+
+    @cached_property
+    def _number(self) -> dict[str, int]:
+        return {server.name: number for number, server in enumerate(self.servers)}
+
+    def _rings_around(self, server: int) -> list[list[int]]:
+        if not self.links:
+            return [[server]]
+        graph, number = self.routes.graph.adj, self._number
+        reached = {self.servers[server].name}
+        front, rings = list(reached), []
+        while front:
+            rings.append(sorted(number[name] for name in front if name in number))
+            front = [name for name in dict.fromkeys(n for name in front for n in graph[name]) if name not in reached]
+            reached.update(front)
+        return [ring for ring in rings if ring]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Demand:
+    """What jobs of one model, width, depth rule and number of iterations ask for; such jobs share one object.
+
+    Parameters
+    ----------
+    job
+        One of them.
+    rows
+        Levels by iteration, each descending.
+    need
+        Levels that memory has to admit, descending.
+    slot_us
+        Mean GPU time of a slot over the horizon by GPU type, in microseconds.
+    """
+
+    job: PieceGraph
+    rows: tuple[Levels, ...]
+    need: Levels
+    slot_us: dict[str, int]
+
+
+def demands(pieces: Pieces) -> list[Demand] | None:
+    """Demand of every job, or None where a depth rule allows no levels at all."""
+    shared: dict[tuple[object, ...], Demand] = {}
+    found = []
+    for job in pieces.jobs:
+        # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
+        key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule)
+        if key not in shared:
+            demand = _demand(job)
+            if demand is None:
+                return None
+            shared[key] = demand
+        found.append(shared[key])
+    return found
+
+
+def exchange_us(job: PieceGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
+    """Durations of the transfers of an iteration, by bucket."""
+    counts = [0] * (job.levels + 1)
+    for level in levels:
+        counts[level] += 1
+    for level in range(job.levels - 1, 0, -1):
+        counts[level] += counts[level + 1]
+    return tuple(job.transfer_us(t.bucket, counts[t.bucket], channel) for t in job.transfers)
+
+
+def iteration_us(block_us: Sequence[int], exchange: Sequence[int]) -> int:
+    """Time from the start of the blocks to the barrier when no one is in the way and all start at once."""
+    end = 0
+    for ready, duration in zip(block_us, exchange, strict=False):
+        end = max(end, ready) + duration
+    return max(end, block_us[-1])
+
+
+def _demand(job: PieceGraph) -> Demand | None:
+    rows = multisets(job)
+    if rows is None:
+        return None
+    need = (job.levels,) * job.slots if job.rule.balance is not None else max(rows, key=sum)
+    times = Counter(level for row in rows for level in row)
+    tables = job.blocks[0].duration_us
+    slot_us = {t: sum(n * tables[t][level - 1] for level, n in times.items()) // job.slots for t in job.gpu_types}
+    return Demand(job, rows, need, slot_us)

@@ -1,0 +1,146 @@
+"""Which levels a job takes: multisets for each iteration, and who may take which under memory.
+
+Given a placement, the memory of a GPU caps the level of each worker on it (SPEC 4.5). A job whose
+multisets fit under its caps leaves the choice of who takes which to the list scheduler; the other
+``free`` jobs get a matrix of levels here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import cycle
+
+from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.pieces import PieceGraph
+
+__all__ = ["LevelPlan", "dominated", "level_plan", "multisets"]
+
+Levels = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelPlan:
+    """Levels of a placed job.
+
+    Parameters
+    ----------
+    rows
+        Levels by iteration; in the order of the slots where `fixed`, else descending.
+    fixed
+        Whether slot ``s`` takes ``rows[i][s]``; otherwise any order under the caps will do.
+    """
+
+    rows: tuple[Levels, ...]
+    fixed: bool
+
+
+def multisets(job: PieceGraph) -> tuple[Levels, ...] | None:
+    """Levels by iteration, each descending, as shallow as the rule permits; None where none is allowed.
+
+    Under ``free`` the staircase is bent until the sum over the horizon is exactly the least one
+    that coverage and mean depth permit; `LevelRule.balance` is left to `level_plan`.
+    """
+    rule = job.rule
+    if rule.multiset is not None:
+        return (rule.multiset[::-1],) * job.iterations
+    contributors = rule.min_contributors
+    least = contributors * job.levels + job.slots - contributors
+    share, rest = divmod(max(rule.min_total, least * job.iterations), job.iterations)
+    if share + (rest > 0) > job.levels * job.slots:
+        return None
+    totals = [share + (iteration < rest) for iteration in range(job.iterations)]
+    return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in totals)
+
+
+def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
+    """Whether the slots can take `levels` (descending) in some order without passing their caps."""
+    return all(level <= cap for level, cap in zip(levels, sorted(caps, reverse=True), strict=True))
+
+
+def level_plan(job: PieceGraph, caps: Sequence[int]) -> LevelPlan | None:
+    """Levels of a job whose slots may go no deeper than `caps`; None where no way was found."""
+    rows = multisets(job)
+    if rows is None:
+        return None
+    if job.rule.balance is None:
+        if all(dominated(row, caps) for row in set(rows)):
+            return LevelPlan(rows, fixed=False)
+        return None if job.rule.multiset is not None else _unbalanced(job, rows, caps)
+    return _balanced(job, rows, caps)
+
+
+@lru_cache(maxsize=4096)
+def _bent_staircase(depth: int, slots: int, contributors: int, total: int) -> Levels:
+    """Levels, descending, near the staircase, `contributors` of them full, with sum `total`."""
+    levels = [depth] * contributors + list(staircase(depth, slots)[::-1][contributors:])
+    missing = total - sum(levels)
+    step = 1 if missing > 0 else -1
+    for slot in cycle(range(contributors, slots)) if missing else ():
+        if 1 <= levels[slot] + step <= depth:
+            levels[slot] += step
+            missing -= step
+            if not missing:
+                break
+    return tuple(sorted(levels, reverse=True))
+
+
+def _unbalanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
+    """Levels cut to the caps, what is lost made up by the slots that may go deeper."""
+    order = sorted(range(job.slots), key=lambda slot: -caps[slot])
+    if caps[order[job.rule.min_contributors - 1]] < job.levels:
+        return None
+    matrix = [[0] * job.slots for _ in rows]
+    for levels, row in zip(matrix, rows, strict=True):
+        for slot, level in zip(order, row, strict=True):
+            levels[slot] = min(level, caps[slot])
+    missing = job.rule.min_total - sum(map(sum, matrix))
+    for levels in matrix:
+        for slot in order:
+            more = max(0, min(missing, caps[slot] - levels[slot]))
+            levels[slot] += more
+            missing -= more
+    return _fixed(matrix) if missing <= 0 else None
+
+
+def _balanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
+    """Deep levels go to the slots with the smallest totals; the last differences are closed by going deeper."""
+    spread, balance = job.slots * [0], job.rule.balance or 0
+    matrix: list[list[int]] = []
+    for row in rows:
+        levels = _by_caps(row, caps, spread) or [min(job.levels, cap) for cap in caps]
+        matrix.append(levels)
+        spread = [total + level for total, level in zip(spread, levels, strict=True)]
+    least = max(spread) - balance
+    for slot, total in enumerate(spread):
+        missing = least - total
+        for levels in matrix:
+            more = max(0, min(missing, caps[slot] - levels[slot]))
+            levels[slot] += more
+            missing -= more
+        if missing > 0:
+            return None
+    return _fixed(matrix) if _covers(job, matrix) else None
+
+
+def _covers(job: PieceGraph, matrix: Sequence[Sequence[int]]) -> bool:
+    full = all(sum(level == job.levels for level in levels) >= job.rule.min_contributors for levels in matrix)
+    return full and sum(map(sum, matrix)) >= job.rule.min_total
+
+
+def _by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:
+    """Hand out levels, deepest first, each to the slot of the smallest key whose cap allows it."""
+    levels = [0] * len(caps)
+    left = sorted(range(len(caps)), key=lambda slot: (keys[slot], slot))
+    for level in row:
+        slot = next((slot for slot in left if caps[slot] >= level), None)
+        if slot is None:
+            return None
+        left.remove(slot)
+        levels[slot] = level
+    return levels
+
+
+def _fixed(matrix: Sequence[Sequence[int]]) -> LevelPlan:
+    return LevelPlan(tuple(tuple(levels) for levels in matrix), fixed=True)

@@ -1,0 +1,99 @@
+"""Placed jobs: all that timing needs to know once every worker has its GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
+from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+
+__all__ = ["PlacedJob", "place_jobs"]
+
+
+@dataclass(slots=True, eq=False)
+class PlacedJob:
+    """A job on its GPUs.
+
+    Parameters
+    ----------
+    job
+        Its pieces.
+    gpus
+        GPU of each slot, numbered as in `Layout`.
+    tables
+        Duration of a block by slot and level.
+    links
+        Links of its transfers.
+    plan
+        Its levels.
+    caps
+        Deepest level of each slot that memory admits, or None where it admits all.
+    exchange
+        Durations of the transfers by iteration and bucket.
+    slot_us
+        Mean GPU time of an iteration by slot.
+    iteration_us
+        Time of its slowest iteration when no one is in the way.
+    """
+
+    job: PieceGraph
+    gpus: list[int]
+    tables: list[tuple[int, ...]]
+    links: tuple[int, ...]
+    plan: LevelPlan
+    caps: list[int] | None
+    exchange: list[tuple[int, ...]]
+    slot_us: list[int]
+    iteration_us: int
+
+
+def place_jobs(
+    pieces: Pieces, layout: Layout, demands: Sequence[Demand], placement: Placement
+) -> list[PlacedJob] | None:
+    """Levels, durations and channels of every job; None where memory admits no levels for one."""
+    state = resident(layout, demands, placement)
+    exchanges: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
+    placed = []
+    for job, demand, gpus in zip(pieces.jobs, demands, placement, strict=True):
+        caps = level_caps(layout, demand, gpus, state)
+        plan = level_plan(job, caps)
+        channel = layout.channel(gpus)
+        if plan is None or channel is None:
+            return None
+        tables = [block.duration_us[layout.type_of[gpus[block.slot]]] for block in job.blocks]
+        exchange = _exchange(exchanges, demand, plan, channel)
+        placed.append(
+            PlacedJob(
+                job=job,
+                gpus=gpus,
+                tables=tables,
+                links=channel.links,
+                plan=plan,
+                caps=None if min(caps) >= job.levels else caps,
+                exchange=exchange,
+                slot_us=[demand.slot_us[layout.type_of[gpu]] // job.iterations for gpu in gpus],
+                iteration_us=_slowest_us(tables, exchange),
+            )
+        )
+    return placed
+
+
+def _exchange(
+    known: dict[tuple[int, Levels, int, int], tuple[int, ...]], demand: Demand, plan: LevelPlan, channel: Channel
+) -> list[tuple[int, ...]]:
+    found = []
+    for row in plan.rows:
+        key = (id(demand), row, channel.rate, channel.latency_us)
+        if key not in known:
+            known[key] = exchange_us(demand.job, row, channel)
+        found.append(known[key])
+    return found
+
+
+def _slowest_us(tables: Sequence[tuple[int, ...]], exchange: Sequence[tuple[int, ...]]) -> int:
+    slowest = max(tables, key=lambda table: table[-1])
+    return max(iteration_us(slowest, durations) for durations in set(exchange))

@@ -1,0 +1,284 @@
+"""Placement: a GPU for every worker, by load where memory is ample, by memory where it is tight.
+
+Jobs are placed one after the other. `balanced` puts each where the most loaded GPU, the most
+loaded link and the job's own critical path stay least, preferably inside one server. `packed` fills
+GPUs by memory (best fit). `exact` backtracks over both, for small instances only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
+from itertools import combinations, islice
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.greedy.levels import level_plan
+
+__all__ = ["Placement", "balanced", "exact", "packed"]
+
+Placement = list[list[int]]
+"""GPUs of each job's slots, by job."""
+
+_SMALL_CLUSTER = 16
+_ANCHORS = 3
+_BACKTRACK_STEPS = 20_000
+
+
+class _Board:
+    """What the jobs placed so far take of every GPU and link."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        count = len(layout.gpus)
+        self.load = [0] * count
+        self.room = list(layout.memory)
+        self.activations = [0] * count
+        self.server_load = [0] * len(layout.servers)
+        self.link_load = [0] * layout.links
+
+    def choose(self, demand: Demand, gpus: Sequence[int]) -> list[int] | None:
+        """The first of `gpus` that have room for the levels in need, or None.
+
+        The deepest level takes the first GPU with room for it. GPUs with room for a deep level have room
+        for a shallow one, so this finds a choice whenever there is one.
+        """
+        activations, state = demand.job.activation_bytes, demand.job.state_bytes
+        rooms = [(gpu, self.room[gpu] - state) for gpu in gpus]
+        left = [(gpu, room) for gpu, room in rooms if room >= self.activations[gpu]]
+        if len(left) < len(demand.need):
+            return None
+        chosen = []
+        for level in demand.need:
+            least = activations[level - 1]
+            for index, (gpu, room) in enumerate(left):
+                if room >= least:
+                    chosen.append(gpu)
+                    del left[index]
+                    break
+            else:
+                return None
+        return chosen
+
+    def add(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> None:
+        """Place a job."""
+        layout, job = self.layout, demand.job
+        for gpu, level in zip(gpus, demand.need, strict=True):
+            slot_us = demand.slot_us[layout.type_of[gpu]]
+            self.load[gpu] += slot_us
+            self.server_load[layout.server_of[gpu]] += slot_us // len(layout.on_server[layout.server_of[gpu]])
+            self.room[gpu] -= job.state_bytes
+            self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
+        if channel.links:
+            used = _channel_us(demand, channel)
+            for link in channel.links:
+                self.link_load[link] += used
+
+    def cost(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int, int]:
+        """Peak of GPU load, link load and critical path with the job on these GPUs; links used; total load."""
+        slot_us, types = demand.slot_us, self.layout.type_of
+        after = [self.load[gpu] + slot_us[types[gpu]] for gpu in gpus]
+        peak = max(after)
+        if channel.links:
+            used = _channel_us(demand, channel)
+            peak = max(peak, used + max(self.link_load[link] for link in channel.links), _path_us(demand, channel))
+        return peak, len(channel.links), sum(after)
+
+
+class _Servers:
+    """The least loaded server for each demand, found without looking at all of them.
+
+    Loads only grow and room only shrinks, so a stale key is a lower bound and a server without
+    room for a demand never has room again.
+    """
+
+    def __init__(self, board: _Board) -> None:
+        self.board = board
+        self._heaps: dict[tuple[int, str], list[tuple[int, int]]] = {}
+
+    def best(self, demand: Demand) -> Iterator[list[int]]:
+        """For each GPU type, the GPUs of the least loaded server that holds the whole job."""
+        for kind in demand.slot_us:
+            gpus = self._top(demand, self._heap(demand, kind))
+            if gpus is not None:
+                yield gpus
+
+    def _heap(self, demand: Demand, kind: str) -> list[tuple[int, int]]:
+        key = (id(demand), kind)
+        if key not in self._heaps:
+            servers = enumerate(self.board.layout.servers)
+            slots = demand.job.slots
+            heap = [(0, index) for index, s in servers if s.gpu_type == kind and s.gpus >= slots]
+            self._heaps[key] = heap
+            heapify(heap)
+        return self._heaps[key]
+
+    def _top(self, demand: Demand, heap: list[tuple[int, int]]) -> list[int] | None:
+        board, load = self.board, self.board.load
+        while heap:
+            stale, server = heap[0]
+            gpus = board.choose(demand, sorted(board.layout.on_server[server], key=load.__getitem__))
+            if gpus is None:
+                heappop(heap)
+                continue
+            key = max(load[gpu] for gpu in gpus)
+            if key <= stale:
+                return gpus
+            heapreplace(heap, (key, server))
+        return None
+
+
+def balanced(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+    """Place the jobs in `order`, each where it costs least; None where one finds no room."""
+    board = _Board(layout)
+    servers = _Servers(board)
+    placement: Placement = [[] for _ in jobs]
+    for index in order:
+        demand = jobs[index]
+        choices = list(servers.best(demand))
+        if demand.job.slots > 1 and (not choices or len(layout.servers) <= _SMALL_CLUSTER):
+            choices += _across(board, demand)
+        best = _cheapest(board, demand, choices)
+        if best is None:
+            return None
+        placement[index], channel = best
+        board.add(demand, placement[index], channel)
+    return placement
+
+
+def packed(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+    """Place the jobs in `order`, each on the GPUs with least room that admit it; None where one finds none."""
+    board = _Board(layout)
+    placement: Placement = [[] for _ in jobs]
+    for index in order:
+        demand = jobs[index]
+        fullest = sorted(range(len(layout.gpus)), key=board.room.__getitem__)
+        best = _first_joined(board, demand, [g for g in fullest if layout.type_of[g] in demand.slot_us])
+        if best is None:
+            return None
+        placement[index], channel = best
+        board.add(demand, placement[index], channel)
+    return placement
+
+
+def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Placement | None:
+    """Backtrack over all sets of GPUs, widest jobs first as `order` has them, within a limit of steps."""
+    placement: Placement = [[] for _ in jobs]
+    state = [0] * len(layout.gpus)
+    steps = iter(range(_BACKTRACK_STEPS))
+
+    def admits(placed: Sequence[int]) -> bool:
+        caps = (level_caps(layout, jobs[index], placement[index], state) for index in placed)
+        return all(level_plan(jobs[index].job, cap) is not None for index, cap in zip(placed, caps, strict=True))
+
+    def place(placed: list[int], left: list[int]) -> bool:
+        if not left:
+            return True
+        index, demand = left[0], jobs[left[0]]
+        for gpus in _sets(layout, demand, state):
+            if next(steps, None) is None:
+                return False
+            placement[index] = list(gpus)
+            _shift(state, gpus, demand.job.state_bytes)
+            touched = [other for other in placed if not set(gpus).isdisjoint(placement[other])]
+            if admits([index, *touched]) and place([*placed, index], left[1:]):
+                return True
+            _shift(state, gpus, -demand.job.state_bytes)
+        return False
+
+    return placement if place([], list(order)) else None
+
+
+def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
+    """Deepest level that memory admits at each slot, 0 for none, with `state` bytes resident on each GPU."""
+    activations = demand.job.activation_bytes
+    return [sum(need <= layout.memory[gpu] - state[gpu] for need in activations) for gpu in gpus]
+
+
+def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:
+    """Bytes of weights, gradients and optimiser state on each GPU."""
+    state = [0] * len(layout.gpus)
+    for demand, gpus in zip(jobs, placement, strict=True):
+        _shift(state, gpus, demand.job.state_bytes)
+    return state
+
+
+def _shift(state: list[int], gpus: Sequence[int], size: int) -> None:
+    for gpu in gpus:
+        state[gpu] += size
+
+
+def _sets(layout: Layout, demand: Demand, state: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All sets of GPUs of the right types that a path joins, emptiest GPUs first."""
+    gpus = sorted((g for g in range(len(layout.gpus)) if layout.type_of[g] in demand.slot_us), key=state.__getitem__)
+    part = layout.routes.component
+    return (
+        chosen
+        for chosen in combinations(gpus, demand.job.slots)
+        if len({part[layout.server_of[gpu]] for gpu in chosen}) == 1
+    )
+
+
+def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
+    """Choices that may spread over servers: near each other, and, in a small cluster, the least loaded of all."""
+    layout, load = board.layout, board.load
+    small = len(layout.servers) <= _SMALL_CLUSTER
+    usable = [s for s, server in enumerate(layout.servers) if server.gpu_type in demand.slot_us]
+    anchors = sorted(usable, key=board.server_load.__getitem__)
+    found = (_gather(board, demand, anchor) for anchor in anchors)
+    yield from islice((gpus for gpus in found if gpus is not None), len(anchors) if small else _ANCHORS)
+    for part in {layout.routes.component[s] for s in usable} if small else ():
+        inside = (g for s in usable if layout.routes.component[s] == part for g in layout.on_server[s])
+        gpus = board.choose(demand, sorted(inside, key=load.__getitem__))
+        if gpus is not None:
+            yield gpus
+
+
+def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
+    """GPUs of `anchor` and then of the servers nearest to it, the least loaded ones first, until the job fits."""
+    layout, load = board.layout, board.load
+    collected: list[int] = []
+    for ring in layout.near(anchor):
+        for server in sorted(ring, key=board.server_load.__getitem__):
+            if layout.servers[server].gpu_type not in demand.slot_us:
+                continue
+            collected += sorted(layout.on_server[server], key=load.__getitem__)
+            gpus = board.choose(demand, collected) if len(collected) >= demand.job.slots else None
+            if gpus is not None:
+                return gpus
+    return None
+
+
+def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tuple[list[int], Channel] | None:
+    best: tuple[tuple[int, int, int], list[int], Channel] | None = None
+    for gpus in choices:
+        channel = board.layout.channel(gpus)
+        if channel is None:
+            continue
+        cost = board.cost(demand, gpus, channel)
+        if best is None or cost < best[0]:
+            best = cost, gpus, channel
+    return None if best is None else best[1:]
+
+
+def _first_joined(board: _Board, demand: Demand, gpus: Sequence[int]) -> tuple[list[int], Channel] | None:
+    """The first choice among `gpus` inside one connected part of the cluster, parts in the order of `gpus`."""
+    layout = board.layout
+    part_of: Callable[[int], int] = lambda gpu: layout.routes.component[layout.server_of[gpu]]  # noqa: E731
+    for part in dict.fromkeys(map(part_of, gpus)):
+        chosen = board.choose(demand, [gpu for gpu in gpus if part_of(gpu) == part])
+        channel = layout.channel(chosen) if chosen is not None else None
+        if chosen is not None and channel is not None:
+            return chosen, channel
+    return None
+
+
+def _channel_us(demand: Demand, channel: Channel) -> int:
+    """Time for which the job occupies each of its links over the horizon, taken from its first iteration."""
+    return demand.job.iterations * sum(exchange_us(demand.job, demand.rows[0], channel))
+
+
+def _path_us(demand: Demand, channel: Channel) -> int:
+    tables = demand.job.blocks[0].duration_us
+    block_us = min(tables.values(), key=lambda table: table[-1])
+    return demand.job.iterations * iteration_us(block_us, exchange_us(demand.job, demand.rows[0], channel))

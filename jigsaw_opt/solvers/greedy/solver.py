@@ -1,0 +1,50 @@
+"""The solver object of the greedy heuristic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable, require_size
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+
+__all__ = ["GREEDY", "Greedy"]
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """List scheduling from a balanced placement; the gap is certified by the lower bound."""
+
+    name: str = "greedy"
+    display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
+
+    def unavailable(self) -> str | None:
+        """Never: it needs no engine."""
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Never: it takes both horizons and every objective."""
+        return None
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        """Solve the instance.
+
+        Raises
+        ------
+        TooLargeError
+            For more blocks than `greedy_timetable` takes.
+        """
+        pieces = cut(instance)
+        require_size(pieces)
+        control = Control(self.name, pieces, options, report)
+        timetable = greedy_timetable(pieces, options.seed)
+        if timetable is not None:
+            control.offer(timetable)
+        return control.result(control.reason() or StoppedBy.COMPLETED)
+
+
+GREEDY = Greedy()
+"""The solver registered as ``greedy``."""
