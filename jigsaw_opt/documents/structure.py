@@ -132,7 +132,10 @@ _PYTHON: dict[str, type] = {"object": dict, "array": list, "string": str, "integ
 
 
 def _noun(name: str, keywords: Keywords) -> str:
-    return f"an integer from {keywords['minimum']} to 2^53 - 1" if name == "integer" else _NOUNS[name]
+    if name != "integer":
+        return _NOUNS[name]
+    low = keywords["minimum"]
+    return f"an integer from {low} to 2^53 - 1" if "maximum" in keywords else f"an integer of at least {low}"
 
 
 def _wrong(value: Any, place: Place, report: Report, expected: str) -> None:
@@ -159,10 +162,10 @@ def _any_type(checks: dict[type, Check], expected: str) -> Check:
 
 
 def _integer(keywords: Keywords, expected: str) -> Check:
-    low, high = keywords["minimum"], keywords["maximum"]
+    low, high = keywords["minimum"], keywords.get("maximum")
 
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) is not int or not low <= value <= high:
+        if type(value) is not int or value < low or (high is not None and value > high):
             _wrong(value, place, report, expected)
 
     return check

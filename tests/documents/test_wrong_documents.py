@@ -365,3 +365,9 @@ def test_the_solver_may_say_anything_that_json_can() -> None:
         with pytest.raises(InvalidInputError) as caught:
             decode_plan(text)
         assert [problem.path for problem in caught.value.problems] == ["$.solver.log[1]"]
+
+
+def test_sums_of_a_plan_may_exceed_every_single_number_of_an_instance(pair_plan_path: Path) -> None:
+    document = json.loads(pair_plan_path.read_text())
+    document["objective"] = 2**70
+    assert decode_plan(json.dumps(document)).objective == 2**70

@@ -1,0 +1,228 @@
+"""The optimum by brute force, for instances of a handful of pieces.
+
+Finite: over every placement and every choice of levels, all orders in which pieces can be appended to their
+resources. That visits every semi-active schedule, and one of them is best, for both objectives are regular.
+Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations, product
+
+from jigsaw_opt.problem import Instance, PieceGraph, Pieces, cut
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["optimum"]
+
+MOST_PIECES = 12
+Levels = tuple[tuple[int, ...], ...]
+
+
+@dataclass(slots=True)
+class Piece:
+    """A block or transfer with everything decided but its start."""
+
+    job: int
+    iteration: int
+    is_block: bool
+    duration: int
+    resources: tuple[object, ...]
+    after: list[tuple[int, int]] = field(default_factory=list)  # (piece, delay counted from its start)
+
+
+def optimum(instance: Instance) -> int | None:
+    """Best objective, or None where no plan exists."""
+    pieces = cut(instance)
+    size = pieces.blocks + pieces.transfers
+    if size > MOST_PIECES:
+        raise ValueError(f"{size} pieces are too many for brute force")
+    best: int | None = None
+    for placement in _placements(pieces):
+        for levels in product(*(_level_choices(job) for job in pieces.jobs)):
+            if _fits(pieces, placement, levels):
+                found = _best_timing(pieces, placement, levels, best)
+                best = found if best is None or (found is not None and found < best) else best
+    return best
+
+
+def _placements(pieces: Pieces) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
+    servers = pieces.cluster.servers
+    gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
+
+    def places(job: PieceGraph) -> list[tuple[Gpu, ...]]:
+        usable = [gpu for gpu in gpus if servers[gpu[0]].gpu_type in job.gpu_types]
+        found = permutations(usable, job.slots)
+        return [gpus for gpus in found if pieces.routes.channel(Counter(s for s, _ in gpus)) is not None]
+
+    yield from product(*map(places, pieces.jobs))
+
+
+def _level_choices(job: PieceGraph) -> list[Levels]:
+    rule = job.rule
+    if rule.multiset is not None:
+        rows = sorted(set(permutations(rule.multiset)))
+        return list(product(rows, repeat=job.iterations))
+    rows = [
+        row
+        for row in product(range(1, job.levels + 1), repeat=job.slots)
+        if all(contributors(row, b) >= rule.min_contributors for b in range(1, job.levels + 1))
+    ]
+    chosen = []
+    for levels in product(rows, repeat=job.iterations):
+        totals = [sum(column) for column in zip(*levels, strict=True)]
+        balanced = rule.balance is None or max(totals) - min(totals) <= rule.balance
+        if sum(totals) >= rule.min_total and balanced:
+            chosen.append(levels)
+    return chosen
+
+
+def _fits(pieces: Pieces, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]) -> bool:
+    state: Counter[Gpu] = Counter()
+    activations: dict[Gpu, int] = {}
+    for job, gpus, rows in zip(pieces.jobs, placement, levels, strict=True):
+        for slot, gpu in enumerate(gpus):
+            state[gpu] += job.state_bytes
+            deepest = job.activation_bytes[max(row[slot] for row in rows) - 1]
+            activations[gpu] = max(activations.get(gpu, 0), deepest)
+    return all(state[gpu] + activations[gpu] <= pieces.cluster.servers[gpu[0]].gpu_memory for gpu in state)
+
+
+def _best_timing(
+    pieces: Pieces, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels], best: int | None
+) -> int | None:
+    parts: list[Piece] = []
+    for index, (job, gpus, rows) in enumerate(zip(pieces.jobs, placement, levels, strict=True)):
+        _add_job(parts, pieces, job, index, gpus, rows)
+    if pieces.horizon == "finite":
+        return _FiniteSearch(pieces, parts, best).run()
+    return _least_period(pieces, parts, best)
+
+
+def _add_job(
+    parts: list[Piece], pieces: Pieces, job: PieceGraph, index: int, gpus: Sequence[Gpu], rows: Levels
+) -> None:
+    channel = pieces.routes.channel(Counter(s for s, _ in gpus))
+    assert channel is not None
+    links = tuple(("link", link) for link in channel.links)
+    tables = [job.blocks[slot].duration_us[pieces.cluster.servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]
+    barrier: list[int] = []
+    for iteration, row in enumerate(rows):
+        first = len(parts)
+        for slot, level in enumerate(row):
+            waits = [(k, parts[k].duration) for k in barrier]
+            parts.append(Piece(index, iteration, True, tables[slot][level - 1], (gpus[slot],), waits))
+        for transfer in job.transfers:
+            b = transfer.bucket
+            duration = job.transfer_us(b, contributors(row, b), channel)
+            waits = [(first + slot, tables[slot][b - 1]) for slot, level in enumerate(row) if level >= b]
+            if b > 1:
+                waits.append((len(parts) - 1, parts[-1].duration))
+            parts.append(Piece(index, iteration, False, duration, links if duration else (), waits))
+        barrier = list(range(first, len(parts)))
+
+
+class _FiniteSearch:
+    """Depth-first over the orders of appending pieces."""
+
+    def __init__(self, pieces: Pieces, parts: list[Piece], best: int | None) -> None:
+        self.pieces, self.parts, self.best = pieces, parts, best
+        self.start: dict[int, int] = {}
+        self.free: dict[object, int] = {}
+        self.seen: set[tuple[object, ...]] = set()
+
+    def run(self) -> int | None:
+        self._extend()
+        return self.best
+
+    def _extend(self) -> None:
+        if len(self.start) == len(self.parts):
+            value = self._value()
+            self.best = value if self.best is None else min(self.best, value)
+            return
+        state = (tuple(sorted(self.start.items())), tuple(sorted(self.free.items(), key=repr)))
+        if state in self.seen or (self.best is not None and self.start and self._value() >= self.best):
+            return
+        self.seen.add(state)
+        for k, part in enumerate(self.parts):
+            if k not in self.start and all(before in self.start for before, _ in part.after):
+                self._append(k, part)
+
+    def _append(self, k: int, part: Piece) -> None:
+        held = {resource: self.free.get(resource, 0) for resource in part.resources}
+        ready = [self.start[before] + delay for before, delay in part.after]
+        release = self.pieces.jobs[part.job].release_us
+        self.start[k] = max([release, *ready, *held.values()])
+        self.free.update(dict.fromkeys(part.resources, self.start[k] + part.duration))
+        self._extend()
+        self.free.update(held)
+        del self.start[k]
+
+    def _value(self) -> int:
+        """Objective of what is placed so far, a lower bound on any completion."""
+        ends: dict[int, int] = {}
+        for k, start in self.start.items():
+            part = self.parts[k]
+            ends[part.job] = max(ends.get(part.job, 0), start + part.duration)
+        if self.pieces.objective == "makespan":
+            return max(ends.values())
+        return sum(self.pieces.jobs[job].weight * end for job, end in ends.items())
+
+
+def _least_period(pieces: Pieces, parts: list[Piece], best: int | None) -> int | None:
+    loads: Counter[object] = Counter()
+    for part in parts:
+        for resource in part.resources:
+            loads[resource] += part.duration
+    period = max(1, *loads.values(), *(part.duration for part in parts))
+    enough = max(1, sum(part.duration for part in parts))
+    while period <= enough and (best is None or period < best):
+        if _fits_period(parts, [None] * len(parts), 0, period):
+            return period
+        period += 1
+    return best
+
+
+def _fits_period(parts: list[Piece], starts: list[int | None], k: int, period: int) -> bool:
+    """Whether pieces from number `k` on can be started; the first block of each job starts in [0, T)."""
+    if k == len(parts):
+        return True
+    part = parts[k]
+    members = [s for s, p in zip(starts, parts, strict=True) if s is not None and p.job == part.job]
+    firsts = [s for s, p in zip(starts, parts, strict=True) if s is not None and p.job == part.job and p.iteration == 0]
+    earliest = max((s + delay for before, delay in part.after if (s := starts[before]) is not None), default=0)
+    if not part.after:
+        # A block of the first iteration: within a period of its sisters; job 0 fixes the phase of the whole plan.
+        low, high = (max(firsts) - period, min(firsts) + period) if firsts else (0, 0 if k == 0 else period - 1)
+    else:
+        low, high = earliest, min(members) + period - part.duration
+    for start in range(low, high + 1):
+        if _free(parts, starts, part, start, period) and _within(parts, starts, part, start, period):
+            starts[k] = start
+            if _fits_period(parts, starts, k + 1, period):
+                return True
+            starts[k] = None
+    return False
+
+
+def _within(parts: list[Piece], starts: list[int | None], part: Piece, start: int, period: int) -> bool:
+    """Whether the span of the job stays within the period."""
+    begins, ends = [start], [start + part.duration]
+    for other, at in zip(parts, starts, strict=True):
+        if at is not None and other.job == part.job:
+            ends.append(at + other.duration)
+            begins.append(at)
+    return max(ends) - min(begins) <= period
+
+
+def _free(parts: list[Piece], starts: list[int | None], part: Piece, start: int, period: int) -> bool:
+    for other, at in zip(parts, starts, strict=True):
+        if at is None or not set(other.resources) & set(part.resources) or not other.duration or not part.duration:
+            continue
+        gap = (at - start) % period
+        if gap < part.duration or (gap and period - gap < other.duration) or (not gap):
+            return False
+    return True

@@ -1,0 +1,96 @@
+"""Tiny random instances with small integers, for tests against the oracle and the checker."""
+
+from __future__ import annotations
+
+from random import Random
+
+from jigsaw_opt.problem import (
+    Cluster,
+    Depth,
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    StaircaseDepth,
+)
+from jigsaw_opt.problem.instance import Horizon, Objective
+
+MICRO = 1_000_000
+"""With bandwidths in bytes per second, a payload of this many bytes takes microseconds of small numbers."""
+
+
+def random_instance(
+    seed: int, horizon: Horizon = "finite", objective: Objective = "makespan", pieces: int = 8
+) -> Instance:
+    """A valid instance of at most about `pieces` blocks and transfers; it may be infeasible.
+
+    Same arguments, same instance. Covers one and several servers, switches, mixed GPU types, all depth
+    rules, releases, weights, tight memory, zero-length transfers and latencies.
+    """
+    random = Random(f"{seed}/{horizon}/{objective}/{pieces}")
+    cluster = _cluster(random)
+    models = {f"m{k}": _model(random, random.choice((1, 2, 2, 3))) for k in range(random.choice((1, 2)))}
+    jobs = _jobs(random, models, horizon, pieces, cluster.gpu_count)
+    return Instance(f"random-{seed}", cluster, models, jobs, horizon, "period" if horizon == "cyclic" else objective)
+
+
+def _cluster(random: Random) -> Cluster:
+    count = random.choice((1, 1, 2, 2, 3))
+    servers = tuple(
+        Server(
+            f"s{k}",
+            random.choice(("v", "v", "w")),
+            random.choice((1, 1, 2)),
+            random.choice((1000, 1000, 60, 40)),
+            random.choice((1, 2, 5)) * MICRO,
+            random.choice((0, 0, 1)),
+        )
+        for k in range(count)
+    )
+    if count == 1 or random.random() < 0.1:
+        return Cluster(servers)
+    speed, latency = random.choice((1, 2, 3)), random.choice((0, 0, 1))
+    if random.random() < 0.5:
+        links = tuple(Link(f"l{k}", (f"s{k}", "hub"), speed * MICRO, latency) for k in range(count))
+        return Cluster(servers, ("hub",), links)
+    return Cluster(
+        servers, (), tuple(Link(f"l{k}", (f"s{k + 1}", f"s{k}"), speed * MICRO, latency) for k in range(count - 1))
+    )
+
+
+def _model(random: Random, count: int) -> Model:
+    both = random.random() < 0.6
+    segments = []
+    for k in range(count):
+        forward = {"v": random.randint(1, 3)} | ({"w": random.randint(1, 2)} if both else {})
+        backward = {"v": random.randint(0, 4)} | ({"w": random.randint(0, 2)} if both else {})
+        segments.append(Segment(f"g{k}", forward, backward, random.choice((0, 1, 2, 4)), random.choice((0, 3, 9))))
+    levels = (count,) if count > 1 and random.random() < 0.15 else ()
+    return Model(tuple(segments), levels, random.choice((1, 4)))
+
+
+def _jobs(random: Random, models: dict[str, Model], horizon: Horizon, pieces: int, gpus: int) -> tuple[Job, ...]:
+    jobs: list[Job] = []
+    left = pieces
+    for k in range(random.choice((1, 2, 2, 3))):
+        name = random.choice(sorted(models))
+        workers = random.randint(1, min(3, gpus))
+        size = workers + (models[name].depth if workers > 1 else 0)
+        if size > left:
+            workers, size = 1, 1
+        if size > left:
+            break
+        iterations = random.randint(1, max(1, min(2, left // size)))
+        left -= size * iterations
+        release = random.choice((0, 0, 3)) if horizon == "finite" else 0
+        jobs.append(Job(f"j{k}", name, workers, iterations, release, random.choice((1, 1, 2, 5)), _depth(random)))
+    return tuple(jobs)
+
+
+def _depth(random: Random) -> Depth:
+    free = FreeDepth(random.choice((1, 1, 2)), random.choice((None, 0, "1/2", "2/3", 1)), random.choice((None, 0, 1)))
+    return random.choice((FullDepth(), StaircaseDepth(), StaircaseDepth(), free))
