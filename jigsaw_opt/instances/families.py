@@ -93,7 +93,7 @@ class _Builder:
         self.activations = dict(self.state)
 
     def build(self, name: str) -> Draft:
-        left = self.recipe.load * self.cluster.gpu_count // 100
+        left = max(1, self.recipe.load * self.cluster.gpu_count // 100)
         jobs: list[Job] = []
         places: list[HiddenPlace] = []
         while left:
@@ -133,7 +133,7 @@ class _Builder:
             model,
             width,
             draw.randint(*recipe.iterations),
-            release_us=draw.randrange(2 * pass_us) if recipe.releases else 0,
+            release_us=draw.randrange(2 * pass_us) if recipe.releases and recipe.objective != "period" else 0,
             weight=draw.randint(1, 5) if recipe.objective == "weighted_completion" else 1,
             depth=draw.choice(recipe.depths),
         )

@@ -31,7 +31,7 @@ class Recipe:
     gpu_types
         Types of the servers, dealt out in turn.
     load
-        Workers of all jobs per 100 GPUs, exactly.
+        Workers of all jobs per 100 GPUs, rounded down, though at least one worker.
     fabric
         Bytes per second between GPUs of a server; None for what their type has.
     bandwidth, latency_us
@@ -49,7 +49,7 @@ class Recipe:
     objective
         ``period`` makes the horizon cyclic.
     releases
-        Whether jobs are released over time.
+        Whether jobs are released over time; not on a cyclic horizon, where none may be.
     tight_memory
         Whether a GPU has no more memory than one hidden placement needs.
     """

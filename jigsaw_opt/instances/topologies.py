@@ -34,8 +34,10 @@ def line(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
 
 
 def ring(servers: Sequence[Server], bandwidth: int, latency_us: int) -> Cluster:
-    """A line of three servers or more, closed by a cable from the last to the first."""
+    """A line closed by a cable from the last server to the first; fewer than three servers leave it a line."""
     cluster = line(servers, bandwidth, latency_us)
+    if len(servers) < 3:
+        return cluster
     closing = _cable(servers[-1].name, servers[0].name, bandwidth, latency_us)
     return Cluster(cluster.servers, (), (*cluster.links, closing))
 

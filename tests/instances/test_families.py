@@ -9,7 +9,7 @@ from itertools import accumulate
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.documents import decode_instance, encode_instance, instance_sha256
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
@@ -69,6 +69,15 @@ def test_recipes_can_be_changed() -> None:
     instance = generate("server", 0, servers=3, gpus=2, load=300, topology="star", name="mine")
     assert instance.name == "server-mine-0"
     assert (instance.cluster.gpu_count, sum(job.workers for job in instance.jobs)) == (6, 18)
+
+
+def test_changes_that_do_not_go_with_the_recipe_still_give_a_valid_instance() -> None:
+    releases = [recipe.releases for recipe in FAMILIES["rack"]].index(True)
+    cyclic = generate("rack", releases, objective="period")
+    smallest = generate("tiny", 0, servers=1, gpus=1, load=1, topology="ring")
+    for instance in (cyclic, smallest):
+        assert decode_instance(encode_instance(instance)) == instance
+    assert [job.workers for job in smallest.jobs] == [1]
 
 
 @pytest.mark.parametrize(

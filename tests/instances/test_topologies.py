@@ -15,7 +15,7 @@ def _cluster(topology: str, count: int) -> Cluster:
 
 @pytest.mark.parametrize(
     ("topology", "count", "hops"),
-    [("star", 5, 2), ("line", 4, 3), ("ring", 4, 1), ("tree", 2, 4), ("tree", 16, 4)],
+    [("star", 5, 2), ("line", 4, 3), ("ring", 4, 1), ("ring", 2, 1), ("tree", 2, 4), ("tree", 16, 4)],
 )
 def test_hops_between_the_first_and_the_last_server(topology: str, count: int, hops: int) -> None:
     route = Routes(_cluster(topology, count)).between(0, count - 1)
