@@ -6,11 +6,9 @@ import math
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable import Model, build, interval_count, serial_limit, windows
-from jigsaw_opt.problem.critical import iteration_us
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
-from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
@@ -54,8 +52,7 @@ def solve_finite(control: Control, pieces: Pieces) -> Result:
 def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
     """The model of plans whose objective lies between `bound` and that of a known plan, if there is one."""
     limit = serial_limit(pieces) if objective is None else objective
-    least = [iteration_us(pieces, job) for job in pieces.jobs]
-    return build(pieces, windows(pieces, least, limit), bound, limit)
+    return build(pieces, windows(pieces, limit), bound, limit)
 
 
 def _fits(control: Control, pieces: Pieces) -> bool:
@@ -76,6 +73,8 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
+        from jigsaw_opt.solvers.infeasibility import minimal_conflict
+
         conflict = minimal_conflict(pieces, lambda part: _feasible(part, control.options))
         return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
     return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])

@@ -16,24 +16,37 @@ __all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """SPEC 4.4: on a GPU, blocks do not overlap. A block is one optional interval of fixed size for each level."""
+    """SPEC 4.4: on a GPU, blocks do not overlap."""
     for g in range(len(ground.gpus)):
-        model.add_no_overlap(
-            [
-                interval
-                for it in jobs
-                if g in it.here
-                for interval in _blocks(model, it, g, block_us(it.job, ground.gpu_type(g)))
-            ]
-        )
+        model.add_no_overlap([block for it in jobs if g in it.here for block in _blocks(model, ground, it, g)])
 
 
-def _blocks(model: cp_model.CpModel, it: JobVariables, g: int, times: Sequence[int]) -> list[cp_model.IntervalVar]:
+def _blocks(model: cp_model.CpModel, ground: Ground, it: JobVariables, g: int) -> list[cp_model.IntervalVar]:
+    """Blocks of a job on a GPU, one an iteration: one interval of a size to be chosen beats one for each level."""
+    times = block_us(it.job, ground.gpu_type(g))
     return [
-        model.new_optional_fixed_size_interval_var(starts[g], times[d - 1], literal, f"{it.job.name}.{i} on {g} at {d}")
-        for i, starts in enumerate(it.starts)
-        for d, literal in it.levels[i][g].items()
+        _block(model, it, g, starts[g], [(times[d - 1], literal) for d, literal in levels[g].items()])
+        for starts, levels in zip(it.starts, it.levels, strict=True)
     ]
+
+
+def _block(
+    model: cp_model.CpModel,
+    it: JobVariables,
+    g: int,
+    start: cp_model.IntVar,
+    sizes: Sequence[tuple[int, cp_model.IntVar]],
+) -> cp_model.IntervalVar:
+    here = it.here[g]
+    least, most = min(duration for duration, _ in sizes), max(duration for duration, _ in sizes)
+    if least == most:
+        return model.new_optional_fixed_size_interval_var(start, least, here, "")
+    size = model.new_int_var(least, most, "")
+    end = model.new_int_var(it.window.release + least, it.window.deadline, "")
+    for duration, literal in sizes:
+        model.add(size == duration).only_enforce_if(literal)
+    model.add(end == start + size).only_enforce_if(here)
+    return model.new_optional_interval_var(start, size, end, here, "")
 
 
 def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:

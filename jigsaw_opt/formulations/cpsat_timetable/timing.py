@@ -16,7 +16,15 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness", "block_us"]
+__all__ = [
+    "add_durations",
+    "add_exchanges",
+    "add_iterations",
+    "add_readiness",
+    "block_us",
+    "fewest_contributors",
+    "tail_us",
+]
 
 
 def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
@@ -48,7 +56,7 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list
     """SPEC section 3, *Transfer*: duration of every transfer, by iteration and bucket."""
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
-    it.fewest = [_fewest(job, bucket) for bucket in buckets]
+    it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
     it.shortest = [job.transfer_us(b, c, pace.best) for b, c in zip(buckets, it.fewest, strict=True)]
     known = {b: _known(model, it, pace, b) for b in buckets if _certain(job, it.fewest[b - 1])}
     return [
@@ -56,7 +64,7 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list
     ]
 
 
-def _fewest(job: PieceGraph, bucket: int) -> int:
+def fewest_contributors(job: PieceGraph, bucket: int) -> int:
     """Least number of workers that reach a bucket; every worker reaches the first."""
     if job.rule.multiset is not None:
         return contributors(job.rule.multiset, bucket)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, fewest_contributors, tail_us
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, Window, candidate_levels
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -41,19 +43,14 @@ def _serial_iteration(job: PieceGraph, slowest: Channel) -> int:
     return blocks + sum(job.transfer_us(piece.bucket, job.slots, slowest) for piece in job.transfers)
 
 
-def windows(pieces: Pieces, iteration_us: Sequence[int], limit: int) -> tuple[Window, ...]:
+def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
     """Window of each job in plans whose objective is at most `limit`.
 
-    Parameters
-    ----------
-    pieces
-        The instance, cut.
-    iteration_us
-        A lower bound on the length of an iteration, by job.
-    limit
-        Largest objective of interest; from it and the earliest ends of the other jobs follows a job's deadline.
+    From the limit and the earliest ends of the other jobs follows a job's deadline.
     """
-    ends = [job.release_us + job.iterations * least for job, least in zip(pieces.jobs, iteration_us, strict=True)]
+    ground = Ground(pieces)
+    least = [_least_iteration(ground, job) for job in pieces.jobs]
+    ends = [job.release_us + job.iterations * length for job, length in zip(pieces.jobs, least, strict=True)]
     if pieces.objective == "makespan":
         deadlines = [limit] * len(ends)
     else:
@@ -62,6 +59,24 @@ def windows(pieces: Pieces, iteration_us: Sequence[int], limit: int) -> tuple[Wi
         latest = _serial_end(pieces)
         deadlines = [min(latest, end + slack // job.weight) for job, end in zip(pieces.jobs, ends, strict=True)]
     return tuple(
-        Window(job.release_us, least, deadline)
-        for job, least, deadline in zip(pieces.jobs, iteration_us, deadlines, strict=True)
+        Window(job.release_us, length, deadline)
+        for job, length, deadline in zip(pieces.jobs, least, deadlines, strict=True)
     )
+
+
+def _least_iteration(ground: Ground, job: PieceGraph) -> int:
+    """Least length of an iteration: one worker is at the last level, and its buckets are exchanged at the best pace."""
+    gpus = ground.allowed(job)
+    channel = _best_channel(ground, job, gpus)
+    transfers = [job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers]
+    return min((tail_us(block_us(job, ground.gpu_type(g)), transfers, job.levels) for g in gpus), default=0)
+
+
+def _best_channel(ground: Ground, job: PieceGraph, gpus: Sequence[int]) -> Channel:
+    """No placement has a better rate or latency: a fabric with room for all slots, or else any link."""
+    room = Counter(ground.server(g) for g in gpus)
+    servers, links = ground.pieces.cluster.servers, ground.pieces.cluster.links
+    inside = [(servers[s].fabric_bandwidth, servers[s].fabric_latency_us) for s, n in room.items() if n >= job.slots]
+    across = [(link.bandwidth, link.latency_us) for link in links]
+    rates, latencies = zip(*(inside + across or [(1, 0)]), strict=True)
+    return Channel((), max(rates), min(latencies))
