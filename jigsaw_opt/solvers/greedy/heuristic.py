@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.solvers.greedy.cyclic import compress
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
-from jigsaw_opt.solvers.greedy.timing import ListSchedule, Priority, list_schedule
+from jigsaw_opt.solvers.greedy.timing import Priority, Schedule, list_schedule
 
 __all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size"]
 
@@ -20,15 +21,15 @@ MAX_BLOCKS = 20_000_000
 _RESTART_PIECES = 20_000
 _MAX_RESTARTS = 40
 _EXACT_JOBS = 12
+_LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A schedule, its value, and the jobs as they were placed."""
+    """A schedule, its objective, and its period on a cyclic horizon."""
 
     value: int
-    jobs: list[PlacedJob]
-    schedule: ListSchedule
+    schedule: Schedule
     period_us: int | None
 
 
@@ -135,22 +136,21 @@ def _noisy(plain: Priority, noise: dict[int, float]) -> Priority:
 
 
 def _run(pieces: Pieces, layout: Layout, jobs: list[PlacedJob], priority: Priority) -> _Trial:
-    schedule = list_schedule(jobs, len(layout.gpus), layout.links, priority)
+    gpus, links = len(layout.gpus), layout.links
+    schedule = list_schedule(jobs, gpus, links, priority)
     if pieces.horizon == "cyclic":
-        period = max(schedule.ends)
-        return _Trial(period, jobs, schedule, period)
+        sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // (pieces.blocks + pieces.transfers)))
+        period, schedule = compress(schedule, gpus, links, sweeps)
+        return _Trial(period, schedule, period)
+    ends = [progress.end for progress in schedule.jobs]
     if pieces.objective == "makespan":
-        return _Trial(max(schedule.ends), jobs, schedule, None)
-    weighted = sum(job.weight * end for job, end in zip(pieces.jobs, schedule.ends, strict=True))
-    return _Trial(weighted, jobs, schedule, None)
+        return _Trial(max(ends), schedule, None)
+    return _Trial(sum(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True)), schedule, None)
 
 
 def _timetable(pieces: Pieces, layout: Layout, trial: _Trial) -> Timetable:
-    schedule = trial.schedule
     decisions = [
-        JobDecision([layout.gpus[gpu] for gpu in job.gpus], levels, blocks, transfers)
-        for job, levels, blocks, transfers in zip(
-            trial.jobs, schedule.levels, schedule.blocks, schedule.transfers, strict=True
-        )
+        JobDecision([layout.gpus[gpu] for gpu in done.job.gpus], done.levels, done.blocks, done.transfers)
+        for done in trial.schedule.jobs
     ]
     return Timetable(assemble(pieces, decisions), trial.period_us)

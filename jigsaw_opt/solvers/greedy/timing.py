@@ -9,44 +9,40 @@ the lowest skyline.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.progress import Progress
 
-__all__ = ["ListSchedule", "Priority", "list_schedule"]
+__all__ = ["Piece", "Priority", "Schedule", "list_schedule"]
 
 Priority = Callable[[PlacedJob, int], float]
 """Priority of a job's pieces by the iterations it has left; the smallest goes first."""
 
-Piece = tuple[int, int, int]
+Piece = tuple[int, int]
+"""A piece of a job's current iteration: (job, slot) for a block, (job, -1) for the next transfer over links."""
 
 _BARRIER, _GPU, _READY, _LINK = range(4)
 
 
-@dataclass(slots=True)
-class ListSchedule:
-    """A timetable in the making, by job and iteration.
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When every piece starts.
 
     Parameters
     ----------
-    levels, blocks, transfers
-        Levels of the slots, starts of the blocks and of the transfers.
-    ends
-        End of each job.
+    jobs
+        Each job with all its iterations done.
     trace
-        Pieces as ``(job, iteration, piece)`` in the order in which they started: block of slot ``piece``
-        from 0, transfer of bucket ``-piece`` below 0.
+        The pieces that use a GPU or links, in the order in which they started.
     """
 
-    levels: list[list[Sequence[int]]]
-    blocks: list[list[list[int]]]
-    transfers: list[list[list[int]]]
-    ends: list[int]
-    trace: list[Piece] = field(default_factory=list)
+    jobs: list[Progress]
+    trace: list[Piece]
 
 
-def list_schedule(jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority) -> ListSchedule:
+def list_schedule(jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority) -> Schedule:
     """Schedule all placed jobs from their releases on.
 
     Parameters
@@ -63,24 +59,24 @@ def list_schedule(jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Pr
 
 class _Simulation:
     def __init__(self, jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority) -> None:
-        self.jobs, self.priority = jobs, priority
+        self.jobs = [Progress(job) for job in jobs]
+        self.priority = priority
         self.events: list[tuple[int, int, int]] = []
         self.gpu_free, self.link_free = [0] * gpus, [0] * links
         self.gpu_queue: list[list[tuple[float, int, int]]] = [[] for _ in range(gpus)]
         self.link_queue: list[list[tuple[float, int]]] = [[] for _ in range(links)]
-        self.skyline = [0] * gpus
         self.urgency = [0.0] * len(jobs)
-        self.to_start = [0] * len(jobs)
-        self.bucket = [0] * len(jobs)
-        self.ready: list[list[int]] = [[] for _ in jobs]
-        self.block_end = [0] * len(jobs)
-        self.out = ListSchedule([[] for _ in jobs], [[] for _ in jobs], [[] for _ in jobs], [0] * len(jobs))
-        self._expect()
+        self.trace: list[Piece] = []
+        # The skyline of a GPU counts all work to come; blocks replace their mean once they have levels.
+        self.skyline = [0] * gpus
+        for job in jobs:
+            for gpu, slot_us in zip(job.gpus, job.slot_us, strict=True):
+                self.skyline[gpu] += slot_us * job.job.iterations
 
-    def run(self) -> ListSchedule:
-        events, jobs = self.events, self.jobs
-        for index, job in enumerate(jobs):
-            heappush(events, (job.job.release_us, _BARRIER, index))
+    def run(self) -> Schedule:
+        events = self.events
+        for index, progress in enumerate(self.jobs):
+            heappush(events, (progress.end, _BARRIER, index))
         while events:
             now = events[0][0]
             gpus: list[int] = []
@@ -100,25 +96,15 @@ class _Simulation:
                 if self.gpu_queue[gpu] and self.gpu_free[gpu] <= now:
                     self._start_block(gpu, now)
             self._start_transfers(waiting, links, now)
-        return self.out
-
-    def _expect(self) -> None:
-        """The skyline of a GPU counts all work that is to come; blocks replace their mean as they take levels."""
-        for job in self.jobs:
-            for gpu, slot_us in zip(job.gpus, job.slot_us, strict=True):
-                self.skyline[gpu] += slot_us * job.job.iterations
+        return Schedule(self.jobs, self.trace)
 
     def _open(self, index: int) -> list[int]:
         """Begin the job's next iteration: choose its levels and queue its blocks. Returns the GPUs."""
-        job, out = self.jobs[index], self.out
-        iteration = len(out.blocks[index])
+        progress = self.jobs[index]
+        job, iteration = progress.job, len(progress.levels)
         levels = self._levels(job, iteration)
-        out.levels[index].append(levels)
-        out.blocks[index].append([0] * len(job.gpus))
+        progress.open(levels)
         self.urgency[index] = urgency = self.priority(job, job.job.iterations - iteration)
-        self.to_start[index] = len(job.gpus)
-        self.ready[index] = [0] * job.job.levels
-        self.block_end[index] = 0
         queue, skyline = self.gpu_queue, self.skyline
         for slot, gpu in enumerate(job.gpus):
             skyline[gpu] += job.tables[slot][levels[slot] - 1] - job.slot_us[slot]
@@ -141,80 +127,46 @@ class _Simulation:
 
     def _start_block(self, gpu: int, now: int) -> None:
         _, index, slot = heappop(self.gpu_queue[gpu])
-        job, out = self.jobs[index], self.out
-        iteration = len(out.blocks[index]) - 1
-        out.blocks[index][iteration][slot] = now
-        out.trace.append((index, iteration, slot))
-        level, table, ready = out.levels[index][iteration][slot], job.tables[slot], self.ready[index]
-        end = now + table[level - 1]
-        self.gpu_free[gpu] = end
+        progress = self.jobs[index]
+        self.trace.append((index, slot))
+        self.gpu_free[gpu] = end = progress.start_block(slot, now)
         heappush(self.events, (end, _GPU, gpu))
-        for bucket in range(level):
-            moment = now + table[bucket]
-            if moment > ready[bucket]:
-                ready[bucket] = moment
-        if end > self.block_end[index]:
-            self.block_end[index] = end
-        self.to_start[index] -= 1
-        if not self.to_start[index]:
-            self._all_started(index, job, iteration)
-
-    def _all_started(self, index: int, job: PlacedJob, iteration: int) -> None:
-        """Every bucket's readiness is known; transfers that no one can delay are timed at once."""
-        starts: list[int] = []
-        self.out.transfers[index].append(starts)
-        ready, exchange = self.ready[index], job.exchange[iteration]
-        if exchange and job.links:
-            self.bucket[index] = 0
-            heappush(self.events, (ready[0], _READY, index))
+        if progress.blocks_left:
             return
-        end = 0
-        for moment, duration in zip(ready, exchange, strict=False):
-            start = moment if moment > end else end
-            starts.append(start)
-            end = start + duration
-        self._close(index, job, iteration, end)
-
-    def _close(self, index: int, job: PlacedJob, iteration: int, exchanged: int) -> None:
-        barrier = max(exchanged, self.block_end[index])
-        if iteration + 1 < job.job.iterations:
-            heappush(self.events, (barrier, _BARRIER, index))
+        if progress.uses_links:
+            heappush(self.events, (progress.transfer_from(), _READY, index))
         else:
-            self.out.ends[index] = barrier
+            progress.exchange_alone()
+            self._close(index)
+
+    def _close(self, index: int) -> None:
+        progress = self.jobs[index]
+        if not progress.complete:
+            heappush(self.events, (progress.end, _BARRIER, index))
 
     def _start_transfers(self, waiting: list[tuple[float, int]], links: list[int], now: int) -> None:
         """Start what is ready and finds its links free; the rest waits at one of its busy links."""
         free, queues = self.link_free, self.link_queue
-        # A freed link offers its waiters too, best first, until one takes it.
         for link in links:
-            if free[link] <= now and queues[link]:
-                waiting += queues[link]
-                queues[link] = []
+            waiting += queues[link]
+            queues[link] = []
         waiting.sort()
         for urgency, index in waiting:
-            busy = max(self.jobs[index].links, key=free.__getitem__)
+            busy = max(self.jobs[index].job.links, key=free.__getitem__)
             if free[busy] <= now:
                 self._start_transfer(index, now)
-            else:
-                self._wait(busy, urgency, index)
-
-    def _wait(self, link: int, urgency: float, index: int) -> None:
-        if not self.link_queue[link]:
-            heappush(self.events, (self.link_free[link], _LINK, link))
-        self.link_queue[link].append((urgency, index))
+                continue
+            if not queues[busy]:
+                heappush(self.events, (free[busy], _LINK, busy))
+            queues[busy].append((urgency, index))
 
     def _start_transfer(self, index: int, now: int) -> None:
-        job, out = self.jobs[index], self.out
-        iteration, bucket = len(out.blocks[index]) - 1, self.bucket[index]
-        exchange = job.exchange[iteration]
-        out.transfers[index][iteration].append(now)
-        out.trace.append((index, iteration, -bucket - 1))
-        end = now + exchange[bucket]
-        for link in job.links:
+        progress = self.jobs[index]
+        self.trace.append((index, -1))
+        end = progress.start_transfer(now)
+        for link in progress.job.links:
             self.link_free[link] = end
-        bucket += 1
-        if bucket == len(exchange):
-            self._close(index, job, iteration, end)
-            return
-        self.bucket[index] = bucket
-        heappush(self.events, (max(end, self.ready[index][bucket]), _READY, index))
+        if progress.exchanged:
+            self._close(index)
+        else:
+            heappush(self.events, (progress.transfer_from(), _READY, index))
