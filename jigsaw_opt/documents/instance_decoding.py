@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -44,6 +44,11 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
     InvalidInputError
         With every problem of the document and its path.
     """
+    with collection_paused():
+        return _decode(data, source)
+
+
+def _decode(data: bytes | str, source: str) -> Instance:
     report = Report()
     try:
         tree = parse(data, source, report)
@@ -209,8 +214,9 @@ def _job(tree: Json) -> Job:
     return Job(**tree)
 
 
-_DEPTHS: Mapping[str, Callable[..., Depth]] = {"full": FullDepth, "staircase": StaircaseDepth, "free": FreeDepth}
+_PLAIN_DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth()}
 
 
 def _depth(tree: Json) -> Depth:
-    return _DEPTHS[tree.pop("rule")](**tree)
+    rule = tree.pop("rule")
+    return FreeDepth(**tree) if rule == "free" else _PLAIN_DEPTHS[rule]

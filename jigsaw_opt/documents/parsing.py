@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, quoted
 
-__all__ = ["parse"]
+__all__ = ["collection_paused", "parse"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST_INTEGER = 4300
@@ -20,6 +22,18 @@ class _Repeated(dict[str, Any]):
     """An object in which `repeats` stand more than once; the last value of each is kept."""
 
     repeats: list[str]
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Keep the garbage collector from walking a growing tree that holds no cycles, over and over."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def parse(data: bytes | str, source: str, report: Report) -> Any:

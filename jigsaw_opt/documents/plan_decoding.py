@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -33,6 +33,11 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     InvalidInputError
         With every problem of the document and its path.
     """
+    with collection_paused():
+        return _decode(data, source)
+
+
+def _decode(data: bytes | str, source: str) -> Plan:
     report = Report()
     try:
         tree = parse(data, source, report)
