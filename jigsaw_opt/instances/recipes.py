@@ -157,7 +157,7 @@ def _server() -> tuple[Recipe, ...]:
         replace(nodes, name="cyclic-mixed", objective="period", gpu_types=types, load=200, iterations=(1, 2)),
         replace(weighted, name="weighted-link-bound", bandwidth=25 * _GBIT, widths=(2, 6, 8)),
         replace(base, name="pcie", fabric=_PCIE, load=200),
-        replace(pair, name="demo", networks=_VISION, widths=(1, 2, 4), iterations=(2, 2), load=200),
+        replace(pair, name="demo", networks=_VISION, segments=(4, 4), widths=(2, 3), iterations=(1, 2), load=200),
         replace(pair, name="fast", gpu_types=("h200",), servers=2, gpus=8, widths=(2, 4, 8), load=200),
     )
 
