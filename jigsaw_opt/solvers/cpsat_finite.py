@@ -114,6 +114,6 @@ def _feasible(pieces: Pieces, options: Options) -> bool:
     """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
     from ortools.sat.python import cp_model
 
-    model = build_model(pieces, 0, None)
-    model.proto.clear_objective()
-    return _engine(options, options.time_limit).solve(model.proto) != cp_model.INFEASIBLE
+    solver = _engine(options, options.time_limit)
+    solver.parameters.stop_after_first_solution = True
+    return solver.solve(build_model(pieces, 0, None).proto) != cp_model.INFEASIBLE

@@ -12,14 +12,14 @@ from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoin
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
-from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_limit, windows
+from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_end, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "Window", "build", "interval_count", "serial_limit", "windows"]
+__all__ = ["Model", "Window", "build", "interval_count", "serial_end", "serial_limit", "windows"]
 
 
 class Model:
@@ -44,7 +44,7 @@ class Model:
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
-        self.proto.clear_hints()
+        self.proto.clear_hints()  # type: ignore[no-untyped-call]
         for it, plan in zip(self.jobs, timetable.jobs, strict=True):
             add_hint(self.proto, it, plan, [self.ground.index[name] for name in plan.gpus])
 

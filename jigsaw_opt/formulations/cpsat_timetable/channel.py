@@ -1,8 +1,9 @@
 """Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*).
 
-A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among the links and
-shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r`` is climbed where something
-in use is at least as slow as value ``r``. This states the channel exactly without listing sets of servers.
+A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among
+the links and shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r``
+is climbed where something in use is at least as slow as value ``r``. This states the channel exactly
+without listing sets of servers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any
@@ -77,7 +78,8 @@ class Network:
         servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
         graph = routes.graph.copy()
         sides = {}
-        for first, second in list(nx.bridges(graph)):
+        bridges: list[tuple[str, str]] = list(nx.bridges(graph))
+        for first, second in bridges:
             link = graph[first][second]["link"]
             graph.remove_edge(first, second)
             sides[link] = frozenset(servers[n] for n in nx.node_connected_component(graph, first) if n in servers)
@@ -176,7 +178,7 @@ def _ladder(model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]
     """Ladder over values that are worse the larger they are."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.new_bool_var("") for _ in values[1:])
-    for above, below in zip(steps, steps[1:], strict=False):
+    for above, below in pairwise(steps):
         model.add_implication(below, above)
     for value, literal in uses:
         if value > values[0]:

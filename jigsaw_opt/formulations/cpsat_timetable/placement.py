@@ -70,7 +70,9 @@ def _free_levels(model: cp_model.CpModel, it: JobVariables) -> None:
     rule, deepest = it.job.rule, it.job.levels
     for levels in it.levels:
         model.add(sum(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
-    totals = {g: sum(d * literal for levels in it.levels for d, literal in levels[g].items()) for g in it.here}
+    totals: dict[int, Expression] = {
+        g: sum(d * literal for levels in it.levels for d, literal in levels[g].items()) for g in it.here
+    }
     most = deepest * it.job.slots * it.job.iterations
     # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
     model.add(sum(totals.values()) >= min(rule.min_total, most + 1))

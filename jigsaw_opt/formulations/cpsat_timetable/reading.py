@@ -68,7 +68,9 @@ def add_hint(model: cp_model.CpModel, it: JobVariables, plan: JobPlan, gpus: Seq
             _hint_level(model, it.levels[i][g], blocks[g].level if g in blocks else None)
         for exchange, transfer in zip(it.exchanges[i] if it.exchanges else (), iteration.transfers, strict=False):
             model.add_hint(exchange.start, transfer.start_us)
-        barrier = max(piece.end_us for piece in (*iteration.blocks, *iteration.transfers))
+        barrier = max(
+            [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
+        )
         model.add_hint(it.ends[i], barrier)
 
 

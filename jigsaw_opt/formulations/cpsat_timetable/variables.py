@@ -45,7 +45,7 @@ class Ground:
         return self.pieces.cluster.servers[self.server(gpu)].gpu_memory
 
     def allowed(self, job: PieceGraph) -> tuple[int, ...]:
-        """GPUs that may hold a worker of `job`: right type, memory for its least level, room for all its slots nearby."""
+        """GPUs that may hold a worker of `job`: its type, memory for its least level, all its slots within reach."""
         least = job.state_bytes + job.activation_bytes[candidate_levels(job)[0] - 1]
         fits = [g for g in range(len(self.gpus)) if self.gpu_type(g) in job.gpu_types and least <= self.memory(g)]
         room: dict[int, int] = {}

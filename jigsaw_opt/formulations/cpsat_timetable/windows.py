@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, Window, ca
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
-__all__ = ["interval_count", "serial_limit", "windows"]
+__all__ = ["interval_count", "serial_end", "serial_limit", "windows"]
 
 
 def interval_count(pieces: Pieces) -> int:
@@ -24,12 +24,13 @@ def interval_count(pieces: Pieces) -> int:
 
 
 def serial_limit(pieces: Pieces) -> int:
-    """An objective that some plan reaches, if there is any plan: all pieces one after the other, as slowly as can be."""
-    end = _serial_end(pieces)
+    """An objective that some plan reaches if there is any: all pieces in turn, as slowly as can be."""
+    end = serial_end(pieces)
     return end if pieces.objective == "makespan" else end * sum(job.weight for job in pieces.jobs)
 
 
-def _serial_end(pieces: Pieces) -> int:
+def serial_end(pieces: Pieces) -> int:
+    """A moment by which a plan without needless waiting has ended: all pieces in turn, as slowly as can be."""
     servers, links = pieces.cluster.servers, pieces.cluster.links
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
@@ -56,7 +57,7 @@ def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
     else:
         slack = limit - sum(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True))
         # Left-shifting a plan never hurts, and leaves no moment without a piece after the last release.
-        latest = _serial_end(pieces)
+        latest = serial_end(pieces)
         deadlines = [min(latest, end + slack // job.weight) for job, end in zip(pieces.jobs, ends, strict=True)]
     return tuple(
         Window(job.release_us, length, deadline)
