@@ -134,15 +134,15 @@ def _stressed(base: Recipe) -> tuple[Recipe, ...]:
         base,
         replace(base, name="oversubscribed", load=300, depths=(STAIRCASE, FREE)),
         replace(base, name="link-bound", bandwidth=25 * _GBIT, latency_us=20, load=250, widths=wide),
-        replace(base, name="mixed-types", gpu_types=types, load=200, depths=(STAIRCASE, FULL), releases=True),
+        replace(base, name="mixed-types", gpu_types=types, load=250, depths=(STAIRCASE, FULL), releases=True),
         replace(base, name="weighted", objective="weighted_completion", load=200, releases=True, depths=(FREE,)),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 3)),
-        replace(base, name="tight-memory", tight_memory=True, load=200, depths=(STAIRCASE, FREE, BALANCED)),
+        replace(base, name="tight-memory", tight_memory=True, load=250, depths=(STAIRCASE, FREE, BALANCED)),
     )
 
 
 def _server() -> tuple[Recipe, ...]:
-    base = Recipe("plain", "separate", servers=1, gpus=8, load=150, networks=_VISION + _LANGUAGE, segments=(4, 6))
+    base = Recipe("plain", "separate", servers=1, gpus=8, load=200, networks=_VISION + _LANGUAGE, segments=(4, 6))
     pair = replace(base, topology="star", servers=2, gpus=4, widths=(1, 2, 4, 6), iterations=(2, 6))
     nodes = replace(pair, servers=4, gpu_types=("a100",))
     weighted = replace(nodes, objective="weighted_completion", load=200)
@@ -152,11 +152,11 @@ def _server() -> tuple[Recipe, ...]:
         replace(base, name="full", depths=(FULL,)),
         *_stressed(pair)[1:],
         replace(nodes, name="free", depths=(FREE, COVERED, SHALLOW), load=200),
-        replace(nodes, name="heavy", load=250, iterations=(2, 3)),
+        replace(nodes, name="heavy", load=250, widths=(1, 2, 4), iterations=(2, 2)),
         replace(nodes, name="direct", topology="ring", bandwidth=25 * _GBIT, load=200),
         replace(nodes, name="cyclic-mixed", objective="period", gpu_types=types, load=200, iterations=(1, 2)),
         replace(weighted, name="weighted-link-bound", bandwidth=25 * _GBIT, widths=(2, 6, 8)),
-        replace(base, name="pcie", fabric=_PCIE, load=200),
+        replace(base, name="pcie", fabric=_PCIE, load=250),
         replace(pair, name="demo", networks=_VISION, segments=(4, 4), widths=(2, 3), iterations=(1, 2), load=200),
         replace(pair, name="fast", gpu_types=("h200",), servers=2, gpus=8, widths=(2, 4, 8), load=200),
     )
