@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import mul
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.pieces import Pieces
@@ -13,13 +14,13 @@ from jigsaw_opt.solvers.greedy.cyclic import compress
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
-from jigsaw_opt.solvers.greedy.timing import Priority, Schedule, list_schedule
+from jigsaw_opt.solvers.greedy.timing import Schedule, list_schedule
 
-__all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size"]
+__all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size", "timetables"]
 
 MAX_BLOCKS = 20_000_000
-_RESTART_PIECES = 20_000
-_MAX_RESTARTS = 40
+_TRIAL_PIECES = 100_000
+_MAX_TRIALS = 100
 _EXACT_JOBS = 12
 _LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
@@ -41,7 +42,7 @@ def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
     pieces
         The instance, cut; either horizon, any objective.
     seed
-        Seeds the restarts on small instances; the same seed gives the same timetable.
+        Seeds the local search on small instances; the same seed gives the same timetable.
 
     Returns
     -------
@@ -53,17 +54,32 @@ def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
     TooLargeError
         For more than `MAX_BLOCKS` blocks.
     """
+    best = None
+    for timetable in timetables(pieces, seed):
+        best = timetable or best
+    return best
+
+
+def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
+    """The trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None."""
     require_size(pieces)
     asked = demands(pieces)
     if asked is None:
-        return None
-    layout = Layout(pieces)
-    best: _Trial | None = None
-    for jobs, priority in _trials(pieces, layout, asked, random.Random(seed)):
-        trial = _run(pieces, layout, jobs, priority)
-        if best is None or trial.value < best.value:
-            best = trial
-    return None if best is None else _timetable(pieces, layout, best)
+        return
+    search = _Search(pieces, asked, random.Random(seed))
+    keys = _Keys([1.0] * len(asked), [1.0] * len(asked))
+    best = search.trial(keys)
+    if best is None:
+        return
+    yield search.timetable(best)
+    for _ in range(min(_MAX_TRIALS, _TRIAL_PIECES // (pieces.blocks + pieces.transfers))):
+        other_keys = search.mutated(keys)
+        other = search.trial(other_keys)
+        if other is None or other.value > best.value:
+            yield None
+            continue
+        yield search.timetable(other) if other.value < best.value else None
+        best, keys = other, other_keys
 
 
 def require_size(pieces: Pieces) -> None:
@@ -80,45 +96,77 @@ def require_size(pieces: Pieces) -> None:
         )
 
 
-def _trials(
-    pieces: Pieces, layout: Layout, asked: Sequence[Demand], draw: random.Random
-) -> Iterator[tuple[list[PlacedJob], Priority]]:
-    """Placed jobs and the priority to schedule them by; the plain rules first, then randomised ones."""
-    weighted = pieces.objective == "weighted_completion"
-    plain = _smith if weighted else _tail
-    jobs = _place(pieces, layout, asked, [1.0] * len(asked))
-    if jobs is None:
-        return
-    yield jobs, plain
-    size = pieces.blocks + pieces.transfers
-    for _ in range(min(_MAX_RESTARTS, _RESTART_PIECES // size)):
-        noise = [draw.uniform(0.5, 1.5) for _ in asked]
-        other = _place(pieces, layout, asked, noise) or jobs
-        yield other, _noisy(plain, {id(job): factor for job, factor in zip(other, noise, strict=True)})
+@dataclass(frozen=True, slots=True)
+class _Keys:
+    """Random keys: factors on each job's order of placement and on its priority; 1 is the plain rule."""
+
+    place: list[float]
+    urgency: list[float]
 
 
-def _place(pieces: Pieces, layout: Layout, asked: Sequence[Demand], noise: Sequence[float]) -> list[PlacedJob] | None:
-    """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
-    by_load = _by_load(pieces, asked, noise)
-    by_size = sorted(by_load, key=lambda index: -asked[index].job.state_bytes - asked[index].job.activation_bytes[-1])
-    by_width = sorted(by_size, key=lambda index: -asked[index].job.slots)
-    strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
-    if len(asked) <= _EXACT_JOBS:
-        strategies.append((exact, by_width))
-    for strategy, order in strategies:
-        placement = strategy(layout, asked, order)
-        jobs = place_jobs(pieces, layout, asked, placement) if placement is not None else None
-        if jobs is not None:
-            return jobs
-    return None
+class _Search:
+    """Runs the heuristic for given keys."""
 
+    def __init__(self, pieces: Pieces, asked: Sequence[Demand], draw: random.Random) -> None:
+        self.pieces, self.asked, self.draw = pieces, asked, draw
+        self.layout = Layout(pieces)
+        self.weighted = pieces.objective == "weighted_completion"
+        size = pieces.blocks + pieces.transfers
+        self.sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size))
 
-def _by_load(pieces: Pieces, asked: Sequence[Demand], noise: Sequence[float]) -> list[int]:
-    """Order of placement: longest first for a makespan, smallest ratio of work to weight first for completions."""
-    work = [max(demand.slot_us.values()) * factor for demand, factor in zip(asked, noise, strict=True)]
-    if pieces.objective == "weighted_completion":
-        return sorted(range(len(asked)), key=lambda index: work[index] / pieces.jobs[index].weight)
-    return sorted(range(len(asked)), key=lambda index: -work[index])
+    def trial(self, keys: _Keys) -> _Trial | None:
+        """The heuristic's schedule under `keys`; None where it finds no placement."""
+        jobs = self._place(keys.place)
+        if jobs is None:
+            return None
+        gpus, links = len(self.layout.gpus), self.layout.links
+        schedule = list_schedule(jobs, gpus, links, _smith if self.weighted else _tail, keys.urgency)
+        if self.pieces.horizon == "cyclic":
+            period, schedule = compress(schedule, gpus, links, self.sweeps)
+            return _Trial(period, schedule, period)
+        ends = [progress.end for progress in schedule.jobs]
+        weights = [job.weight for job in self.pieces.jobs]
+        value = sum(map(mul, weights, ends)) if self.weighted else max(ends)
+        return _Trial(value, schedule, None)
+
+    def mutated(self, keys: _Keys) -> _Keys:
+        """The keys with those of one to three jobs drawn again."""
+        draw = self.draw
+        place, urgency = list(keys.place), list(keys.urgency)
+        for _ in range(draw.randint(1, 3)):
+            draw.choice((place, urgency))[draw.randrange(len(place))] = draw.uniform(0.3, 1.7)
+        return _Keys(place, urgency)
+
+    def timetable(self, trial: _Trial) -> Timetable:
+        """The timetable of a trial."""
+        decisions = [
+            JobDecision([self.layout.gpus[gpu] for gpu in done.job.gpus], done.levels, done.blocks, done.transfers)
+            for done in trial.schedule.jobs
+        ]
+        return Timetable(assemble(self.pieces, decisions), trial.period_us)
+
+    def _place(self, factors: Sequence[float]) -> list[PlacedJob] | None:
+        """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
+        asked = self.asked
+        by_load = self._by_load(factors)
+        by_size = sorted(by_load, key=lambda i: -asked[i].job.state_bytes - asked[i].job.activation_bytes[-1])
+        by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
+        strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
+        if len(asked) <= _EXACT_JOBS:
+            strategies.append((exact, by_width))
+        for strategy, order in strategies:
+            placement = strategy(self.layout, asked, order)
+            jobs = place_jobs(self.pieces, self.layout, asked, placement) if placement is not None else None
+            if jobs is not None:
+                return jobs
+        return None
+
+    def _by_load(self, factors: Sequence[float]) -> list[int]:
+        """Longest first for a makespan, smallest ratio of work to weight first for completions."""
+        work = [max(demand.slot_us.values()) * factor for demand, factor in zip(self.asked, factors, strict=True)]
+        if self.weighted:
+            return sorted(range(len(work)), key=lambda i: work[i] / self.pieces.jobs[i].weight)
+        return sorted(range(len(work)), key=lambda i: -work[i])
 
 
 def _tail(job: PlacedJob, left: int) -> float:
@@ -129,28 +177,3 @@ def _tail(job: PlacedJob, left: int) -> float:
 def _smith(job: PlacedJob, left: int) -> float:
     """The job with the least time still to run per weight goes first (Smith's rule)."""
     return left * job.iteration_us / job.job.weight
-
-
-def _noisy(plain: Priority, noise: dict[int, float]) -> Priority:
-    return lambda job, left: plain(job, left) * noise[id(job)]
-
-
-def _run(pieces: Pieces, layout: Layout, jobs: list[PlacedJob], priority: Priority) -> _Trial:
-    gpus, links = len(layout.gpus), layout.links
-    schedule = list_schedule(jobs, gpus, links, priority)
-    if pieces.horizon == "cyclic":
-        sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // (pieces.blocks + pieces.transfers)))
-        period, schedule = compress(schedule, gpus, links, sweeps)
-        return _Trial(period, schedule, period)
-    ends = [progress.end for progress in schedule.jobs]
-    if pieces.objective == "makespan":
-        return _Trial(max(ends), schedule, None)
-    return _Trial(sum(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True)), schedule, None)
-
-
-def _timetable(pieces: Pieces, layout: Layout, trial: _Trial) -> Timetable:
-    decisions = [
-        JobDecision([layout.gpus[gpu] for gpu in done.job.gpus], done.levels, done.blocks, done.transfers)
-        for done in trial.schedule.jobs
-    ]
-    return Timetable(assemble(pieces, decisions), trial.period_us)

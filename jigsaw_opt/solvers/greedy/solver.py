@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable, require_size
+from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
@@ -35,15 +35,18 @@ class Greedy:
         Raises
         ------
         TooLargeError
-            For more blocks than `greedy_timetable` takes.
+            For more blocks than `MAX_BLOCKS`.
         """
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        timetable = greedy_timetable(pieces, options.seed)
-        if timetable is not None:
-            control.offer(timetable)
-        return control.result(control.reason() or StoppedBy.COMPLETED)
+        for timetable in timetables(pieces, options.seed):
+            if timetable is not None:
+                control.offer(timetable)
+            reason = control.reason()
+            if reason is not None:
+                return control.result(reason)
+        return control.result(StoppedBy.COMPLETED)
 
 
 GREEDY = Greedy()

@@ -42,7 +42,9 @@ class Schedule:
     trace: list[Piece]
 
 
-def list_schedule(jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority) -> Schedule:
+def list_schedule(
+    jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority, factors: Sequence[float]
+) -> Schedule:
     """Schedule all placed jobs from their releases on.
 
     Parameters
@@ -53,14 +55,18 @@ def list_schedule(jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Pr
         How many there are.
     priority
         Who goes first.
+    factors
+        By job, multiplies its priority.
     """
-    return _Simulation(jobs, gpus, links, priority).run()
+    return _Simulation(jobs, gpus, links, priority, factors).run()
 
 
 class _Simulation:
-    def __init__(self, jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority) -> None:
+    def __init__(
+        self, jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority, factors: Sequence[float]
+    ) -> None:
         self.jobs = [Progress(job) for job in jobs]
-        self.priority = priority
+        self.priority, self.factors = priority, factors
         self.events: list[tuple[int, int, int]] = []
         self.gpu_free, self.link_free = [0] * gpus, [0] * links
         self.gpu_queue: list[list[tuple[float, int, int]]] = [[] for _ in range(gpus)]
@@ -104,7 +110,7 @@ class _Simulation:
         job, iteration = progress.job, len(progress.levels)
         levels = self._levels(job, iteration)
         progress.open(levels)
-        self.urgency[index] = urgency = self.priority(job, job.job.iterations - iteration)
+        self.urgency[index] = urgency = self.priority(job, job.job.iterations - iteration) * self.factors[index]
         queue, skyline = self.gpu_queue, self.skyline
         for slot, gpu in enumerate(job.gpus):
             skyline[gpu] += job.tables[slot][levels[slot] - 1] - job.slot_us[slot]
