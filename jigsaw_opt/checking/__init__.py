@@ -1,4 +1,9 @@
-"""The independent checker: every rule of a correct plan, from the definitions alone."""
+"""Is a plan correct? Every rule of SPEC sections 3 to 5, written from that page alone.
+
+The room takes nothing but the dataclasses of `problem` (and the hash of `documents`): costs, routes,
+memory and objective are worked out here a second time, so that a mistake in the code that plans are
+made with cannot hide itself.
+"""
 
 from jigsaw_opt.checking.check import check
 from jigsaw_opt.checking.violation import Violation

@@ -1,66 +1,77 @@
-"""Depth rules (SPEC 4.2, section 2 *Jobs*)."""
+"""Rule 4.2: levels exist and obey the job's depth rule (SPEC section 2, *Jobs*)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from fractions import Fraction
 
-from jigsaw_opt.checking.violation import Findings
-from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job
-from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.job import FreeDepth, FullDepth
 
-__all__ = ["check_levels"]
+__all__ = ["depth"]
 
 
-def check_levels(job: Job, depth: int, plan: JobPlan, path: str, found: Findings) -> bool:
-    """Levels lie between 1 and D and obey the depth rule; says whether they lie there."""
-    before = len(found)
-    rows = [[block.level for block in iteration.blocks] for iteration in plan.iterations]
-    for number, row in enumerate(rows):
-        for worker, level in enumerate(row):
-            if not 1 <= level <= depth:
-                where = f"{path}.iterations[{number}].blocks[{worker}].level"
-                found.add("4.2", where, f"level {level} is not between 1 and {depth}")
-    if len(found) > before:
-        return False
-    if isinstance(job.depth, FreeDepth):
-        _check_free(job, job.depth, depth, rows, path, found)
+def depth(job: CheckedJob) -> Iterator[Violation]:
+    """Levels of one job; a rule that counts over what is missing or unknown is left out."""
+    yield from _range(job)
+    rule = job.job.depth
+    table = []
+    for path, iteration in job.iterations():
+        levels = job.levels(iteration)
+        if levels is None:
+            continue
+        table.append(levels)
+        if isinstance(rule, FreeDepth):
+            yield from _coverage(job, rule, levels, path)
+        else:
+            yield from _multiset(job, levels, path)
+    if isinstance(rule, FreeDepth) and len(table) == len(job.plan.iterations) == job.job.iterations:
+        totals = [sum(column) for column in zip(*table, strict=True)]
+        yield from _mean_depth(job, rule, totals)
+        yield from _balance(job, rule, totals)
+
+
+def _range(job: CheckedJob) -> Iterator[Violation]:
+    deepest = job.terms.depth
+    for path, iteration in job.iterations():
+        for worker, block in enumerate(iteration.blocks):
+            if not 1 <= block.level <= deepest:
+                where = f"{path}.blocks[{worker}].level"
+                yield Violation("4.2", where, f"level {block.level}, but the model has levels 1 to {deepest}")
+
+
+def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
+    workers, deepest = job.job.workers, job.terms.depth
+    if isinstance(job.job.depth, FullDepth):
+        name, expected = "full", [deepest] * workers
     else:
-        _check_multiset(job, depth, rows, path, found)
-    return True
+        name, expected = "staircase", [(deepest * k + workers - 1) // workers for k in range(1, workers + 1)]
+    if sorted(levels) != expected:
+        message = f"levels {sorted(levels)}, but depth rule {name!r} asks for {expected}"
+        yield Violation("4.2", f"{path}.blocks", message)
 
 
-def _check_multiset(job: Job, depth: int, rows: list[list[int]], path: str, found: Findings) -> None:
-    w = job.workers
-    if isinstance(job.depth, FullDepth):
-        wanted, rule = [depth] * w, "full"
-    else:
-        wanted, rule = [-(-depth * k // w) for k in range(1, w + 1)], "staircase"
-    for number, row in enumerate(rows):
-        if sorted(row) != wanted:
-            found.add("4.2", f"{path}.iterations[{number}]", f"levels {sorted(row)} are not the {rule}'s {wanted}")
+def _coverage(job: CheckedJob, rule: FreeDepth, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
+    """Whoever reaches the last bucket reaches every bucket, so the last one has the fewest contributors."""
+    needed = min(rule.min_contributors, job.job.workers)
+    reached = levels.count(job.terms.depth)
+    if reached < needed:
+        message = f"bucket {job.terms.depth} has {reached} contributors, but needs {needed}"
+        yield Violation("4.2", f"{path}.blocks", message)
 
 
-def _check_free(job: Job, rule: FreeDepth, depth: int, rows: list[list[int]], path: str, found: Findings) -> None:
-    least = min(rule.min_contributors, job.workers)
-    for number, row in enumerate(rows):
-        # The highest bucket is reached by the fewest, so it alone decides.
-        deep = sum(level >= depth for level in row)
-        if deep < least:
-            found.add(
-                "4.2",
-                f"{path}.iterations[{number}]",
-                f"bucket {depth} has {deep} contributors, at least {least} needed",
-            )
-    mean = Fraction(job.workers + 1, 2 * job.workers) if rule.mean_depth is None else Fraction(rule.mean_depth)
-    total, wanted = sum(map(sum, rows)), mean * depth * job.workers * job.iterations
-    if total < wanted:
-        found.add("4.2", path, f"the levels add up to {total}, at least {wanted} needed for mean depth {mean}")
-    if rule.balance is not None:
-        _check_balance(rule.balance, [sum(column) for column in zip(*rows, strict=True)], path, found)
+def _mean_depth(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
+    workers = job.job.workers
+    share = Fraction(workers + 1, 2 * workers) if rule.mean_depth is None else Fraction(rule.mean_depth)
+    needed = share * job.terms.depth * workers * job.job.iterations
+    if sum(totals) < needed:
+        message = f"the levels add up to {sum(totals)}, but mean depth {share} asks for {needed}"
+        yield Violation("4.2", job.path, message)
 
 
-def _check_balance(balance: int, totals: Iterable[int], path: str, found: Findings) -> None:
-    listed = list(totals)
-    if max(listed) - min(listed) > balance:
-        found.add("4.2", path, f"worker totals {listed} differ by more than {balance}")
+def _balance(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
+    spread = max(totals) - min(totals)
+    if rule.balance is not None and spread > rule.balance:
+        message = f"the level totals of two workers differ by {spread}, but balance allows {rule.balance}"
+        yield Violation("4.2", job.path, message)

@@ -1,53 +1,78 @@
-"""Whether the document belongs to the instance and has its shape (SPEC 4.7, and the period of section 5)."""
+"""Rule 4.7: the document belongs to the instance; rules 4.6 and 5: what it says of objective, bound and period."""
 
 from __future__ import annotations
 
-from jigsaw_opt.checking.violation import Findings
+from collections.abc import Iterator, Sequence
+
+from jigsaw_opt.checking.jobs import CheckedJob, iteration_end
+from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Plan
 
-__all__ = ["check_belonging", "check_period", "check_shape"]
+__all__ = ["belonging", "bound", "contents", "objective", "period"]
 
 
-def check_belonging(instance: Instance, plan: Plan, found: Findings) -> None:
-    """Name, hash, and the jobs in the instance's order."""
+def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Name, hash, and the jobs in the instance's order (rule 4.7)."""
     if plan.instance != instance.name:
-        found.add("4.7", "$.instance", f"the plan is for {plan.instance!r}, not for {instance.name!r}")
+        yield Violation("4.7", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
     expected = instance_sha256(instance)
     if plan.instance_sha256 != expected:
-        found.add("4.7", "$.instance_sha256", f"the hash of the instance is {expected}")
-    names, wanted = [job.name for job in plan.jobs], [job.name for job in instance.jobs]
-    if names != wanted:
-        what = "stand in another order" if sorted(names) == sorted(wanted) else "are not those of the instance"
-        found.add("4.7", "$.jobs", f"the jobs {what}")
+        yield Violation("4.7", "$.instance_sha256", f"{plan.instance_sha256}, but the instance has {expected}")
+    names, claimed = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
+    if len(claimed) != len(names):
+        yield Violation("4.7", "$.jobs", f"{len(claimed)} jobs, but the instance has {len(names)}")
+    for index, (name, found) in enumerate(zip(names, claimed, strict=False)):
+        if found != name:
+            yield Violation("4.7", f"$.jobs[{index}].name", f"job {found!r} where the instance has {name!r}")
 
 
-def check_period(instance: Instance, plan: Plan, found: Findings) -> None:
-    """A finite plan has no period; a cyclic one has a period of at least 1."""
+def contents(job: CheckedJob) -> Iterator[Violation]:
+    """As many GPUs, iterations and blocks as were asked for, and buckets 1 to D in order (rule 4.7)."""
+    workers, iterations = job.job.workers, job.job.iterations
+    if len(job.plan.gpus) != workers:
+        yield Violation("4.7", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {workers} workers")
+    if len(job.plan.iterations) != iterations:
+        found = len(job.plan.iterations)
+        yield Violation("4.7", f"{job.path}.iterations", f"{found} iterations, but the job has {iterations}")
+    for path, iteration in job.iterations():
+        if not job.has_all_blocks(iteration):
+            yield Violation("4.7", f"{path}.blocks", f"{len(iteration.blocks)} blocks for {workers} workers")
+        if not job.has_all_transfers(iteration):
+            buckets = [transfer.bucket for transfer in iteration.transfers]
+            expected = f"1 to {job.terms.depth} in order" if workers >= 2 else "none, for one worker exchanges nothing"
+            yield Violation("4.7", f"{path}.transfers", f"buckets {buckets}, but must be {expected}")
+
+
+def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """A period for a cyclic plan and none for a finite one, stated also as the objective (rule 5)."""
     if instance.horizon == "finite":
         if plan.period_us is not None:
-            found.add("4.7", "$.period_us", "a finite plan has no period")
+            yield Violation("5", "$.period_us", f"{plan.period_us}, but a finite plan has no period")
     elif plan.period_us is None:
-        found.add("5", "$.period_us", "a cyclic plan needs its period")
+        yield Violation("5", "$.period_us", "a cyclic plan needs its period")
     elif plan.period_us < 1:
-        found.add("5", "$.period_us", f"the period is at least 1, not {plan.period_us}")
+        yield Violation("5", "$.period_us", f"the period is {plan.period_us}, but must be at least 1")
+    elif plan.objective != plan.period_us:
+        yield Violation("5", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
 
 
-def check_shape(job: Job, depth: int, plan: JobPlan, path: str, found: Findings) -> bool:
-    """As many GPUs, iterations, blocks and buckets as the job has; says whether all are there."""
-    before = len(found)
-    if len(plan.gpus) != job.workers:
-        found.add("4.7", f"{path}.gpus", f"{len(plan.gpus)} GPUs for {job.workers} workers")
-    if len(plan.iterations) != job.iterations:
-        found.add("4.7", f"{path}.iterations", f"{len(plan.iterations)} iterations instead of {job.iterations}")
-    buckets = tuple(range(1, depth + 1)) if job.workers >= 2 else ()
-    for number, iteration in enumerate(plan.iterations):
-        where = f"{path}.iterations[{number}]"
-        if len(iteration.blocks) != job.workers:
-            found.add("4.7", f"{where}.blocks", f"{len(iteration.blocks)} blocks for {job.workers} workers")
-        if tuple(transfer.bucket for transfer in iteration.transfers) != buckets:
-            wanted = f"buckets 1 to {depth} in order" if buckets else "no transfers, for it has one worker"
-            found.add("4.7", f"{where}.transfers", f"the job needs {wanted}")
-    return len(found) == before
+def objective(instance: Instance, plan: Plan, jobs: Sequence[CheckedJob]) -> Iterator[Violation]:
+    """The objective of a finite plan, worked out again from the ends of its jobs (rule 4.6)."""
+    if instance.horizon == "cyclic" or len(jobs) < len(instance.jobs) or not all(job.is_whole for job in jobs):
+        return
+    ends = [iteration_end(job.plan.iterations[-1]) for job in jobs]
+    weighted = sum(job.job.weight * end for job, end in zip(jobs, ends, strict=True))
+    value = max(ends) if instance.objective == "makespan" else weighted
+    if plan.objective != value:
+        yield Violation("4.6", "$.objective", f"{plan.objective}, but the {instance.objective} is {value}")
+
+
+def bound(plan: Plan) -> Iterator[Violation]:
+    """The bound does not exceed the objective, and equals it in an optimal plan (rule 4.6)."""
+    if plan.bound > plan.objective:
+        yield Violation("4.6", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")
+    elif plan.status == "optimal" and plan.bound != plan.objective:
+        message = f"called optimal, but the bound {plan.bound} is below the objective {plan.objective}"
+        yield Violation("4.6", "$.status", message)

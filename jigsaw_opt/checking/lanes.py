@@ -1,51 +1,94 @@
-"""No GPU runs two blocks at once and no link carries two transfers at once (SPEC 4.4), modulo the period."""
+"""Rule 4.4: no two blocks at once on a GPU, no two transfers at once on a link (cyclic: modulo the period)."""
 
 from __future__ import annotations
 
-from jigsaw_opt.checking.violation import Findings
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-__all__ = ["Lanes"]
+from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.cluster import Cluster
 
-_Stay = tuple[int, int, int, int, int]
+__all__ = ["overlaps"]
 
 
-class Lanes:
-    """What lies on each GPU or link.
+class _Use(NamedTuple):
+    """A positive stretch of time on a lane, and whose it is; its path is put together only when needed."""
 
-    Parameters
-    ----------
-    kind
-        What a lane is and what lies on it, for messages.
-    period
-        The period of a cyclic plan, or None.
-    """
+    start_us: int
+    end_us: int
+    job: str
+    iteration: int
+    kind: str
+    index: int
 
-    def __init__(self, kind: tuple[str, str], period: int | None) -> None:
-        self._kind, self._period = kind, period
-        self._stays: dict[str, list[_Stay]] = {}
+    @property
+    def path(self) -> str:
+        return f"{self.job}.iterations[{self.iteration}].{self.kind}[{self.index}]"
 
-    def occupy(self, lane: str, start: int, end: int, job: int, iteration: int, number: int) -> None:
-        """Put an interval on a lane; an empty one overlaps nothing and is left out."""
-        if end > start:
-            place = start if self._period is None else start % self._period
-            self._stays.setdefault(lane, []).append((place, place + end - start, job, iteration, number))
 
-    def check(self, found: Findings) -> None:
-        """Report every interval that begins before an earlier one has ended."""
-        for lane, stays in self._stays.items():
-            stays.sort()
-            latest = stays[0]
-            for stay in stays[1:]:
-                if stay[0] < latest[1]:
-                    self._report(lane, latest, stay, found)
-                if stay[1] > latest[1]:
-                    latest = stay
-            if self._period is not None and len(stays) > 1 and latest[1] > stays[0][0] + self._period:
-                self._report(lane, latest, stays[0], found)
+def overlaps(jobs: Sequence[CheckedJob], cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
+    """Every block and transfer that begins while its GPU or one of its links is still in use."""
+    gpus: defaultdict[str, list[_Use]] = defaultdict(list)
+    links: defaultdict[int, list[_Use]] = defaultdict(list)
+    for job in jobs:
+        _occupy_gpus(job, gpus)
+        _occupy_links(job, links)
+    lanes = [(f"GPU {gpu}", uses) for gpu, uses in gpus.items()]
+    lanes += [(f"link {cluster.links[number].name}", uses) for number, uses in links.items()]
+    for name, uses in lanes:
+        pairs = _clashes(uses) if period_us is None else _clashes_modulo(uses, period_us)
+        for use, holder in pairs:
+            message = f"starts at {use.start_us} on {name} while {holder.path} runs ({_times(holder, period_us)})"
+            yield Violation("4.4", use.path, message)
 
-    def _report(self, lane: str, first: _Stay, second: _Stay, found: Findings) -> None:
-        where, what = self._kind
-        path = f"$.jobs[{second[2]}].iterations[{second[3]}].{what}s[{second[4]}]"
-        other = f"$.jobs[{first[2]}].iterations[{first[3]}].{what}s[{first[4]}]"
-        modulo = "" if self._period is None else f" modulo {self._period}"
-        found.add("4.4", path, f"overlaps {other} on {where} {lane}{modulo}")
+
+def _times(use: _Use, period_us: int | None) -> str:
+    return f"{use.start_us} to {use.end_us}" + (f", modulo {period_us}" if period_us else "")
+
+
+def _occupy_gpus(job: CheckedJob, gpus: defaultdict[str, list[_Use]]) -> None:
+    lanes = [gpus[gpu] if server is not None else None for gpu, server in zip(job.plan.gpus, job.servers, strict=True)]
+    for number, iteration in enumerate(job.plan.iterations):
+        for index, (block, lane) in enumerate(zip(iteration.blocks, lanes, strict=False)):
+            if lane is not None and block.start_us < block.end_us:
+                lane.append(_Use(block.start_us, block.end_us, job.path, number, "blocks", index))
+
+
+def _occupy_links(job: CheckedJob, links: defaultdict[int, list[_Use]]) -> None:
+    lanes = [links[number] for number in job.exchange.links] if job.exchange is not None else []
+    for number, iteration in enumerate(job.plan.iterations if lanes else ()):
+        for index, transfer in enumerate(iteration.transfers):
+            if transfer.start_us < transfer.end_us:
+                use = _Use(transfer.start_us, transfer.end_us, job.path, number, "transfers", index)
+                for lane in lanes:
+                    lane.append(use)
+
+
+def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
+    """Each use that starts before an earlier one has ended, with the one that ends last of those."""
+    uses.sort()
+    holder = uses[0] if uses else None
+    for use in uses[1:]:
+        assert holder is not None
+        if use.start_us < holder.end_us:
+            yield use, holder
+        if use.end_us > holder.end_us:
+            holder = use
+
+
+def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _Use]]:
+    """As `_clashes`, with every use moved into the first period and those that reach out of it coming round."""
+    moved = {}
+    for use in uses:
+        start = use.start_us % period_us
+        moved[use._replace(start_us=start, end_us=start + use.end_us - use.start_us)] = use
+    found = dict(_clashes(list(moved)))
+    last = max(moved, key=lambda use: use.end_us, default=None)
+    for use in sorted(moved):
+        if last is None or use.start_us >= last.end_us - period_us:
+            break
+        if use is not last:
+            found.setdefault(use, last)
+    yield from ((moved[use], moved[holder]) for use, holder in found.items())

@@ -1,79 +1,100 @@
-"""Durations, readiness, order, barrier and release (SPEC 4.3, section 3), and the wrap of section 5."""
+"""Rule 4.3: durations, readiness, order of buckets, release and barrier (SPEC sections 3 and 5)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from jigsaw_opt.checking.definitions import ModelTable, Path, exchange_us
-from jigsaw_opt.checking.violation import Findings
-from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan
+from jigsaw_opt.checking.jobs import CheckedJob, iteration_end
+from jigsaw_opt.checking.terms import transfer_duration
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.plan import Iteration
 
-__all__ = ["check_timing", "iteration_end"]
-
-
-def iteration_end(iteration: Iteration) -> int:
-    """Largest stated end in an iteration."""
-    return max([block.end_us for block in iteration.blocks] + [t.end_us for t in iteration.transfers])
+__all__ = ["timing", "wrap"]
 
 
-def check_timing(
-    job: Job,
-    table: ModelTable,
-    durations: Sequence[tuple[int, ...]],
-    network_path: Path | None,
-    plan: JobPlan,
-    period: int | None,
-    path: str,
-    found: Findings,
-) -> None:
-    """Check one job whose shape, levels and GPUs exist; `durations` are those of each worker by level."""
-    barrier = job.release_us
-    for number, iteration in enumerate(plan.iterations):
-        where = f"{path}.iterations[{number}]"
-        what = "the release" if number == 0 else "the end of the iteration before"
-        _check_blocks(iteration.blocks, durations, barrier, what, where, found)
-        if network_path is not None:
-            _check_transfers(job, table, durations, network_path, iteration, where, found)
-        barrier = iteration_end(iteration)
-    if period is not None:
-        first = min(block.start_us for block in plan.iterations[0].blocks)
-        if first + period < barrier:
-            found.add("5", path, f"it starts at {first} and ends at {barrier}, a span longer than the period {period}")
+def timing(job: CheckedJob) -> Iterator[Violation]:
+    """What one iteration asks of its own blocks and transfers, and of the next one's (rule 4.3)."""
+    earliest, because = job.job.release_us, "the release of the job"
+    exchange_us: dict[tuple[int, int], int] = {}
+    for path, iteration in job.iterations():
+        yield from _blocks(job, iteration, path, earliest, because)
+        if job.has_all_transfers(iteration):
+            yield from _order(iteration, path)
+            yield from _readiness(job, iteration, path)
+            yield from _exchanges(job, iteration, path, exchange_us)
+        earliest, because = iteration_end(iteration), "the end of the previous iteration"
 
 
-def _check_blocks(
-    blocks: Sequence[Block], durations: Sequence[tuple[int, ...]], barrier: int, what: str, where: str, found: Findings
-) -> None:
-    for worker, block in enumerate(blocks):
-        needed = durations[worker][block.level - 1]
-        if block.end_us - block.start_us < needed:
-            lasts = block.end_us - block.start_us
-            found.add("4.3", f"{where}.blocks[{worker}]", f"lasts {lasts} us, at least {needed} needed")
-        if block.start_us < barrier:
-            found.add("4.3", f"{where}.blocks[{worker}]", f"starts at {block.start_us}, before {what} at {barrier}")
+def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
+    """The barrier between the last iteration and the first of the next period (rules 4.3 and 5)."""
+    for path, iteration in job.iterations():
+        for kind, intervals in (("blocks", iteration.blocks), ("transfers", iteration.transfers)):
+            for index, interval in enumerate(intervals):
+                length = interval.end_us - interval.start_us
+                if length > period_us:
+                    where = f"{path}.{kind}[{index}]"
+                    yield Violation("4.3", where, f"lasts {length} us, longer than the period of {period_us} us")
+    if job.plan.iterations and job.plan.iterations[0].blocks:
+        start = min(block.start_us for block in job.plan.iterations[0].blocks)
+        end = iteration_end(job.plan.iterations[-1])
+        if start + period_us < end:
+            message = f"ends at {end}, after its next period begins at {start + period_us}"
+            yield Violation("4.3", job.path, message)
 
 
-def _check_transfers(
-    job: Job,
-    table: ModelTable,
-    durations: Sequence[tuple[int, ...]],
-    network_path: Path,
-    iteration: Iteration,
-    where: str,
-    found: Findings,
-) -> None:
-    before: int | None = None
-    for transfer in iteration.transfers:
-        b = transfer.bucket
-        here = f"{where}.transfers[{b - 1}]"
-        ready = [x.start_us + durations[worker][b - 1] for worker, x in enumerate(iteration.blocks) if x.level >= b]
-        if ready:
-            needed = exchange_us(table.buckets[b - 1], len(ready), job.workers, network_path)
-            if transfer.end_us - transfer.start_us < needed:
-                found.add("4.3", here, f"lasts {transfer.end_us - transfer.start_us} us, at least {needed} needed")
-            if transfer.start_us < max(ready):
-                found.add("4.3", here, f"starts at {transfer.start_us}, before bucket {b} is ready at {max(ready)}")
-        if before is not None and transfer.start_us < before:
-            found.add("4.3", here, f"starts at {transfer.start_us}, before transfer {b - 1} ends at {before}")
-        before = transfer.end_us
+def _blocks(job: CheckedJob, iteration: Iteration, path: str, earliest: int, because: str) -> Iterator[Violation]:
+    for worker, block in enumerate(iteration.blocks):
+        if block.start_us < earliest:
+            message = f"starts at {block.start_us}, before {because} at {earliest}"
+            yield Violation("4.3", f"{path}.blocks[{worker}]", message)
+        durations = job.durations[worker] if worker < len(job.durations) else None
+        known = durations is not None and 1 <= block.level <= len(durations)
+        least = durations[block.level - 1] if durations is not None and known else 0
+        if block.end_us - block.start_us < least:
+            message = f"lasts {block.end_us - block.start_us} us, but level {block.level} takes {least} us"
+            yield Violation("4.3", f"{path}.blocks[{worker}]", message)
+
+
+def _order(iteration: Iteration, path: str) -> Iterator[Violation]:
+    for before, transfer in zip(iteration.transfers, iteration.transfers[1:], strict=False):
+        if transfer.start_us < before.end_us:
+            where = f"{path}.transfers[{transfer.bucket - 1}]"
+            message = (
+                f"starts at {transfer.start_us}, before the transfer of the bucket before it ends at {before.end_us}"
+            )
+            yield Violation("4.3", where, message)
+
+
+def _readiness(job: CheckedJob, iteration: Iteration, path: str) -> Iterator[Violation]:
+    workers = [
+        (block.level, block.start_us, durations)
+        for block, durations in zip(iteration.blocks, job.durations, strict=False)
+        if durations is not None and 1 <= block.level <= len(durations)
+    ]
+    for index, transfer in enumerate(iteration.transfers):
+        ready = max((start + durations[index] for level, start, durations in workers if level > index), default=0)
+        if transfer.start_us < ready:
+            message = f"starts at {transfer.start_us}, before bucket {transfer.bucket} is ready at {ready}"
+            yield Violation("4.3", f"{path}.transfers[{index}]", message)
+
+
+def _exchanges(
+    job: CheckedJob, iteration: Iteration, path: str, exchange_us: dict[tuple[int, int], int]
+) -> Iterator[Violation]:
+    """Durations of transfers; one without a contributor has none, and is the depth rule's matter."""
+    levels, exchange = job.levels(iteration), job.exchange
+    if levels is None or exchange is None:
+        return
+    for index, transfer in enumerate(iteration.transfers):
+        contributors = sum(level > index for level in levels)
+        key = index, contributors
+        if contributors and key not in exchange_us:
+            payload = job.terms.bucket_bytes[index]
+            exchange_us[key] = transfer_duration(
+                payload, contributors, job.job.workers, exchange.rate, exchange.latency_us
+            )
+        least = exchange_us[key] if contributors else 0
+        if transfer.end_us - transfer.start_us < least:
+            length = transfer.end_us - transfer.start_us
+            message = f"lasts {length} us, but bucket {transfer.bucket} from {contributors} workers takes {least} us"
+            yield Violation("4.3", f"{path}.transfers[{index}]", message)

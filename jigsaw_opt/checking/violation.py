@@ -1,37 +1,26 @@
-"""What the checker reports."""
+"""One broken rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Findings", "Violation"]
+__all__ = ["Violation"]
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken rule.
+    """One place where a plan breaks a rule.
 
     Parameters
     ----------
     rule
-        Section of SPEC.md that states it: ``4.1`` to ``4.7``, or ``5`` for what only cyclic plans owe.
+        ``"4.1"`` to ``"4.7"``, or ``"5"`` for what only a period can break, as numbered in SPEC.
     path
-        Where in the plan document.
+        Where in the plan, as in ``$.jobs[0].iterations[1].blocks[0]``.
     message
-        What is broken, with the numbers.
+        What is wrong there, in the user's terms.
     """
 
     rule: str
     path: str
     message: str
-
-    def __str__(self) -> str:
-        return f"rule {self.rule} at {self.path}: {self.message}"
-
-
-class Findings(list[Violation]):
-    """Violations in the order in which they were found."""
-
-    def add(self, rule: str, path: str, message: str) -> None:
-        """Report one broken rule."""
-        self.append(Violation(rule, path, message))

@@ -1,0 +1,120 @@
+"""Jobs of a plan side by side with those of the instance, with what the rules need of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jigsaw_opt.checking.network import Exchange, Network
+from jigsaw_opt.checking.terms import ModelTerms, model_terms
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
+
+__all__ = ["CheckedJob", "iteration_end", "pair_up"]
+
+_GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """A job of the plan and the job of the instance that it claims to be.
+
+    Parameters
+    ----------
+    path
+        Of the job in the plan.
+    job, plan
+        What was asked and what is claimed.
+    terms
+        Costs of its model.
+    servers
+        Number of the server of each worker; None where the plan names no GPU that exists.
+    durations
+        Block duration by level for each worker; None where its GPU cannot run the model.
+    exchange
+        What its transfers use; None where that is unknown.
+    """
+
+    path: str
+    job: Job
+    plan: JobPlan
+    terms: ModelTerms
+    servers: tuple[int | None, ...]
+    durations: tuple[tuple[int, ...] | None, ...]
+    exchange: Exchange | None
+
+    def iterations(self) -> Iterator[tuple[str, Iteration]]:
+        """Iterations of the plan with their paths."""
+        for index, iteration in enumerate(self.plan.iterations):
+            yield f"{self.path}.iterations[{index}]", iteration
+
+    def has_all_blocks(self, iteration: Iteration) -> bool:
+        """Whether the iteration has one block a worker."""
+        return len(iteration.blocks) == self.job.workers
+
+    def has_all_transfers(self, iteration: Iteration) -> bool:
+        """Whether the iteration has buckets 1 to D in order, or none for one worker."""
+        expected = range(1, self.terms.depth + 1) if self.job.workers >= 2 else ()
+        return [transfer.bucket for transfer in iteration.transfers] == list(expected)
+
+    def levels(self, iteration: Iteration) -> tuple[int, ...] | None:
+        """Level of each worker, or None unless there is one for each and all exist."""
+        levels = tuple(block.level for block in iteration.blocks)
+        known = self.has_all_blocks(iteration) and all(1 <= level <= self.terms.depth for level in levels)
+        return levels if known else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing and nothing is too much, so that sums over the job mean something."""
+        return len(self.plan.iterations) == self.job.iterations and all(
+            self.has_all_blocks(i) and self.has_all_transfers(i) for i in self.plan.iterations
+        )
+
+
+def iteration_end(iteration: Iteration) -> int:
+    """Largest end in an iteration; 0 for one without blocks."""
+    ends = [block.end_us for block in iteration.blocks] + [transfer.end_us for transfer in iteration.transfers]
+    return max(ends, default=0)
+
+
+def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob]:
+    """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out."""
+    terms = {name: model_terms(model) for name, model in instance.models.items()}
+    network = Network(instance.cluster)
+    waiting = {job.name: job for job in instance.jobs}
+    servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
+    paired = []
+    for index, claimed in enumerate(plan.jobs):
+        job = waiting.pop(claimed.name, None)
+        if job is not None:
+            path = f"$.jobs[{index}]"
+            paired.append(_checked(path, job, claimed, terms[job.model], instance.cluster, servers, network))
+    return paired
+
+
+def _checked(
+    path: str,
+    job: Job,
+    plan: JobPlan,
+    terms: ModelTerms,
+    cluster: Cluster,
+    numbers: dict[str, int],
+    network: Network,
+) -> CheckedJob:
+    servers = tuple(_server_of(gpu, cluster, numbers) for gpu in plan.gpus)
+    durations = tuple(None if s is None else terms.durations.get(cluster.servers[s].gpu_type) for s in servers)
+    known = [server for server in servers if server is not None]
+    complete = len(known) == len(servers) == job.workers
+    exchange = network.exchange(known) if complete else None
+    return CheckedJob(path, job, plan, terms, servers, durations, exchange)
+
+
+def _server_of(gpu: str, cluster: Cluster, numbers: dict[str, int]) -> int | None:
+    match = _GPU.fullmatch(gpu)
+    if match is None or match["server"] not in numbers:
+        return None
+    server = numbers[match["server"]]
+    return server if int(match["number"]) < cluster.servers[server].gpus else None

@@ -1,0 +1,99 @@
+"""Routes, rings and what an exchange over them gets (SPEC section 3, *Ring* and *Route*)."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.cluster import Cluster
+
+__all__ = ["Exchange", "Network"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What every transfer of a placed job uses.
+
+    Parameters
+    ----------
+    links
+        Numbers of the links in the cluster's list; none on a single server.
+    rate
+        Bytes per second.
+    latency_us
+        Latency of one step.
+    """
+
+    links: frozenset[int]
+    rate: int
+    latency_us: int
+
+
+class Network:
+    """The cluster's links, walked breadth first."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._neighbours: dict[str, list[tuple[str, int]]] = {s.name: [] for s in cluster.servers}
+        self._neighbours.update((switch, []) for switch in cluster.switches)
+        for number, link in enumerate(cluster.links):
+            for here, there in (link.ends, link.ends[::-1]):
+                self._neighbours[here].append((there, number))
+        for found in self._neighbours.values():
+            found.sort()
+        self._trees: dict[str, dict[str, tuple[str, int]]] = {}
+        self._exchanges: dict[tuple[tuple[int, int], ...], Exchange | None] = {}
+
+    def exchange(self, servers: Sequence[int]) -> Exchange | None:
+        """Exchange among workers on `servers` (one number a worker); None where a route is missing."""
+        counts = tuple(sorted(Counter(servers).items()))
+        if counts not in self._exchanges:
+            self._exchanges[counts] = self._work_out(counts)
+        return self._exchanges[counts]
+
+    def _work_out(self, counts: tuple[tuple[int, int], ...]) -> Exchange | None:
+        ring = [server for server, _ in counts]
+        if len(ring) == 1:
+            fabric = self._cluster.servers[ring[0]]
+            return Exchange(frozenset(), fabric.fabric_bandwidth, fabric.fabric_latency_us)
+        links: set[int] = set()
+        for one, next_one in zip(ring, ring[1:] + ring[:1]):
+            route = self._route(min(one, next_one), max(one, next_one))
+            if route is None:
+                return None
+            links.update(route)
+        used = [self._cluster.links[number] for number in links]
+        shared = [self._cluster.servers[server] for server, workers in counts if workers >= 2]
+        rates = [link.bandwidth for link in used] + [server.fabric_bandwidth for server in shared]
+        latencies = [link.latency_us for link in used] + [server.fabric_latency_us for server in shared]
+        return Exchange(frozenset(links), min(rates), max(latencies))
+
+    def _route(self, first: int, second: int) -> list[int] | None:
+        start, here = self._cluster.servers[first].name, self._cluster.servers[second].name
+        tree = self._tree(start)
+        if here not in tree:
+            return None
+        route = []
+        while here != start:
+            here, link = tree[here]
+            route.append(link)
+        return route
+
+    def _tree(self, start: str) -> dict[str, tuple[str, int]]:
+        """Where each reachable name is reached from, and over which link.
+
+        Names of one distance leave the queue in the order of the smallest paths to them, because
+        neighbours join it in the order of their names; so whoever reaches a name first does so on the smallest path.
+        """
+        if start not in self._trees:
+            tree = {start: (start, -1)}
+            queue = deque([start])
+            while queue:
+                here = queue.popleft()
+                for there, link in self._neighbours[here]:
+                    if there not in tree:
+                        tree[there] = (here, link)
+                        queue.append(there)
+            self._trees[start] = tree
+        return self._trees[start]

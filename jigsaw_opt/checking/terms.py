@@ -1,0 +1,74 @@
+"""Durations, buckets and memory of a model, from its segments (SPEC sections 2, 3 and 4.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+
+from jigsaw_opt.problem.model import Model, Segment
+
+__all__ = ["ModelTerms", "model_terms", "transfer_duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTerms:
+    """What the rules need to know of a model.
+
+    Parameters
+    ----------
+    depth
+        Number of levels, ``D``.
+    durations
+        ``duration(d, t)`` in microseconds by GPU type and level (index ``d - 1``); only types that may run it.
+    bucket_bytes
+        ``P_b`` by bucket (index ``b - 1``).
+    state_bytes
+        ``state_factor`` times the bytes of all parameters.
+    activation_bytes
+        ``activations(d)`` by level (index ``d - 1``).
+    """
+
+    depth: int
+    durations: dict[str, tuple[int, ...]]
+    bucket_bytes: tuple[int, ...]
+    state_bytes: int
+    activation_bytes: tuple[int, ...]
+
+
+def model_terms(model: Model) -> ModelTerms:
+    """Work out the terms of a model."""
+    segments, count = model.segments, len(model.segments)
+    splits = [count - last for last in model.levels]
+    types = set(segments[0].forward_us).intersection(
+        *(table for s in segments for table in (s.forward_us, s.backward_us))
+    )
+    bounds = [count, *splits]
+    return ModelTerms(
+        depth=len(splits),
+        durations={t: tuple(_duration(segments, split, t) for split in splits) for t in types},
+        bucket_bytes=tuple(
+            sum(s.parameter_bytes for s in segments[low:high]) for high, low in zip(bounds, splits, strict=False)
+        ),
+        state_bytes=model.state_factor * sum(s.parameter_bytes for s in segments),
+        activation_bytes=tuple(_activations(segments, split) for split in splits),
+    )
+
+
+def transfer_duration(payload: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
+    """Least duration of a transfer in microseconds (SPEC section 3, *Transfer*); `rate` in bytes per second."""
+    steps = (contributors - 1) * workers + (workers - 1) * contributors
+    moving = Fraction(payload * steps * 10**6, contributors * workers * rate)
+    return ceil(moving) + (contributors + workers - 2) * latency_us
+
+
+def _duration(segments: tuple[Segment, ...], split: int, gpu_type: str) -> int:
+    """Forward through all segments, backward from the output down to segment `split`."""
+    forward = sum(s.forward_us[gpu_type] for s in segments)
+    return forward + sum(s.backward_us[gpu_type] for s in segments[split:])
+
+
+def _activations(segments: tuple[Segment, ...], split: int) -> int:
+    """Kept from segment `split` on; of those before it, only the one at work."""
+    kept = sum(s.activation_bytes for s in segments[split:])
+    return kept + max((s.activation_bytes for s in segments[:split]), default=0)
