@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
 from typing import NamedTuple
 
 from jigsaw_opt.checking.jobs import CheckedJob
@@ -11,6 +13,9 @@ from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
 __all__ = ["overlaps"]
+
+
+_end = attrgetter("end_us")
 
 
 class _Use(NamedTuple):
@@ -21,11 +26,11 @@ class _Use(NamedTuple):
     job: str
     iteration: int
     kind: str
-    index: int
+    number: int
 
     @property
     def path(self) -> str:
-        return f"{self.job}.iterations[{self.iteration}].{self.kind}[{self.index}]"
+        return f"{self.job}.iterations[{self.iteration}].{self.kind}[{self.number}]"
 
 
 def overlaps(jobs: Sequence[CheckedJob], cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
@@ -66,16 +71,17 @@ def _occupy_links(job: CheckedJob, links: defaultdict[int, list[_Use]]) -> None:
                     lane.append(use)
 
 
+def _later(one: _Use, other: _Use) -> _Use:
+    """Whichever ends later."""
+    return other if other.end_us > one.end_us else one
+
+
 def _clashes(uses: list[_Use]) -> Iterator[tuple[_Use, _Use]]:
     """Each use that starts before an earlier one has ended, with the one that ends last of those."""
     uses.sort()
-    holder = uses[0] if uses else None
-    for use in uses[1:]:
-        assert holder is not None
+    for use, holder in zip(uses[1:], accumulate(uses, _later), strict=False):
         if use.start_us < holder.end_us:
             yield use, holder
-        if use.end_us > holder.end_us:
-            holder = use
 
 
 def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _Use]]:
@@ -85,7 +91,7 @@ def _clashes_modulo(uses: list[_Use], period_us: int) -> Iterator[tuple[_Use, _U
         start = use.start_us % period_us
         moved[use._replace(start_us=start, end_us=start + use.end_us - use.start_us)] = use
     found = dict(_clashes(list(moved)))
-    last = max(moved, key=lambda use: use.end_us, default=None)
+    last = max(moved, key=_end, default=None)
     for use in sorted(moved):
         if last is None or use.start_us >= last.end_us - period_us:
             break

@@ -40,9 +40,8 @@ def model_terms(model: Model) -> ModelTerms:
     """Work out the terms of a model."""
     segments, count = model.segments, len(model.segments)
     splits = [count - last for last in model.levels]
-    types = set(segments[0].forward_us).intersection(
-        *(table for s in segments for table in (s.forward_us, s.backward_us))
-    )
+    tables = [table for s in segments for table in (s.forward_us, s.backward_us)]
+    types = set(tables[0]).intersection(*tables)
     bounds = [count, *splits]
     return ModelTerms(
         depth=len(splits),

@@ -28,12 +28,11 @@ def timing(job: CheckedJob) -> Iterator[Violation]:
 def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
     """The barrier between the last iteration and the first of the next period (rules 4.3 and 5)."""
     for path, iteration in job.iterations():
-        for kind, intervals in (("blocks", iteration.blocks), ("transfers", iteration.transfers)):
-            for index, interval in enumerate(intervals):
-                length = interval.end_us - interval.start_us
-                if length > period_us:
-                    where = f"{path}.{kind}[{index}]"
-                    yield Violation("4.3", where, f"lasts {length} us, longer than the period of {period_us} us")
+        lengths = [(f"{path}.blocks[{i}]", b.end_us - b.start_us) for i, b in enumerate(iteration.blocks)]
+        lengths += [(f"{path}.transfers[{i}]", t.end_us - t.start_us) for i, t in enumerate(iteration.transfers)]
+        for where, length in lengths:
+            if length > period_us:
+                yield Violation("4.3", where, f"lasts {length} us, longer than the period of {period_us} us")
     if job.plan.iterations and job.plan.iterations[0].blocks:
         start = min(block.start_us for block in job.plan.iterations[0].blocks)
         end = iteration_end(job.plan.iterations[-1])
@@ -60,7 +59,7 @@ def _order(iteration: Iteration, path: str) -> Iterator[Violation]:
         if transfer.start_us < before.end_us:
             where = f"{path}.transfers[{transfer.bucket - 1}]"
             message = (
-                f"starts at {transfer.start_us}, before the transfer of the bucket before it ends at {before.end_us}"
+                f"starts at {transfer.start_us}, before bucket {before.bucket} has been exchanged at {before.end_us}"
             )
             yield Violation("4.3", where, message)
 
