@@ -79,6 +79,11 @@ class PlainModel:
     def _bools(self, count: int) -> list[cp_model.IntVar]:
         return [self.proto.new_bool_var("") for _ in range(count)]
 
+    def _both(self, first: cp_model.IntVar, second: cp_model.IntVar) -> cp_model.IntVar:
+        literal = self.proto.new_bool_var("")
+        self.proto.add_bool_or([~first, ~second, literal])
+        return literal
+
     def _moment(self) -> cp_model.IntVar:
         return self.proto.new_int_var(0, self.horizon, "")
 
@@ -186,9 +191,7 @@ class PlainModel:
         lasting: cp_model.IntVar,
         shape: cp_model.IntVar,
     ) -> cp_model.IntervalVar:
-        both = self.proto.new_bool_var("")
-        self.proto.add_bool_or([~lasting, ~shape, both])
-        return self.proto.new_optional_interval_var(start, size, end, both, "")
+        return self.proto.new_optional_interval_var(start, size, end, self._both(lasting, shape), "")
 
     def _depth_rule(self, it: PlainJob) -> None:
         rule, deepest = it.job.rule, it.job.levels
@@ -214,7 +217,9 @@ class PlainModel:
                     continue
                 state.append(it.job.state_bytes * slot[g])
                 for row, (d, size) in product(it.levels, enumerate(it.job.activation_bytes, 1)):
-                    self.proto.add(peak >= size).only_enforce_if([slot[g], row[k][d]])
+                    # With both literals on the inequality, OR-Tools 9.15 calls feasible instances infeasible.
+                    both = self._both(slot[g], row[k][d])
+                    self.proto.add(peak >= size).only_enforce_if(both)
         self.proto.add(sum(state) + peak <= memory)
 
     def _objective(self) -> None:

@@ -10,6 +10,7 @@ from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, ad
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
+from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
 from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_end, serial_limit, windows
@@ -27,26 +28,27 @@ class Model:
 
     Parameters
     ----------
-    ground
-        The instance and its GPUs.
+    network
+        The instance, its GPUs and routes.
     jobs
         Variables, one entry for each job.
     proto
         The CP-SAT model.
     """
 
-    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
-        self.ground, self.jobs, self.proto = ground, tuple(jobs), proto
+    def __init__(self, network: Network, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
+        self.network, self.jobs, self.proto = network, tuple(jobs), proto
 
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable."""
-        return Timetable(assemble(self.ground.pieces, [decision_of(self.ground, it, value) for it in self.jobs]))
+        ground = self.network.ground
+        return Timetable(assemble(ground.pieces, [decision_of(ground, it, value) for it in self.jobs]))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
-        for it, plan in zip(self.jobs, timetable.jobs, strict=True):
-            add_hint(self.proto, it, plan, [self.ground.index[name] for name in plan.gpus])
+        for it, (plan, gpus) in zip(self.jobs, ordered_twin(self.network, timetable), strict=True):
+            add_hint(self.proto, it, plan, gpus)
 
 
 def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Model:
@@ -68,13 +70,14 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
     jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
-        return Model(ground, jobs, proto)
+        return Model(network, jobs, proto)
     paces = [_add_job(proto, network, it) for it in jobs]
     add_memory(proto, ground, jobs)
     add_blocks_disjoint(proto, ground, jobs)
     add_transfers_disjoint(proto, jobs, paces)
+    add_order(proto, network, jobs)
     _add_objective(proto, ground, jobs, bound, limit)
-    return Model(ground, jobs, proto)
+    return Model(network, jobs, proto)
 
 
 def _add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:

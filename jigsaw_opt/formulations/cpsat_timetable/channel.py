@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations, pairwise
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, cast
 
+from jigsaw_opt.formulations.cpsat_timetable.ladder import Ladder, climb, ladder
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any
 from jigsaw_opt.problem.cluster import Channel
 
@@ -22,15 +23,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["Ladder", "Network", "Pace", "add_links", "add_pace", "climb", "transfer_expression"]
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Values from the best to the worst, and one literal for each step down; a lower step implies all above it."""
-
-    values: tuple[int, ...]
-    steps: tuple[cp_model.IntVar, ...]
+__all__ = ["Network", "Pace", "add_links", "add_pace", "transfer_expression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +71,8 @@ class Network:
         servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
         graph = routes.graph.copy()
         sides = {}
-        bridges: list[tuple[str, str]] = list(nx.bridges(graph))
-        for first, second in bridges:
+        # The published types say that bridges are nodes; they are edges.
+        for first, second in cast("list[tuple[str, str]]", list(nx.bridges(graph))):
             link = graph[first][second]["link"]
             graph.remove_edge(first, second)
             sides[link] = frozenset(servers[n] for n in nx.node_connected_component(graph, first) if n in servers)
@@ -162,8 +155,8 @@ def add_pace(model: cp_model.CpModel, network: Network, it: JobVariables) -> Pac
         if len(workers) > 1:
             shared = _shared(model, workers)
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
-    rate = _ladder(model, [(-rate, literal) for rate, _, literal in uses])
-    latency = _ladder(model, [(latency, literal) for _, latency, literal in uses])
+    rate = ladder(model, [(-rate, literal) for rate, _, literal in uses])
+    latency = ladder(model, [(latency, literal) for _, latency, literal in uses])
     return Pace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
 
 
@@ -174,26 +167,9 @@ def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_m
     return literal
 
 
-def _ladder(model: cp_model.CpModel, uses: Sequence[tuple[int, cp_model.IntVar]]) -> Ladder:
-    """Ladder over values that are worse the larger they are."""
-    values = tuple(sorted({value for value, _ in uses}))
-    steps = tuple(model.new_bool_var("") for _ in values[1:])
-    for above, below in pairwise(steps):
-        model.add_implication(below, above)
-    for value, literal in uses:
-        if value > values[0]:
-            model.add_implication(literal, steps[values.index(value) - 1])
-    return Ladder(values, steps)
-
-
 def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Expression:
     """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
     moves = [it.job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + it.job.slots - 2
     waits = [steps * latency for latency in pace.latency.values]
     return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)
-
-
-def climb(values: Sequence[int], steps: Sequence[cp_model.IntVar]) -> Expression:
-    """Value at the step reached on a ladder, as a linear expression."""
-    return values[0] + sum((b - a) * step for a, b, step in zip(values, values[1:], steps, strict=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_timetable.ladder import climb, ladder
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any, candidate_levels
 
 if TYPE_CHECKING:
@@ -99,15 +100,13 @@ def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariab
 
 
 def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
-    peak = model.new_int_var(0, memory, f"activations on {g}")
-    model.add(sum(it.job.state_bytes * it.here[g] for it in inside) + peak <= memory)
-    for it in inside:
-        sizes = it.job.activation_bytes
-        for levels in _different(it, g):
-            # A level that alone exceeds the memory is as bad as one byte too many.
-            model.add(peak >= sum(min(sizes[d - 1], memory + 1) * literal for d, literal in levels.items()))
-
-
-def _different(it: JobVariables, g: int) -> list[dict[int, cp_model.IntVar]]:
-    """Level literals on GPU `g` by iteration; only one iteration where all have the same literals."""
-    return [levels[g] for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])]
+    """The largest activations climb a ladder of the sizes that occur; a size beyond the memory is one byte too many."""
+    uses = [
+        (min(it.job.activation_bytes[d - 1], memory + 1), literal)
+        for it in inside
+        for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])
+        for d, literal in levels[g].items()
+    ]
+    largest = ladder(model, [(0, inside[0].here[g]), *uses])
+    state = sum(it.job.state_bytes * it.here[g] for it in inside)
+    model.add(state + climb(largest.values, largest.steps) <= memory)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, climb, transfer_expression
+from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, transfer_expression
+from jigsaw_opt.formulations.cpsat_timetable.ladder import climb
 from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables, candidate_levels
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.pieces import PieceGraph

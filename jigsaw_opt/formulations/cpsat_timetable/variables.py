@@ -30,6 +30,7 @@ class Ground:
         self.pieces = pieces
         servers = pieces.cluster.servers
         self.gpus: tuple[Gpu, ...] = tuple((s, k) for s, server in enumerate(servers) for k in range(server.gpus))
+        self.by_server = tuple(tuple(g for g, gpu in enumerate(self.gpus) if gpu[0] == s) for s in range(len(servers)))
         self.index: dict[str, int] = {pieces.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus)}
 
     def server(self, gpu: int) -> int:
