@@ -1,0 +1,105 @@
+"""The finite horizon as a mixed-integer program; see ``docs/ilp_timetable.md`` for it in formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.windows import serial_limit, windows
+from jigsaw_opt.formulations.ilp_timetable.channel import Network, Pace, add_links, add_pace
+from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pairs
+from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
+from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
+from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.ilp_timetable.strengthening import (
+    add_gpu_loads,
+    add_link_loads,
+    order_alike_gpus,
+    order_alike_jobs,
+)
+from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.timetable import Timetable, assemble
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["Model", "Value", "Window", "build", "objective_step", "piece_pairs", "serial_limit", "windows"]
+
+
+class Model:
+    """Variables and constraints of one instance.
+
+    Parameters
+    ----------
+    ground
+        The instance and its GPUs.
+    jobs
+        Variables, one entry for each job.
+    program
+        The mixed-integer program, in microseconds.
+    """
+
+    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], program: Program) -> None:
+        self.ground, self.jobs, self.program = ground, tuple(jobs), program
+
+    def plan(self, value: Value) -> Timetable:
+        """Timetable of a solution, given the value of each variable; never later than the solution."""
+        return Timetable(assemble(self.ground.pieces, decisions_of(self.ground, self.jobs, value)))
+
+
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> Model:
+    """Build the model of a finite instance.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    spans
+        What is known of the times of each job where the objective is at most `limit`.
+    bound, limit
+        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
+    """
+    model, ground = Program("jigsaw"), Ground(pieces)
+    network = Network(ground)
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
+    if not all(ground.allowed(job) for job in pieces.jobs):
+        model.add(False)
+        return Model(ground, jobs, model)
+    paces = [_add_job(model, network, it) for it in jobs]
+    add_memory(model, ground, jobs)
+    add_blocks_disjoint(model, ground, jobs)
+    add_transfers_disjoint(model, jobs, paces)
+    order_alike_gpus(model, ground, jobs)
+    order_alike_jobs(model, pieces, jobs)
+    _add_objective(model, ground, jobs, bound, limit)
+    return Model(ground, jobs, model)
+
+
+def _add_job(model: Program, network: Network, it: JobVariables) -> Pace:
+    """Everything that concerns one job alone."""
+    add_placement(model, network.ground, it)
+    add_depth_rule(model, it)
+    add_iterations(model, it)
+    add_links(model, network, it)
+    pace = add_pace(model, network, it)
+    durations = add_durations(model, it, pace)
+    add_exchanges(model, it, durations)
+    add_readiness(model, network.ground, it, durations)
+    return pace
+
+
+def _add_objective(model: Program, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: float) -> None:
+    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    objective = model.time(ground.pieces.objective, bound, limit)
+    model.minimize(objective)
+    if ground.pieces.objective == "weighted_completion":
+        ends: Expression = model.total(it.job.weight * it.ends[-1] for it in jobs)
+        model.add(objective == ends)
+        return
+    for it in jobs:
+        model.add(objective >= it.ends[-1])
+    add_gpu_loads(model, ground, jobs, objective)
+    add_link_loads(model, ground, jobs, objective)

@@ -1,0 +1,153 @@
+"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*).
+
+A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among the links and
+shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r`` is climbed where something
+in use is at least as slow as value ``r``. This states the channel exactly without listing sets of servers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.channel import Network
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.problem.cluster import Channel
+
+if TYPE_CHECKING:
+    import pulp
+
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["Ladder", "Network", "Pace", "add_links", "add_pace", "climb", "transfer_expression"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Values from the best to the worst, and one literal for each step down; a lower step implies all above it."""
+
+    values: tuple[int, ...]
+    steps: tuple[pulp.LpVariable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Rate and latency of the channel of a job."""
+
+    rate: Ladder
+    latency: Ladder
+
+    @property
+    def fixed(self) -> bool:
+        """Whether every placement has the same rate and latency."""
+        return not self.rate.steps and not self.latency.steps
+
+    @property
+    def best(self) -> Channel:
+        """Largest rate and smallest latency of any placement."""
+        return Channel((), self.rate.values[0], self.latency.values[0])
+
+    @property
+    def worst(self) -> Channel:
+        """Smallest rate and largest latency of any placement."""
+        return Channel((), self.rate.values[-1], self.latency.values[-1])
+
+
+def add_links(model: Program, network: Network, it: JobVariables) -> None:
+    """SPEC section 3, *Ring*: a job uses the links on the routes between neighbours of its ring."""
+    if it.job.slots < 2 or not network.cluster.links:
+        return
+    for link, pairs in sorted(network.routes(tuple(it.used)).items()):
+        literal = model.binary(f"link_{it.number}_{link}")
+        it.links[link] = literal
+        if link in network.sides:
+            _bridge(model, network, it, link, network.sides[link])
+        else:
+            _ring_neighbours(model, network, it, literal, pairs)
+
+
+def _bridge(model: Program, network: Network, it: JobVariables, link: int, side: frozenset[int]) -> None:
+    """A closed ring crosses the only way between two sides exactly where it has servers on both."""
+    component = network.ground.pieces.routes.component
+    part = {component[s] for s in side}
+    inside = [s for s in it.used if component[s] in part]
+    near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
+    sides = [_any_used(model, it, f"side_{it.number}_{link}_{end}", servers) for end, servers in enumerate((near, far))]
+    model.add(it.links[link] >= model.total(sides) - 1)
+    for literal in sides:
+        model.add(it.links[link] <= literal)
+
+
+def _any_used(model: Program, it: JobVariables, name: str, servers: Sequence[int]) -> pulp.LpVariable:
+    """Literal of a worker on one of the servers."""
+    if len(servers) == 1:
+        return it.used[servers[0]]
+    literal = model.binary(name)
+    add_any(model, literal, [it.used[s] for s in servers])
+    return literal
+
+
+def _ring_neighbours(
+    model: Program, network: Network, it: JobVariables, literal: pulp.LpVariable, pairs: Iterable[tuple[int, int]]
+) -> None:
+    """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
+    component = network.ground.pieces.routes.component
+    for first, second in pairs:
+        others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
+        both = it.used[first] + it.used[second] - 1
+        for outside in (False, True):
+            model.add(literal >= both - model.total(it.used[s] for s in others if (first < s < second) != outside))
+
+
+def add_pace(model: Program, network: Network, it: JobVariables) -> Pace:
+    """SPEC section 3, *Ring*: smallest rate and largest latency among links and shared fabrics in use."""
+    if it.job.slots < 2:
+        return Pace(Ladder((1,), ()), Ladder((0,), ()))
+    cluster = network.cluster
+    uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
+    for s in it.used:
+        workers = it.on_server(network.ground, s)
+        if len(workers) > 1:
+            shared = _shared(model, f"shared_{it.number}_{s}", workers)
+            uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
+    rate = _ladder(model, f"slower_{it.number}", [(-rate, literal) for rate, _, literal in uses])
+    latency = _ladder(model, f"later_{it.number}", [(latency, literal) for _, latency, literal in uses])
+    return Pace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
+
+
+def _shared(model: Program, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
+    """Literal that two or more of the workers force."""
+    literal = model.binary(name)
+    model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal)
+    return literal
+
+
+def _ladder(model: Program, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder:
+    """Ladder over values that are worse the larger they are."""
+    values = tuple(sorted({value for value, _ in uses}))
+    steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))
+    for above, below in pairwise(steps):
+        model.add(below <= above)
+    for value, literal in uses:
+        if value > values[0]:
+            model.add(literal <= steps[values.index(value) - 1])
+    return Ladder(values, steps)
+
+
+def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Expression:
+    """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
+    moves = [it.job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
+    steps = contributors + it.job.slots - 2
+    waits = [steps * latency for latency in pace.latency.values]
+    return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)
+
+
+def climb(values: Sequence[int], steps: Sequence[pulp.LpVariable]) -> Expression:
+    """Value at the step reached on a ladder, as a linear expression; an integer on a ladder without steps."""
+    climbed: Expression = values[0]
+    for (above, below), step in zip(pairwise(values), steps, strict=True):
+        climbed = climbed + (below - above) * step
+    return climbed

@@ -1,0 +1,130 @@
+"""Where the workers sit, at which levels, and whether the memory suffices (SPEC 4.1, 4.2, 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_any, candidate_levels
+from jigsaw_opt.formulations.program import Program
+
+if TYPE_CHECKING:
+    import pulp
+
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["add_depth_rule", "add_memory", "add_placement"]
+
+_DIGIT = 10**5
+"""Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
+
+
+def add_placement(model: Program, ground: Ground, it: JobVariables) -> None:
+    """SPEC 4.1: as many GPUs as slots, all on servers that routes join."""
+    job, j = it.job, it.number
+    it.here = {g: model.binary(f"here_{j}_{g}") for g in ground.allowed(job)}
+    model.add(model.total(it.here.values()) == job.slots)
+    it.used = {s: model.binary(f"used_{j}_{s}") for s in sorted({ground.server(g) for g in it.here})}
+    for s, used in it.used.items():
+        add_any(model, used, it.on_server(ground, s))
+    parts = sorted({ground.part(g) for g in it.here})
+    if len(parts) > 1:
+        _one_part(model, ground, it, parts)
+
+
+def _one_part(model: Program, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
+    chosen = {part: model.binary(f"part_{it.number}_{part}") for part in parts}
+    model.add(model.total(chosen.values()) == 1)
+    for part, literal in chosen.items():
+        inside = [here for g, here in it.here.items() if ground.part(g) == part]
+        model.add(model.total(inside) == it.job.slots * literal)
+
+
+def add_depth_rule(model: Program, it: JobVariables) -> None:
+    """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
+    candidates = candidate_levels(it.job)
+    for i in range(it.job.iterations):
+        it.levels.append({g: _level_literals(model, f"{it.number}_{i}_{g}", h, candidates) for g, h in it.here.items()})
+    if it.job.rule.multiset is None:
+        _free_levels(model, it)
+    elif len(candidates) > 1:
+        _level_multiset(model, it, candidates)
+
+
+def _level_literals(
+    model: Program, name: str, here: pulp.LpVariable, candidates: Sequence[int]
+) -> dict[int, pulp.LpVariable]:
+    if len(candidates) == 1:
+        return {candidates[0]: here}
+    literals = {d: model.binary(f"level_{name}_{d}") for d in candidates}
+    model.add(model.total(literals.values()) == here)
+    return literals
+
+
+def _level_multiset(model: Program, it: JobVariables, candidates: Sequence[int]) -> None:
+    multiset = it.job.rule.multiset or ()
+    for levels in it.levels:
+        for d in candidates:
+            model.add(model.total(literals[d] for literals in levels.values()) == multiset.count(d))
+
+
+def _free_levels(model: Program, it: JobVariables) -> None:
+    rule, deepest = it.job.rule, it.job.levels
+    for levels in it.levels:
+        model.add(model.total(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
+    totals = {g: model.total(d * x for levels in it.levels for d, x in levels[g].items()) for g in it.here}
+    most = deepest * it.job.slots * it.job.iterations
+    # A share above 1 cannot be met; one level more than there are says so without a number beyond the engine's.
+    model.add(model.total(totals.values()) >= min(rule.min_total, most + 1))
+    if rule.balance is not None:
+        _balance(model, it, totals, min(rule.balance, most))
+
+
+def _balance(model: Program, it: JobVariables, totals: Mapping[int, Expression], balance: int) -> None:
+    most = it.job.levels * it.job.iterations
+    least = model.integer(f"least_{it.number}", 0, most)
+    for g, here in it.here.items():
+        model.add(totals[g] >= least - most * (1 - here))
+        model.add(totals[g] <= least + balance)
+
+
+def add_memory(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+    """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
+    for g in range(len(ground.gpus)):
+        inside = [it for it in jobs if g in it.here]
+        worst = sum(it.job.state_bytes for it in inside) + max(
+            (it.job.activation_bytes[-1] for it in inside), default=0
+        )
+        if worst > ground.memory(g):
+            _memory_of_gpu(model, g, ground.memory(g), inside)
+
+
+def _memory_of_gpu(model: Program, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
+    """One row for each worker whose activations may be the largest."""
+    states = [(it.job.state_bytes, it.here[g]) for it in inside]
+    for it in inside:
+        sizes = it.job.activation_bytes
+        for i, levels in enumerate(_different(it, g)):
+            # A level that alone exceeds the memory is as bad as one byte too many.
+            activations = [(min(sizes[d - 1], memory + 1), literal) for d, literal in levels.items()]
+            _add_exact_sum(model, f"{g}_{it.number}_{i}", [*states, *activations], memory)
+
+
+def _different(it: JobVariables, g: int) -> list[dict[int, pulp.LpVariable]]:
+    """Level literals on GPU `g` by iteration; only one iteration where all have the same literals."""
+    return [levels[g] for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])]
+
+
+def _add_exact_sum(model: Program, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
+    """State that a sum of bytes is at most `limit`, digit by digit, so that no engine loses a byte to its tolerance."""
+    divisor = gcd(*(size for size, _ in terms)) or 1
+    sizes, limit = [min(size // divisor, limit // divisor + 1) for size, _ in terms], limit // divisor
+    carry: Expression = 0
+    position = 0
+    while limit >= _DIGIT:
+        digits = model.total(size % _DIGIT * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry
+        carry = model.integer(f"carry_{name}_{position}", 0, len(terms) + 1)
+        model.add(digits <= limit % _DIGIT + _DIGIT * carry)
+        sizes, limit, position = [size // _DIGIT for size in sizes], limit // _DIGIT, position + 1
+    model.add(model.total(size * x for size, (_, x) in zip(sizes, terms, strict=True)) + carry <= limit)

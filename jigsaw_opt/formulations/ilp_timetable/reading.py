@@ -1,0 +1,107 @@
+"""A solution read back: its order of pieces, run again in exact integers."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.timetable import JobDecision
+
+if TYPE_CHECKING:
+    import pulp
+
+__all__ = ["Value", "decisions_of"]
+
+Value = Callable[["pulp.LpVariable"], float]
+"""Value of a variable in a solution."""
+_Free = dict[tuple[str, int], int]
+"""Moment from which a GPU or a link is free."""
+
+
+def decisions_of(ground: Ground, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
+    """What a solution decides. Placement and levels are its own; the pieces run in its order, each as early as it can.
+
+    Its starts serve as priorities only, so the times are exact, and no piece runs later than in the solution.
+    """
+    runs = [_Run(ground, it, value) for it in jobs]
+    free: _Free = defaultdict(int)
+    for turn in merge(*(run.turns() for run in runs)):
+        runs[turn.job].take(turn, free)
+    return [run.decision for run in runs]
+
+
+class _Turn(NamedTuple):
+    """A piece's place in the order; `piece` counts the blocks of an iteration, then its transfers."""
+
+    priority: float
+    job: int
+    iteration: int
+    position: int
+    piece: int
+
+
+class _Run:
+    """One job, run piece by piece on the resources that it shares."""
+
+    def __init__(self, ground: Ground, it: JobVariables, value: Value) -> None:
+        self.it, self.value = it, value
+        self.gpus = [g for g, here in it.here.items() if value(here) > 0.5]
+        channel = ground.pieces.routes.channel(Counter(ground.server(g) for g in self.gpus))
+        if channel is None:
+            raise ValueError(f"no path joins all servers of job {it.job.name}")
+        self.channel = channel
+        self.times = [block_us(it.job, ground.gpu_type(g)) for g in self.gpus]
+        self.levels = [[max(row[g], key=lambda d: value(row[g][d])) for g in self.gpus] for row in it.levels]
+        self.blocks = [[0] * len(self.gpus) for _ in it.levels]
+        self.transfers = [[0] * len(it.job.transfers) for _ in it.levels]
+        self.end = self.barrier = self.exchanged = it.job.release_us
+        self.decision = JobDecision([ground.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
+
+    def turns(self) -> Iterator[_Turn]:
+        """All pieces in their order; rounding and ties never reverse two iterations or two buckets."""
+        now = 0.0
+        for i in range(len(self.levels)):
+            for position, (priority, piece) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
+                now = max(now, priority)
+                yield _Turn(now, self.it.number, i, position, piece)
+
+    def _priorities(self, i: int) -> list[float]:
+        """Starts of blocks and transfers; transfers without variables share nothing and may come last."""
+        blocks = [self.value(self.it.starts[i][g]) for g in self.gpus]
+        if not self.it.exchanges:
+            return blocks + [max(blocks)] * len(self.it.job.transfers)
+        return blocks + list(accumulate((self.value(exchange.start) for exchange in self.it.exchanges[i]), max))
+
+    def take(self, turn: _Turn, free: _Free) -> None:
+        """Run a piece as soon as what comes before it and its resources allow."""
+        if turn.position == 0:
+            self.barrier = self.exchanged = self.end
+        if turn.piece < len(self.gpus):
+            self._run_block(turn.iteration, turn.piece, free)
+        else:
+            self._run_transfer(turn.iteration, turn.piece - len(self.gpus), free)
+
+    def _run_block(self, i: int, worker: int, free: _Free) -> None:
+        gpu = ("gpu", self.gpus[worker])
+        start = max(self.barrier, free[gpu])
+        self.blocks[i][worker] = start
+        free[gpu] = start + self.times[worker][self.levels[i][worker] - 1]
+        self.end = max(self.end, free[gpu])
+
+    def _run_transfer(self, i: int, transfer: int, free: _Free) -> None:
+        levels, bucket = self.levels[i], transfer + 1
+        ready = (s + t[transfer] for s, t, d in zip(self.blocks[i], self.times, levels, strict=True) if d >= bucket)
+        start = max(self.exchanged, *ready)
+        duration = self.it.job.transfer_us(bucket, contributors(levels, bucket), self.channel)
+        if duration:
+            start = max([start, *(free["link", k] for k in self.channel.links)])
+            free.update((("link", k), start + duration) for k in self.channel.links)
+        self.transfers[i][transfer] = start
+        self.exchanged = start + duration
+        self.end = max(self.end, self.exchanged)

@@ -1,0 +1,133 @@
+"""GPUs and links, each for one piece at a time (SPEC 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, tail_us
+from jigsaw_opt.formulations.ilp_timetable.channel import Pace
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_both, candidate_levels
+from jigsaw_opt.formulations.program import Program
+
+if TYPE_CHECKING:
+    import pulp
+
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
+
+
+class _Piece(NamedTuple):
+    """A piece that may occupy a resource; pieces of one job on one resource follow each other in time.
+
+    Parameters
+    ----------
+    name
+        Its name, unique among the pieces of the resource.
+    start, end
+        When it runs.
+    earliest, latest
+        Its start lies no earlier, its end no later.
+    least
+        It lasts no shorter.
+    lasting
+        Literal that it lasts at all where that depends on the placement, else None.
+    """
+
+    name: str
+    start: Expression
+    end: Expression
+    earliest: int
+    latest: int
+    least: int
+    lasting: pulp.LpVariable | None = None
+
+    def may_precede(self, other: _Piece) -> bool:
+        """Whether the times allow this piece to end before the other starts."""
+        return self.earliest + self.least <= other.latest - other.least
+
+
+def add_blocks_disjoint(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+    """SPEC 4.4: on a GPU, blocks do not overlap."""
+    for g in range(len(ground.gpus)):
+        inside = [it for it in jobs if g in it.here]
+        for one, two in combinations(inside, 2):
+            meet = add_both(model, f"meet_{g}_{one.number}_{two.number}", [one.here[g], two.here[g]])
+            _add_disjoint(model, f"{g}", meet, _blocks(model, ground, one, g), _blocks(model, ground, two, g))
+
+
+def _blocks(model: Program, ground: Ground, it: JobVariables, g: int) -> list[_Piece]:
+    times = block_us(it.job, ground.gpu_type(g))
+    candidates = candidate_levels(it.job)
+    after = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidates)
+    return [
+        _Piece(
+            f"{it.number}_{i}",
+            starts[g],
+            starts[g] + model.total(times[d - 1] * literal for d, literal in it.levels[i][g].items()),
+            it.earliest(i),
+            it.latest(i) - after,
+            times[candidates[0] - 1],
+        )
+        for i, starts in enumerate(it.starts)
+    ]
+
+
+def add_transfers_disjoint(model: Program, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
+    """SPEC 4.4: on a link, transfers do not overlap. One order for all links that two jobs share."""
+    pieces = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
+    for one, two in combinations(range(len(jobs)), 2):
+        common = sorted(set(jobs[one].links) & set(jobs[two].links))
+        if common and pieces[one] and pieces[two]:
+            meet = model.binary(f"share_{one}_{two}")
+            for k in common:
+                model.add(meet >= jobs[one].links[k] + jobs[two].links[k] - 1)
+            _add_disjoint(model, "link", meet, pieces[one], pieces[two])
+
+
+def _transfers(it: JobVariables, pace: Pace) -> list[_Piece]:
+    """Transfers that may last for some time: one of no duration overlaps nothing."""
+    found = []
+    for i, exchanges in enumerate(it.exchanges):
+        for b, exchange in enumerate(exchanges, 1):
+            certain = it.job.transfers[b - 1].payload_bytes > 0 or pace.latency.values[0] > 0
+            if not certain and not pace.latency.steps:
+                continue
+            lasting = None if certain else pace.latency.steps[0]
+            times = (it.earliest(i), it.latest(i), it.shortest[b - 1])
+            found.append(_Piece(f"{it.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
+    return found
+
+
+def _add_disjoint(
+    model: Program, resource: str, meet: pulp.LpVariable, ones: Sequence[_Piece], twos: Sequence[_Piece]
+) -> None:
+    """Of two pieces of different jobs that meet on the resource, one ends before the other starts."""
+    first = {}
+    for one in ones:
+        for two in twos:
+            name, conditions = f"{resource}_{one.name}_{two.name}", [x for x in (one.lasting, two.lasting) if x]
+            both = add_both(model, f"both_{name}", [meet, *conditions]) if conditions else meet
+            before = model.integer(f"first_{name}", 0, int(one.may_precede(two)))
+            model.add(before <= both)
+            if not two.may_precede(one):
+                model.add(before == both)
+            model.add(two.start >= one.end - max(0, one.latest - two.earliest) * (1 - before))
+            model.add(one.start >= two.end - max(0, two.latest - one.earliest) * (1 - both + before))
+            if not conditions:
+                first[one.name, two.name] = before
+    _add_monotone(model, first, ones, twos)
+
+
+def _add_monotone(
+    model: Program, first: dict[tuple[str, str], pulp.LpVariable], ones: Sequence[_Piece], twos: Sequence[_Piece]
+) -> None:
+    """What comes before a piece comes before all later pieces of its job."""
+    for one in ones:
+        for two, later in pairwise(two for two in twos if (one.name, two.name) in first):
+            model.add(first[one.name, two.name] <= first[one.name, later.name])
+    for two in twos:
+        for one, later in pairwise(one for one in ones if (one.name, two.name) in first):
+            model.add(first[later.name, two.name] <= first[one.name, two.name])

@@ -1,0 +1,88 @@
+"""Inequalities that every plan meets or that some best plan meets, for the linear relaxation and against symmetry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.formulations.cpsat_timetable.symmetry import _identical_jobs as identical_jobs
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, tail_us
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, candidate_levels
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.pieces import Pieces
+
+if TYPE_CHECKING:
+    import pulp
+
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["add_gpu_loads", "add_link_loads", "order_alike_gpus", "order_alike_jobs"]
+
+_ORDERED_JOBS = 12
+"""Jobs by which alike GPUs are put in order; the coefficients double with each of them."""
+
+
+class _Load(NamedTuple):
+    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end."""
+
+    head: int
+    work: Expression
+    tail: int
+
+
+def add_gpu_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
+    """Work on a GPU fits between the first release and the last exchange."""
+    for g in range(len(ground.gpus)):
+        _add_loads(model, [_gpu_load(model, ground, it, g) for it in jobs if g in it.here], makespan)
+
+
+def _gpu_load(model: Program, ground: Ground, it: JobVariables, g: int) -> _Load:
+    times = block_us(it.job, ground.gpu_type(g))
+    work = model.total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
+    tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
+    return _Load(it.window.release, work, tail)
+
+
+def add_link_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
+    """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
+    for k, link in enumerate(ground.pieces.cluster.links):
+        _add_loads(model, [_link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
+
+
+def _link_load(ground: Ground, it: JobVariables, literal: pulp.LpVariable, link: Link) -> _Load:
+    job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
+    work = job.iterations * sum(
+        max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
+    )
+    ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
+    return _Load(it.window.release + ready, work * literal, 0)
+
+
+def _add_loads(model: Program, loads: Sequence[_Load], makespan: pulp.LpVariable) -> None:
+    """For every head and tail that occurs, the work of all jobs with no smaller ones."""
+    for head in sorted({load.head for load in loads}):
+        for tail in sorted({load.tail for load in loads}):
+            late = [load for load in loads if load.head >= head and load.tail >= tail]
+            if late:
+                model.add(model.total(load.work for load in late) + head + tail <= makespan)
+
+
+def order_alike_gpus(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+    """GPUs of one server are alike: they stand in descending order of the jobs on them, read as binary numbers."""
+    first = jobs[:_ORDERED_JOBS]
+    for g, following in pairwise(range(len(ground.gpus))):
+        if ground.server(g) == ground.server(following):
+            code, after = (
+                model.total(2**position * it.here[gpu] for position, it in enumerate(reversed(first)) if gpu in it.here)
+                for gpu in (g, following)
+            )
+            model.add(code >= after)
+
+
+def order_alike_jobs(model: Program, pieces: Pieces, jobs: Sequence[JobVariables]) -> None:
+    """Jobs that differ in nothing but their name end in the order of the instance."""
+    for group in identical_jobs(pieces):
+        for j, k in pairwise(group):
+            model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])

@@ -1,0 +1,132 @@
+"""When blocks and transfers run: readiness, order and barrier (SPEC section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, fewest_contributors, tail_us
+from jigsaw_opt.formulations.ilp_timetable.channel import Pace, climb, transfer_expression
+from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, Ground, JobVariables, candidate_levels
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.problem.pieces import PieceGraph
+
+if TYPE_CHECKING:
+    import pulp
+
+    from jigsaw_opt.formulations.program import Expression
+
+__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
+
+
+def add_iterations(model: Program, it: JobVariables) -> None:
+    """SPEC section 3, *Barrier*: blocks start after the end of the iteration before.
+
+    Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
+    inequalities hold without a condition and are strong in the linear relaxation.
+    """
+    for i in range(it.job.iterations):
+        earliest, latest, name = it.earliest(i), it.latest(i), f"{it.number}_{i}"
+        end = model.time(f"end_{name}", earliest + it.window.iteration, latest)
+        starts = {g: model.time(f"start_{name}_{g}", earliest, latest) for g in it.here}
+        if i > 0:
+            model.add(end >= it.ends[-1] + it.window.iteration)
+            for start in starts.values():
+                model.add(start >= it.ends[-1])
+        it.ends.append(end)
+        it.starts.append(starts)
+
+
+def add_durations(model: Program, it: JobVariables, pace: Pace) -> list[list[Expression]]:
+    """SPEC section 3, *Transfer*: duration of every transfer, by iteration and bucket."""
+    job = it.job
+    buckets = [piece.bucket for piece in job.transfers]
+    it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
+    it.shortest = [job.transfer_us(b, c, pace.best) for b, c in zip(buckets, it.fewest, strict=True)]
+    known = {b: transfer_expression(it, pace, b, it.fewest[b - 1]) for b in buckets if _certain(job, it.fewest[b - 1])}
+    return [
+        [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
+    ]
+
+
+def _certain(job: PieceGraph, fewest: int) -> bool:
+    """Whether the number of contributors is always the least one."""
+    return job.rule.multiset is not None or fewest == job.slots
+
+
+def _chosen(model: Program, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
+    """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
+    job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
+    longest = job.transfer_us(bucket, job.slots, pace.worst)
+    value = model.time(f"duration_{it.number}_{i}_{bucket}", least, longest)
+    steps = _contributor_steps(model, it, i, bucket, fewest)
+    counts = range(fewest, job.slots + 1)
+    if pace.fixed:
+        model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
+        return value
+    model.add(value >= transfer_expression(it, pace, bucket, fewest))
+    for step, c in zip(steps, counts[1:], strict=True):
+        excess = job.transfer_us(bucket, c, pace.worst) - least
+        model.add(value >= transfer_expression(it, pace, bucket, c) - excess * (1 - step))
+    return value
+
+
+def _contributor_steps(model: Program, it: JobVariables, i: int, bucket: int, fewest: int) -> list[pulp.LpVariable]:
+    """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
+    steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
+    for above, below in pairwise(steps):
+        model.add(below <= above)
+    reached = [literal for levels in it.levels[i].values() for d, literal in levels.items() if d >= bucket]
+    model.add(model.total(reached) <= fewest + model.total(steps))
+    return steps
+
+
+def add_exchanges(model: Program, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+    """SPEC section 3, *Transfer*: bucket after bucket, all before the barrier. Only for jobs that may use links:
+
+    the transfers of any other job share no resource, and each of them runs as early as it can.
+    """
+    for i, row in enumerate(durations if it.links else ()):
+        exchanges = [_exchange(model, it, i, b, duration) for b, duration in enumerate(row, 1)]
+        for before, after in pairwise(exchanges):
+            model.add(after.start >= before.end)
+        model.add(it.ends[i] >= exchanges[-1].end)
+        it.exchanges.append(exchanges)
+
+
+def _exchange(model: Program, it: JobVariables, i: int, bucket: int, duration: Expression) -> Exchange:
+    start = model.time(f"exchange_{it.number}_{i}_{bucket}", it.earliest(i), it.latest(i))
+    return Exchange(start, duration, start + duration)
+
+
+def add_readiness(model: Program, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+    """SPEC section 3, *Transfer*: a transfer starts when its bucket is ready at every contributor."""
+    exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
+    for i, row in enumerate(durations):
+        for g in it.here:
+            times = block_us(it.job, ground.gpu_type(g))
+            _iteration_ends_after(model, it, i, g, times)
+            if not exact:
+                _bucket_ready(model, it, i, g, times, row)
+
+
+def _iteration_ends_after(model: Program, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
+    """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
+    tail = {d: tail_us(times, it.shortest, d) for d in candidate_levels(it.job)}
+    model.add(it.ends[i] >= it.starts[i][g] + model.total(tail[d] * x for d, x in it.levels[i][g].items()))
+
+
+def _bucket_ready(
+    model: Program, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
+) -> None:
+    """A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier."""
+    start, late = it.starts[i][g], it.latest(i) - it.earliest(i)
+    for b, ready in enumerate(times, 1):
+        if it.exchanges:
+            limit: Expression = it.exchanges[i][b - 1].start
+        else:
+            limit = it.ends[i] - model.total(row[b - 1 :])
+        reached = model.total(ready * x for d, x in it.levels[i][g].items() if d >= b)
+        shallow = model.total(late * x for d, x in it.levels[i][g].items() if d < b)
+        model.add(limit >= start + reached - shallow)

@@ -1,0 +1,107 @@
+"""CBC, the executable that comes with PuLP, run on an MPS file; it reports its best solution at its end."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from jigsaw_opt.formulations.program import cbc_executable
+from jigsaw_opt.solvers.engines.outcome import Ending, Task
+
+__all__ = ["CbcSearch"]
+
+_TOLERANCE = "1e-9"
+_LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
+
+
+class CbcSearch:
+    """One search by CBC.
+
+    Parameters
+    ----------
+    task
+        What to search for.
+    """
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def cancel(self) -> None:
+        """Make `run` return soon; from any thread. CBC answers an interrupt with its best solution."""
+        with self._lock:
+            if self._process is not None and not self._cancelled:
+                self._process.send_signal(signal.SIGINT)
+            self._cancelled = True
+
+    def run(self) -> Ending:
+        """Search until the end, a limit or `cancel`."""
+        with tempfile.TemporaryDirectory() as folder:
+            program, solution = Path(folder, "program.mps"), Path(folder, "solution.txt")
+            program.write_bytes(self.task.program.document("mps"))
+            log = self._execute([str(program), *self._settings(), "-solve", "-solution", str(solution)])
+            report = solution.read_text() if solution.exists() else ""
+        return self._read(log, report)
+
+    def _settings(self) -> list[str]:
+        task = self.task
+        settings: dict[str, object] = {
+            "-threads": task.threads,
+            "-randomSeed": task.seed + 1,  # 0 would seed by the clock
+            "-randomCbcSeed": task.seed + 1,
+            "-ratioGap": 0,
+            "-allowableGap": 0.99 * task.step,
+            "-integerTolerance": _TOLERANCE,
+            "-primalTolerance": _TOLERANCE,
+            "-dualTolerance": _TOLERANCE,
+            "-timeMode": "elapsed",
+            "-seconds": task.seconds,
+            "-maxNodes": task.nodes,
+        }
+        return [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
+
+    def _execute(self, arguments: Sequence[str]) -> str:
+        with self._lock:
+            if self._cancelled:
+                return ""
+            self._process = subprocess.Popen(
+                [str(cbc_executable()), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                # A Ctrl-C in the terminal reaches the engine through `cancel` only.
+                start_new_session=True,
+            )
+        log, _ = self._process.communicate()
+        return log
+
+    def _read(self, log: str, report: str) -> Ending:
+        """Its solution file starts with how it ended; then come the columns that are not 0."""
+        head, *lines = report.splitlines() or [""]
+        if head.startswith("Infeasible"):
+            return Ending.EXHAUSTED
+        if lines and "infeasible" not in head:
+            self._offer(lines)
+        if head.startswith("Optimal"):
+            return Ending.EXHAUSTED
+        bound = _LOWER_BOUND.search(log)
+        if bound is not None:
+            self.task.raise_bound(float(bound.group(1)))
+        return Ending.STOPPED
+
+    def _offer(self, lines: Sequence[str]) -> None:
+        columns = self.task.program.columns
+        values = [0.0] * len(columns)
+        for line in lines:
+            _, name, value, _ = line.removeprefix("**").split()
+            if name in columns:
+                values[columns[name]] = float(value)
+        self.task.offer(values)

@@ -1,0 +1,50 @@
+"""What every engine for mixed-integer programs is asked and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from jigsaw_opt.formulations.program import Program
+
+__all__ = ["Ending", "Task"]
+
+
+class Ending(Enum):
+    """How a search ended."""
+
+    EXHAUSTED = "exhausted"
+    """No solution is better than the best one offered by `Task.step` or more."""
+    STOPPED = "stopped"
+    """A limit or a cancelled task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One search.
+
+    Parameters
+    ----------
+    program
+        What to minimise, in microseconds.
+    step
+        Only solutions that are better by this much are of interest.
+    offer
+        Receives the value of every column of each better solution.
+    raise_bound
+        Receives lower bounds on what is left to search, in microseconds, as the engine computes them.
+    seconds, nodes
+        Limits on the time and on the nodes of the tree, or None.
+    seed, threads
+        As in `Options`.
+    """
+
+    program: Program
+    step: float
+    offer: Callable[[Sequence[float]], None]
+    raise_bound: Callable[[float], None]
+    seconds: float | None
+    nodes: int | None
+    seed: int
+    threads: int

@@ -1,0 +1,201 @@
+"""`ilp`: the mixed-integer program of the finite horizon, on HiGHS or CBC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from math import ceil
+from os import PathLike
+from typing import Literal
+
+from jigsaw_opt.documents import write_atomically
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.ilp_timetable import (
+    Model,
+    Value,
+    build,
+    objective_step,
+    piece_pairs,
+    serial_limit,
+    windows,
+)
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import Pieces, cut
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cbc import CbcSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
+from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+
+__all__ = ["ILP", "Ilp", "write_model"]
+
+_ENGINES = {"highs": HighsSearch, "cbc": CbcSearch}
+_DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
+_MOST_PAIRS = 200_000
+"""Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
+_RELATIVE_ERROR = 1e-8
+"""What an engine's bound may be off, as a share of the largest objective of interest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ilp:
+    """Mixed-integer programming over the order of pieces, for plans better than the heuristic's."""
+
+    name: str = "ilp"
+    display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
+
+    def unavailable(self) -> str | None:
+        """PuLP or HiGHS, where it is not installed."""
+        missing = {"pulp": "pulp>=3.3.2,<4", "highspy": "highspy>=1.11,<1.14"}
+        return next((package for module, package in missing.items() if find_spec(module) is None), None)
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """A cyclic horizon: the order of pieces that repeat has no first one."""
+        return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        """Solve the instance: greedy, and where its plan does not meet the bound, the program.
+
+        Raises
+        ------
+        UsageError
+            An engine that does not exist.
+        """
+        if options.engine not in (None, *_ENGINES):
+            raise UsageError(f"solver 'ilp' has no engine {options.engine!r}; it has {' and '.join(_ENGINES)}")
+        pieces = cut(instance)
+        control = Control(self.name, pieces, options, report)
+        warm = greedy_timetable(pieces, options.seed)
+        if warm is not None:
+            control.offer(warm)
+        reason = control.reason()
+        if reason is not None or piece_pairs(pieces) > _MOST_PAIRS:
+            return control.result(reason or StoppedBy.COMPLETED)
+        return _search(control, pieces)
+
+
+ILP = Ilp()
+
+
+def write_model(pieces: Pieces, path: str | PathLike[str], kind: Literal["mps", "lp"]) -> None:
+    """Write the program of a finite instance to a file, times and objective in microseconds.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    path
+        Where to write, all of it or nothing.
+    kind
+        The format.
+
+    Raises
+    ------
+    UsageError
+        A cyclic instance.
+    JigsawError
+        The file cannot be written.
+    """
+    reason = ILP.unsupported(pieces.instance)
+    if reason is not None:
+        raise UsageError(f"instance {pieces.instance.name!r} has no mixed-integer program: {reason}")
+    limit = serial_limit(pieces)
+    write_atomically(path, _model(pieces, lower_bound(pieces).value, limit, limit).program.document(kind))
+
+
+def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> Model:
+    """The model of plans whose objective is at most `cutoff`; times leave room up to `limit`."""
+    return build(pieces, windows(pieces, limit), bound, cutoff)
+
+
+class _Grid:
+    """How finely the engine can tell objectives apart.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    limit
+        Largest objective of interest, in microseconds.
+    """
+
+    def __init__(self, pieces: Pieces, limit: int) -> None:
+        self.step = objective_step(pieces)
+        self.error = max(1e-6 * self.step, _RELATIVE_ERROR * limit)
+        self.resolution = max(self.step, ceil(2 * self.error))
+
+    def proven(self, bound: float) -> int:
+        """Objective that a bound computed by the engine proves."""
+        return ceil_div(ceil(bound - self.error), self.step) * self.step
+
+    def exhausted(self, best: int) -> int:
+        """Objective that is proven where the engine finds nothing better than `best` by a resolution."""
+        return best - self.resolution + self.step
+
+
+def _search(control: Control, pieces: Pieces) -> Result:
+    options, engine = control.options, control.options.engine or "highs"
+    limit = serial_limit(pieces) if control.objective is None else control.objective
+    grid = _Grid(pieces, limit)
+    cutoff = limit if control.objective is None else limit - grid.resolution / 2
+    model = _model(pieces, control.bound, limit, cutoff)
+
+    def raise_bound(bound: float) -> None:
+        # What the engine has cut off is no better than the best plan by a step.
+        best = limit if control.objective is None else control.objective
+        if bound > control.bound:
+            control.raise_bound(min(best, grid.proven(min(bound, best))))
+
+    task = _task(model, grid, options, lambda value: control.offer(model.plan(value)), raise_bound, control.remaining)
+    search = _ENGINES[engine](task)
+    ending = control.run(search.run, search.cancel)
+    engines = _DISTRIBUTIONS[engine]
+    if ending is Ending.STOPPED:
+        return control.result(control.reason() or StoppedBy.TIME, engines=engines)
+    if control.objective is None:
+        conflict = minimal_conflict(pieces, lambda part: _feasible(part, options))
+        return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=engines)
+    control.raise_bound(grid.exhausted(control.objective))
+    return control.result(StoppedBy.COMPLETED, engines=engines)
+
+
+def _task(
+    model: Model,
+    grid: _Grid,
+    options: Options,
+    offer: Callable[[Value], object],
+    raise_bound: Callable[[float], None],
+    seconds: float | None,
+) -> Task:
+    column = model.program.column
+    return Task(
+        program=model.program,
+        step=grid.resolution,
+        offer=lambda values: offer(lambda variable: values[column(variable)]),
+        raise_bound=raise_bound,
+        seconds=seconds,
+        nodes=None if options.work_limit is None else int(options.work_limit),
+        seed=options.seed,
+        threads=options.workers,
+    )
+
+
+def _feasible(pieces: Pieces, options: Options) -> bool:
+    """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
+    limit = serial_limit(pieces)
+    model = _model(pieces, 0, limit, limit)
+    plans: list[Timetable] = []
+
+    def stop(value: Value) -> None:
+        plans.append(model.plan(value))
+        search.cancel()
+
+    search = HighsSearch(_task(model, _Grid(pieces, limit), options, stop, lambda bound: None, options.time_limit))
+    return search.run() is Ending.STOPPED or bool(plans)
