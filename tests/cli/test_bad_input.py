@@ -76,7 +76,7 @@ def test_what_is_not_a_document_is_refused(content: bytes, tmp_path: Path, capsy
     file = tmp_path / "bad.json"
     file.write_bytes(content)
     assert run("solve", file, "--solver", "greedy") == 3
-    assert str(file) in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_a_large_garbage_file_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

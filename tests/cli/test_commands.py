@@ -101,7 +101,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("solver", ["cpsat", "ilp"])
 def test_interrupt_keeps_the_incumbent(solver: str, tmp_path: Path) -> None:
-    name, plan = "server/link-bound", tmp_path / "plan.json"
+    name, plan = "server/weighted", tmp_path / "plan.json"
     command = [sys.executable, "-m", "jigsaw_opt", "solve", name, "--solver", solver, "-v", "-o", str(plan)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stderr is not None
