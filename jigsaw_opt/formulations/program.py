@@ -5,14 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     import pulp
 
-    Expression = pulp.LpAffineExpression | pulp.LpVariable | int
+__all__ = ["Expression", "Matrix", "Program", "Row", "cbc_executable"]
 
-__all__ = ["Matrix", "Program", "Row", "cbc_executable"]
+Expression: TypeAlias = Any
+"""A variable, a linear expression or a number; PuLP's operators take and return any of them, and state no types."""
 
 
 class Row(NamedTuple):

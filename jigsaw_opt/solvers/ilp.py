@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.engines.outcome import Ending, Search, Task
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
@@ -36,7 +36,7 @@ from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
 __all__ = ["ILP", "Ilp", "write_model"]
 
-_ENGINES = {"highs": HighsSearch, "cbc": CbcSearch}
+_ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 200_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.windows import serial_limit, windows
 from jigsaw_opt.formulations.ilp_timetable.channel import Network, Pace, add_links, add_pace
@@ -19,12 +18,9 @@ from jigsaw_opt.formulations.ilp_timetable.strengthening import (
 )
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, Window
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
-
-if TYPE_CHECKING:
-    from jigsaw_opt.formulations.program import Expression
 
 __all__ = ["Model", "Value", "Window", "build", "objective_step", "piece_pairs", "serial_limit", "windows"]
 
@@ -64,6 +60,8 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
     """
     model, ground = Program("jigsaw"), Ground(pieces)
     network = Network(ground)
+    objective = model.time(pieces.objective, bound, limit)
+    model.minimize(objective)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         model.add(False)
@@ -74,7 +72,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
     add_transfers_disjoint(model, jobs, paces)
     order_alike_gpus(model, ground, jobs)
     order_alike_jobs(model, pieces, jobs)
-    _add_objective(model, ground, jobs, bound, limit)
+    _add_objective(model, ground, jobs, objective)
     return Model(ground, jobs, model)
 
 
@@ -91,13 +89,10 @@ def _add_job(model: Program, network: Network, it: JobVariables) -> Pace:
     return pace
 
 
-def _add_objective(model: Program, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: float) -> None:
+def _add_objective(model: Program, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
     """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
-    objective = model.time(ground.pieces.objective, bound, limit)
-    model.minimize(objective)
     if ground.pieces.objective == "weighted_completion":
-        ends: Expression = model.total(it.job.weight * it.ends[-1] for it in jobs)
-        model.add(objective == ends)
+        model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs))
         return
     for it in jobs:
         model.add(objective >= it.ends[-1])

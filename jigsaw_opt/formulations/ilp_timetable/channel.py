@@ -1,8 +1,9 @@
 """Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*).
 
-A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among the links and
-shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r`` is climbed where something
-in use is at least as slow as value ``r``. This states the channel exactly without listing sets of servers.
+A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among
+the links and shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r``
+is climbed where something in use is at least as slow as value ``r``. This states the channel exactly without
+listing sets of servers.
 """
 
 from __future__ import annotations
@@ -14,13 +15,11 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import Network
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem.cluster import Channel
 
 if TYPE_CHECKING:
     import pulp
-
-    from jigsaw_opt.formulations.program import Expression
 
 __all__ = ["Ladder", "Network", "Pace", "add_links", "add_pace", "climb", "transfer_expression"]
 

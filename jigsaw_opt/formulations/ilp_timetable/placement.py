@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_any, candidate_levels
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_any
+from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.problem.critical import candidate_levels
 
 if TYPE_CHECKING:
     import pulp
-
-    from jigsaw_opt.formulations.program import Expression
 
 __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 

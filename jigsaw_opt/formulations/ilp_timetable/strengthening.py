@@ -7,16 +7,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import _identical_jobs as identical_jobs
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, tail_us
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, candidate_levels
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
+from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.critical import candidate_levels, tail_us
 from jigsaw_opt.problem.pieces import Pieces
 
 if TYPE_CHECKING:
     import pulp
-
-    from jigsaw_opt.formulations.program import Expression
 
 __all__ = ["add_gpu_loads", "add_link_loads", "order_alike_gpus", "order_alike_jobs"]
 

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, fewest_contributors, tail_us
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
 from jigsaw_opt.formulations.ilp_timetable.channel import Pace, climb, transfer_expression
-from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, Ground, JobVariables, candidate_levels
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, Ground, JobVariables
+from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, tail_us
 from jigsaw_opt.problem.pieces import PieceGraph
 
 if TYPE_CHECKING:
     import pulp
-
-    from jigsaw_opt.formulations.program import Expression
 
 __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 

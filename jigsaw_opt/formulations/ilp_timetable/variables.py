@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, Window, candidate_levels
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, Window
+from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem.pieces import PieceGraph
 
 if TYPE_CHECKING:
     import pulp
 
-    from jigsaw_opt.formulations.program import Expression
-
-__all__ = ["Exchange", "Ground", "JobVariables", "Window", "add_any", "add_both", "candidate_levels"]
+__all__ = ["Exchange", "Ground", "JobVariables", "Window", "add_any", "add_both"]
 
 
 def add_any(model: Program, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:

@@ -86,9 +86,9 @@ class CbcSearch:
     def _read(self, log: str, report: str) -> Ending:
         """Its solution file starts with how it ended; then come the columns that are not 0."""
         head, *lines = report.splitlines() or [""]
-        if head.startswith("Infeasible"):
+        if head.startswith(("Infeasible", "Integer infeasible")):
             return Ending.EXHAUSTED
-        if lines and "infeasible" not in head:
+        if "no integer solution" not in head and lines:
             self._offer(lines)
         if head.startswith("Optimal"):
             return Ending.EXHAUSTED

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 from jigsaw_opt.formulations.program import Program
 
-__all__ = ["Ending", "Task"]
+__all__ = ["Ending", "Search", "Task"]
 
 
 class Ending(Enum):
@@ -42,9 +43,19 @@ class Task:
 
     program: Program
     step: float
-    offer: Callable[[Sequence[float]], None]
+    offer: Callable[[Sequence[float]], object]
     raise_bound: Callable[[float], None]
     seconds: float | None
     nodes: int | None
     seed: int
     threads: int
+
+
+class Search(Protocol):
+    """One search by an engine, made from its `Task`."""
+
+    def run(self) -> Ending:
+        """Search until the end, a limit or `cancel`."""
+
+    def cancel(self) -> None:
+        """Make `run` return soon; from any thread, any number of times."""
