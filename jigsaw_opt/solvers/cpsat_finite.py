@@ -9,6 +9,7 @@ from jigsaw_opt.formulations.cpsat_timetable import Model, build, interval_count
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
@@ -73,8 +74,6 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
-        from jigsaw_opt.solvers.infeasibility import minimal_conflict
-
         conflict = minimal_conflict(pieces, lambda part: _feasible(part, control.options))
         return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
     return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network, Pace, add_links, add_pace
-from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_memory, add_placement
+from jigsaw_opt.formulations.cpsat_timetable.channel import Network
+from jigsaw_opt.formulations.cpsat_timetable.job import add_job
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
-from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
 from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_end, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
@@ -71,26 +71,13 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
         return Model(network, jobs, proto)
-    paces = [_add_job(proto, network, it) for it in jobs]
+    paces = [add_job(proto, network, it) for it in jobs]
     add_memory(proto, ground, jobs)
     add_blocks_disjoint(proto, ground, jobs)
     add_transfers_disjoint(proto, jobs, paces)
     add_order(proto, network, jobs)
     _add_objective(proto, ground, jobs, bound, limit)
     return Model(network, jobs, proto)
-
-
-def _add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
-    """Everything that concerns one job alone."""
-    add_placement(proto, network.ground, it)
-    add_depth_rule(proto, it)
-    add_iterations(proto, it)
-    add_links(proto, network, it)
-    pace = add_pace(proto, network, it)
-    durations = add_durations(proto, it, pace)
-    add_exchanges(proto, it, durations)
-    add_readiness(proto, network.ground, it, durations)
-    return pace
 
 
 def _add_objective(

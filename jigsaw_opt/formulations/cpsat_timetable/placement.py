@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.ladder import climb, ladder
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any, candidate_levels
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any
+from jigsaw_opt.problem.critical import candidate_levels
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -12,7 +12,7 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
+__all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "lasting"]
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
@@ -56,14 +56,14 @@ def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables]
         for exchanges in it.exchanges:
             for b, exchange in enumerate(exchanges, 1):
                 for link, literal in it.links.items():
-                    lasting = _lasting(model, it, pace, b, literal)
+                    there = lasting(model, it, pace, b, literal)
                     if lasting is not None:
                         on_link.setdefault(link, []).append(_interval(model, exchange, lasting))
     for intervals in on_link.values():
         model.add_no_overlap(intervals)
 
 
-def _lasting(
+def lasting(
     model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
     """Literal that the transfer uses the link for some time: one of no duration overlaps nothing."""

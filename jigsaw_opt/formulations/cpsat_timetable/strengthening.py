@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, tail_us
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, candidate_levels
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.critical import candidate_levels, tail_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_gpu_loads", "add_link_loads"]
+__all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period"]
 
 
 class _Load(NamedTuple):
@@ -63,3 +64,13 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[_Load], makespan: cp_mod
         for tail in sorted({load.tail for load in loads}):
             late = [load for load in loads if load.head >= head and load.tail >= tail]
             model.add(sum(load.work for load in late) + head + tail <= makespan)
+
+
+def add_loads_of_period(
+    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], period: cp_model.IntVar
+) -> None:
+    """In a plan that repeats, the work on a GPU and the transfers over a link fit into one period."""
+    for g in range(len(ground.gpus)):
+        model.add(sum(_gpu_load(ground, it, g).work for it in jobs if g in it.here) <= period)
+    for k, link in enumerate(ground.pieces.cluster.links):
+        model.add(sum(_link_load(ground, it, it.links[k], link).work for it in jobs if k in it.links) <= period)

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_order", "ordered_twin"]
+__all__ = ["add_order", "identical_jobs", "ordered_twin"]
 
 
 def add_order(model: cp_model.CpModel, network: Network, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
     ground = network.ground
-    for group in _identical_jobs(ground.pieces):
+    for group in identical_jobs(ground.pieces):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     for servers in _identical_servers(network):
@@ -54,7 +54,7 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
 def ordered_twin(network: Network, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
     """For each job, the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
     plans = list(timetable.jobs)
-    for group in _identical_jobs(network.ground.pieces):
+    for group in identical_jobs(network.ground.pieces):
         for j, plan in zip(group, sorted((plans[k] for k in group), key=job_end), strict=True):
             plans[j] = plan
     gpus = [[network.ground.index[name] for name in plan.gpus] for plan in plans]
@@ -74,7 +74,7 @@ def _gpu_names(network: Network, placed: Sequence[set[int]]) -> dict[int, int]:
     return names
 
 
-def _identical_jobs(pieces: Pieces) -> list[list[int]]:
+def identical_jobs(pieces: Pieces) -> list[list[int]]:
     """Jobs in groups that differ in nothing but their name."""
     groups: list[list[int]] = []
     nameless = [replace(job, name="") for job in pieces.jobs]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, transfer_expression
 from jigsaw_opt.formulations.cpsat_timetable.ladder import climb
-from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables, candidate_levels
-from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables
+from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, shortest_transfers, tail_us
 from jigsaw_opt.problem.pieces import PieceGraph
 
 if TYPE_CHECKING:
@@ -17,15 +17,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = [
-    "add_durations",
-    "add_exchanges",
-    "add_iterations",
-    "add_readiness",
-    "block_us",
-    "fewest_contributors",
-    "tail_us",
-]
+__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness", "block_us"]
 
 
 def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
@@ -58,18 +50,11 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    it.shortest = [job.transfer_us(b, c, pace.best) for b, c in zip(buckets, it.fewest, strict=True)]
+    it.shortest = list(shortest_transfers(job, pace.best))
     known = {b: _known(model, it, pace, b) for b in buckets if _certain(job, it.fewest[b - 1])}
     return [
         [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
     ]
-
-
-def fewest_contributors(job: PieceGraph, bucket: int) -> int:
-    """Least number of workers that reach a bucket; every worker reaches the first."""
-    if job.rule.multiset is not None:
-        return contributors(job.rule.multiset, bucket)
-    return job.slots if bucket == 1 else job.rule.min_contributors
 
 
 def _certain(job: PieceGraph, fewest: int) -> bool:
@@ -158,22 +143,6 @@ def _iteration_ends_after(
     """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
     tail = {d: tail_us(times, transfers, d) for d in candidate_levels(it.job)}
     model.add(it.ends[i] >= it.starts[i][g] + sum(tail[d] * literal for d, literal in it.levels[i][g].items()))
-
-
-def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
-    """Least time from the start of a block to the end of its iteration.
-
-    Parameters
-    ----------
-    times
-        Duration of the block by level.
-    transfers
-        Least duration of the transfers by bucket.
-    level
-        Level of the block.
-    """
-    rest = list(accumulate(reversed(transfers)))[::-1]
-    return max([times[level - 1], *(ready + after for ready, after in zip(times[:level], rest, strict=False))])
 
 
 def _bucket_ready(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.problem.critical import usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     Expression = cp_model.LinearExpr | int
 
-__all__ = ["Exchange", "Ground", "JobVariables", "Window", "add_any", "candidate_levels"]
+__all__ = ["Exchange", "Ground", "JobVariables", "Window", "add_any"]
 
 
 class Ground:
@@ -46,23 +47,13 @@ class Ground:
         return self.pieces.cluster.servers[self.server(gpu)].gpu_memory
 
     def allowed(self, job: PieceGraph) -> tuple[int, ...]:
-        """GPUs that may hold a worker of `job`: its type, memory for its least level, all its slots within reach."""
-        least = job.state_bytes + job.activation_bytes[candidate_levels(job)[0] - 1]
-        fits = [g for g in range(len(self.gpus)) if self.gpu_type(g) in job.gpu_types and least <= self.memory(g)]
-        room: dict[int, int] = {}
-        for g in fits:
-            part = self.part(g)
-            room[part] = room.get(part, 0) + 1
-        return tuple(g for g in fits if room[self.part(g)] >= job.slots)
+        """GPUs that may hold a worker of `job`."""
+        usable = usable_gpus(self.pieces, job)
+        return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
 
     def part(self, gpu: int) -> int:
         """Connected part of the cluster that a GPU is in."""
         return self.pieces.routes.component[self.server(gpu)]
-
-
-def candidate_levels(job: PieceGraph) -> tuple[int, ...]:
-    """Levels that a block of `job` may have, ascending."""
-    return tuple(range(1, job.levels + 1)) if job.rule.multiset is None else tuple(sorted(set(job.rule.multiset)))
 
 
 def add_any(model: cp_model.CpModel, literal: cp_model.IntVar, literals: Sequence[cp_model.IntVar]) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us, fewest_contributors, tail_us
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, Window, candidate_levels
+from jigsaw_opt.formulations.cpsat_timetable.variables import Window
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = ["interval_count", "serial_end", "serial_limit", "windows"]
@@ -15,18 +12,16 @@ __all__ = ["interval_count", "serial_end", "serial_limit", "windows"]
 
 def interval_count(pieces: Pieces) -> int:
     """Number of optional intervals of the model, a measure of its size."""
-    ground = Ground(pieces)
     links = len(pieces.cluster.links)
     return sum(
-        job.iterations * (len(ground.allowed(job)) * len(candidate_levels(job)) + len(job.transfers) * links)
-        for job in pieces.jobs
+        job.iterations * (sum(usable_gpus(pieces, job).values()) + len(job.transfers) * links) for job in pieces.jobs
     )
 
 
 def serial_limit(pieces: Pieces) -> int:
     """An objective that some plan reaches if there is any: all pieces in turn, as slowly as can be."""
     end = serial_end(pieces)
-    return end if pieces.objective == "makespan" else end * sum(job.weight for job in pieces.jobs)
+    return end * sum(job.weight for job in pieces.jobs) if pieces.objective == "weighted_completion" else end
 
 
 def serial_end(pieces: Pieces) -> int:
@@ -49,10 +44,9 @@ def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
 
     From the limit and the earliest ends of the other jobs follows a job's deadline.
     """
-    ground = Ground(pieces)
-    least = [_least_iteration(ground, job) for job in pieces.jobs]
+    least = [least_iteration_us(pieces, job, usable_gpus(pieces, job)) for job in pieces.jobs]
     ends = [job.release_us + job.iterations * length for job, length in zip(pieces.jobs, least, strict=True)]
-    if pieces.objective == "makespan":
+    if pieces.objective != "weighted_completion":
         deadlines = [limit] * len(ends)
     else:
         slack = limit - sum(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True))
@@ -63,21 +57,3 @@ def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
         Window(job.release_us, length, deadline)
         for job, length, deadline in zip(pieces.jobs, least, deadlines, strict=True)
     )
-
-
-def _least_iteration(ground: Ground, job: PieceGraph) -> int:
-    """Least length of an iteration: one worker is at the last level, and its buckets are exchanged at the best pace."""
-    gpus = ground.allowed(job)
-    channel = _best_channel(ground, job, gpus)
-    transfers = [job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers]
-    return min((tail_us(block_us(job, ground.gpu_type(g)), transfers, job.levels) for g in gpus), default=0)
-
-
-def _best_channel(ground: Ground, job: PieceGraph, gpus: Sequence[int]) -> Channel:
-    """No placement has a better rate or latency: a fabric with room for all slots, or else any link."""
-    room = Counter(ground.server(g) for g in gpus)
-    servers, links = ground.pieces.cluster.servers, ground.pieces.cluster.links
-    inside = [(servers[s].fabric_bandwidth, servers[s].fabric_latency_us) for s, n in room.items() if n >= job.slots]
-    across = [(link.bandwidth, link.latency_us) for link in links]
-    rates, latencies = zip(*(inside + across or [(1, 0)]), strict=True)
-    return Channel((), max(rates), min(latencies))

@@ -1,0 +1,28 @@
+"""Everything that concerns one job alone: placement, levels, links, and the order of its pieces."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.channel import Network, Pace, add_links, add_pace
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_placement
+from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["add_job"]
+
+
+def add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
+    """Add the variables and constraints of one job, and return the pace of its transfers."""
+    add_placement(proto, network.ground, it)
+    add_depth_rule(proto, it)
+    add_iterations(proto, it)
+    add_links(proto, network, it)
+    pace = add_pace(proto, network, it)
+    durations = add_durations(proto, it, pace)
+    add_exchanges(proto, it, durations)
+    add_readiness(proto, network.ground, it, durations)
+    return pace
