@@ -57,8 +57,8 @@ def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables]
             for b, exchange in enumerate(exchanges, 1):
                 for link, literal in it.links.items():
                     there = lasting(model, it, pace, b, literal)
-                    if lasting is not None:
-                        on_link.setdefault(link, []).append(_interval(model, exchange, lasting))
+                    if there is not None:
+                        on_link.setdefault(link, []).append(_interval(model, exchange, there))
     for intervals in on_link.values():
         model.add_no_overlap(intervals)
 
