@@ -33,13 +33,9 @@ class Cpsat:
         """Solve the instance with the model of its horizon."""
         pieces = cut(instance)
         control = Control(self.name, pieces, options, report)
-        if instance.horizon == "cyclic":
-            from jigsaw_opt.solvers.cpsat_cyclic import solve_cyclic
+        from jigsaw_opt.solvers.cpsat_finite import solve_exactly
 
-            return solve_cyclic(control, pieces)
-        from jigsaw_opt.solvers.cpsat_finite import solve_finite
-
-        return solve_finite(control, pieces)
+        return solve_exactly(control, pieces)
 
 
 CPSAT = Cpsat()

@@ -1,11 +1,13 @@
-"""The finite horizon on CP-SAT: bounds and greedy first, then the exact model from the greedy plan on."""
+"""The search on CP-SAT, the same for both horizons: bounds and greedy first, then the exact model from there on."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable import Model, build, interval_count, serial_limit, windows
+from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
@@ -16,7 +18,9 @@ from jigsaw_opt.solvers.result import Result, StoppedBy
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["solve_finite"]
+__all__ = ["solve_exactly"]
+
+Model = cpsat_timetable.Model | cpsat_cycle.Model
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
@@ -28,8 +32,8 @@ _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
 
-def solve_finite(control: Control, pieces: Pieces) -> Result:
-    """Solve a finite instance: greedy, and where its plan does not meet the bound, the exact model.
+def solve_exactly(control: Control, pieces: Pieces) -> Result:
+    """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
 
     Parameters
     ----------
@@ -51,8 +55,9 @@ def solve_finite(control: Control, pieces: Pieces) -> Result:
 
 
 def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
-    """The model of plans whose objective lies between `bound` and that of a known plan, if there is one."""
+    """The model of the instance's horizon: plans between `bound` and the objective of a known plan, if there is one."""
     limit = serial_limit(pieces) if objective is None else objective
+    build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
     return build(pieces, windows(pieces, limit), bound, limit)
 
 

@@ -1,0 +1,134 @@
+"""The cyclic horizon as a CP-SAT model; see ``docs/cpsat_cycle.md`` for it in formulas.
+
+Every job keeps a clock of its own that reads 0 at its *phase*. On that clock it is a job of the finite model
+that must end within the period, and only GPUs and links see the phases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_cycle.resources import Clock, add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat_timetable.channel import Network
+from jigsaw_opt.formulations.cpsat_timetable.job import add_job
+from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
+from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
+from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_loads_of_period
+from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Model", "build"]
+
+
+class Model:
+    """Variables and constraints of one instance.
+
+    Parameters
+    ----------
+    network
+        The instance, its GPUs and routes.
+    jobs
+        Variables of each job, times on its own clock.
+    clock
+        The period and the phases.
+    proto
+        The CP-SAT model.
+    """
+
+    def __init__(self, network: Network, jobs: Sequence[JobVariables], clock: Clock, proto: cp_model.CpModel) -> None:
+        self.network, self.jobs, self.clock, self.proto = network, tuple(jobs), clock, proto
+
+    def plan(self, value: Value) -> Timetable:
+        """Timetable of a solution, given the value of each variable."""
+        ground = self.network.ground
+        decisions = [
+            _later(decision_of(ground, it, value), value(phase))
+            for it, phase in zip(self.jobs, self.clock.phases, strict=True)
+        ]
+        return Timetable(assemble(ground.pieces, decisions), value(self.clock.period))
+
+    def hint(self, timetable: Timetable) -> None:
+        """Offer a timetable to the engine as its first solution."""
+        self.proto.clear_hints()  # type: ignore[no-untyped-call]
+        period = timetable.period_us or 0
+        self.proto.add_hint(self.clock.period, period)
+        starts = {plan.name: _phase_of(plan) for plan in timetable.jobs}
+        own = Timetable(tuple(_earlier(plan, starts[plan.name]) for plan in timetable.jobs), period)
+        twin = ordered_twin(self.network, own)
+        anchor = starts[twin[0][0].name]
+        for it, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
+            add_hint(self.proto, it, plan, gpus)
+            self.proto.add_hint(phase, (starts[plan.name] - anchor) % period)
+
+
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Model:
+    """Build the model of a cyclic instance.
+
+    The period is a variable, so what the engine proves of it holds for every period there is.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    spans
+        Window of each job on its own clock: release 0, deadline `limit`.
+    bound, limit
+        Every period is at least `bound`, and only periods at most `limit` are of interest.
+    """
+    from ortools.sat.python import cp_model
+
+    proto, ground = cp_model.CpModel(), Ground(pieces)
+    network = Network(ground)
+    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, spans, strict=True)]
+    clock = Clock(proto, jobs, bound, limit)
+    proto.minimize(clock.period)
+    if not all(ground.allowed(job) for job in pieces.jobs):
+        proto.add_bool_or([])
+        return Model(network, jobs, clock, proto)
+    paces = [add_job(proto, network, it) for it in jobs]
+    for it in jobs:
+        add_wrap(proto, it, clock)
+    add_memory(proto, ground, jobs)
+    add_blocks_disjoint(proto, ground, jobs, clock)
+    add_transfers_disjoint(proto, jobs, paces, clock)
+    add_order(proto, network, jobs)
+    add_loads_of_period(proto, ground, jobs, clock.period)
+    return Model(network, jobs, clock, proto)
+
+
+def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: Clock) -> None:
+    """SPEC section 5: the barrier wraps, so a job's span is at most the period."""
+    model.add(it.ends[-1] <= clock.period)
+
+
+def _phase_of(plan: JobPlan) -> int:
+    return min(block.start_us for block in plan.iterations[0].blocks)
+
+
+def _later(decision: JobDecision, phase: int) -> JobDecision:
+    """The decision with every start moved from the job's own clock to that of the plan."""
+    return replace(
+        decision,
+        block_starts=[[start + phase for start in row] for row in decision.block_starts],
+        transfer_starts=[[start + phase for start in row] for row in decision.transfer_starts],
+    )
+
+
+def _earlier(plan: JobPlan, phase: int) -> JobPlan:
+    """The job's part of a plan on the job's own clock."""
+    iterations = (
+        Iteration(
+            tuple(Block(b.level, b.start_us - phase, b.end_us - phase) for b in iteration.blocks),
+            tuple(Transfer(t.bucket, t.start_us - phase, t.end_us - phase) for t in iteration.transfers),
+        )
+        for iteration in plan.iterations
+    )
+    return replace(plan, iterations=tuple(iterations))

@@ -1,0 +1,117 @@
+"""GPUs and links, each for one piece at a time modulo the period (SPEC 4.4, section 5).
+
+A piece that starts at ``offset`` on the clock of a job of phase ``f`` has the residue ``r = (f + offset) mod T``.
+As ``f < T`` and no offset exceeds ``T``, that is ``f + offset`` or ``f + offset - T``: one literal. Pieces of at
+most ``T`` overlap modulo ``T`` exactly where two of the intervals from ``r`` and from ``r + T`` overlap, so every
+piece is laid down twice and the period may stay a variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
+from jigsaw_opt.formulations.cpsat_timetable.resources import lasting
+from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
+from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+
+__all__ = ["Clock", "add_blocks_disjoint", "add_transfers_disjoint"]
+
+
+class Clock:
+    """The period, and the phase of each job: the moment at which its own clock reads 0.
+
+    A plan may be shifted as a whole, so the first job has phase 0.
+
+    Parameters
+    ----------
+    model
+        Receives the variables.
+    jobs
+        The jobs.
+    bound, limit
+        Least and largest period, in microseconds.
+    """
+
+    def __init__(self, model: cp_model.CpModel, jobs: Sequence[JobVariables], bound: int, limit: int) -> None:
+        self.limit = limit
+        self.period = model.new_int_var(max(1, bound), limit, "period")
+        self.phases = [
+            model.new_int_var(0, limit - 1 if number else 0, f"phase of {it.job.name}")
+            for number, it in enumerate(jobs)
+        ]
+        for phase in self.phases:
+            model.add(phase < self.period)
+
+    def lay(
+        self,
+        model: cp_model.CpModel,
+        phase: cp_model.IntVar,
+        offset: cp_model.IntVar,
+        size: Expression,
+        literal: cp_model.IntVar,
+    ) -> list[cp_model.IntervalVar]:
+        """Both intervals of a piece that is there where `literal` holds."""
+        first = model.new_int_var(0, self.limit - 1, "")
+        second = model.new_int_var(1, 2 * self.limit - 1, "")
+        wraps = model.new_bool_var("")
+        model.add(first < self.period)
+        model.add(first == phase + offset).only_enforce_if(literal, ~wraps)
+        model.add(first == phase + offset - self.period).only_enforce_if(literal, wraps)
+        model.add(second == first + self.period)
+        return [self._interval(model, start, size, literal) for start in (first, second)]
+
+    def _interval(
+        self, model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
+    ) -> cp_model.IntervalVar:
+        if isinstance(size, int):
+            return model.new_optional_fixed_size_interval_var(start, size, literal, "")
+        end = model.new_int_var(0, 3 * self.limit, "")
+        model.add(end == start + size).only_enforce_if(literal)
+        return model.new_optional_interval_var(start, size, end, literal, "")
+
+
+def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: Clock) -> None:
+    """SPEC 4.4 modulo the period: on a GPU, blocks do not overlap."""
+    for g in range(len(ground.gpus)):
+        intervals: list[cp_model.IntervalVar] = []
+        for it, phase in zip(jobs, clock.phases, strict=True):
+            for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
+                size = _size(model, block_us(it.job, ground.gpu_type(g)), levels[g])
+                intervals += clock.lay(model, phase, starts[g], size, it.here[g])
+        model.add_no_overlap(intervals)
+
+
+def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_model.IntVar]) -> Expression:
+    """Duration of a block at the level that is chosen for it."""
+    sizes = {d: times[d - 1] for d in levels}
+    if len(set(sizes.values())) == 1:
+        return next(iter(sizes.values()))
+    size = model.new_int_var(min(sizes.values()), max(sizes.values()), "")
+    for d, literal in levels.items():
+        model.add(size == sizes[d]).only_enforce_if(literal)
+    return size
+
+
+def add_transfers_disjoint(
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace], clock: Clock
+) -> None:
+    """SPEC 4.4 modulo the period: on a link, transfers do not overlap."""
+    on_link: dict[int, list[cp_model.IntervalVar]] = {}
+    for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):
+        for exchanges in it.exchanges:
+            for b, exchange in enumerate(exchanges, 1):
+                for link, literal in it.links.items():
+                    there = lasting(model, it, pace, b, literal)
+                    if there is not None:
+                        on_link.setdefault(link, []).extend(
+                            clock.lay(model, phase, exchange.start, exchange.duration, there)
+                        )
+    for intervals in on_link.values():
+        model.add_no_overlap(intervals)
