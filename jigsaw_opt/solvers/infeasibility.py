@@ -1,143 +1,252 @@
-"""Why there is no plan: the certain causes before any search, and a minimal conflict after a proof.
+"""Why an instance has no plan: certain causes before any search, and a minimal conflict after a proof.
 
-A finite horizon never runs out of time and a period may be as long as it takes, so an instance is infeasible
-only for its placement (types, reach, memory) and its depth rules.
+Time never makes an instance infeasible: pieces can always run one after the other. What can is the
+placement (GPU types, memory, links, GPUs of one's own for all workers of a job) and a depth rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.job import FreeDepth
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.result import Conflict
 
-__all__ = ["certain_causes", "minimal_conflict", "restrict"]
+__all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict"]
+
+IsFeasible = Callable[[Pieces], bool | None]
+"""Whether there is a plan for some of the jobs, or None where that stays open."""
+
+_MOST_LITERALS = 100_000
+"""A larger placement model takes the engine longer than an explanation is worth."""
+_MOST_WORK = 10.0
+"""Deterministic units of work that the engine may spend on one placement."""
+_LARGEST_SUM = 2**62
+"""The engine's integers have 63 bits."""
 
 
 def certain_causes(pieces: Pieces) -> tuple[Conflict, ...]:
-    """Causes that need no search, in the user's terms; empty where none is certain.
+    """Causes that rule out every plan, found without a search; empty where none of them holds.
 
     Parameters
     ----------
     pieces
         The instance, cut.
     """
-    alone = [cause for number in range(len(pieces.jobs)) for cause in _job_causes(pieces, number)]
-    return tuple(alone) or tuple(_shared_memory(pieces))
+    alone = [cause for job in pieces.jobs for cause in _causes_of(pieces, job)]
+    return tuple(alone) or tuple(_states_exceed_memory(pieces))
 
 
-def restrict(pieces: Pieces, jobs: Sequence[int]) -> Pieces:
-    """The same instance with only the jobs of these numbers."""
-    chosen = tuple(pieces.instance.jobs[number] for number in jobs)
-    return cut(replace(pieces.instance, jobs=chosen))
+def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> Conflict:
+    """A smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
 
-
-def minimal_conflict(pieces: Pieces, feasible: Callable[[Pieces], bool]) -> Conflict:
-    """Jobs that cannot hold together, none of which can be spared: a deletion filter.
+    QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
+    stays open the jobs in question are kept, so the set then still has no plan but may not be minimal.
 
     Parameters
     ----------
     pieces
-        An instance that is proven infeasible.
-    feasible
-        False only where an instance is proven infeasible; where it is not decided, True.
+        The instance, cut; it has no plan.
+    is_feasible
+        Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
-    kept = list(range(len(pieces.jobs)))
-    for number in range(len(pieces.jobs)):
-        without = [other for other in kept if other != number]
-        if without and not feasible(restrict(pieces, without)):
-            kept = without
-    names = tuple(pieces.jobs[number].name for number in kept)
-    if len(kept) == 1:
-        return Conflict(
-            "search", names, f"job {names[0]} alone has no placement and levels within memory and depth rule"
-        )
-    together = ", ".join(names)
-    return Conflict(
-        "search",
-        names,
-        f"jobs {together} cannot be resident together: no placement holds all of them; any one fewer may fit",
-    )
+    check = is_feasible or placement_feasible
+
+    def holds(jobs: Sequence[int]) -> bool:
+        return not jobs or check(restrict(pieces, jobs)) is not False
+
+    conflict = sorted(_explain(holds, (), tuple(range(len(pieces.jobs))), False))
+    part = restrict(pieces, conflict)
+    certain = certain_causes(part)
+    return certain[0] if certain else Conflict("search", tuple(job.name for job in part.jobs), _together(part))
 
 
-def _job_causes(pieces: Pieces, number: int) -> list[Conflict]:
-    job = pieces.jobs[number]
-    for cause in (_depth_cause, _type_cause, _memory_cause, _reach_cause):
-        found = cause(pieces, number, job)
-        if found is not None:
-            return [found]
-    return []
+def restrict(pieces: Pieces, jobs: Iterable[int]) -> Pieces:
+    """The instance with only some of its jobs, given by index in the order wanted.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    jobs
+        Indices of the jobs to keep.
+    """
+    kept = tuple(jobs)
+    instance = replace(pieces.instance, jobs=tuple(pieces.instance.jobs[k] for k in kept))
+    part = replace(pieces, instance=instance, jobs=tuple(pieces.jobs[k] for k in kept))
+    part.__dict__["routes"] = pieces.routes  # the same cluster: its routes stay known
+    return part
 
 
-def _depth_cause(pieces: Pieces, number: int, job: PieceGraph) -> Conflict | None:
-    """A mean depth above 1 asks for more levels than there are."""
-    rule = pieces.instance.jobs[number].depth
-    most = job.levels * job.slots * job.iterations
-    if not isinstance(rule, FreeDepth) or job.rule.min_total <= most:
+def placement_feasible(pieces: Pieces) -> bool | None:
+    """Whether all workers find a place, which is whether there is a plan; None where that stays open.
+
+    The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
+    without OR-Tools, above a size, and for numbers beyond the engine's.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    """
+    from importlib.util import find_spec
+
+    from jigsaw_opt.formulations.cpsat_placement import build, literal_count
+
+    if find_spec("ortools") is None or literal_count(pieces) > _MOST_LITERALS or _largest(pieces) > _LARGEST_SUM:
         return None
-    return Conflict(
-        "depth", (job.name,), f"job {job.name} asks for mean depth {rule.mean_depth}; more than 1 is impossible"
-    )
+    from ortools.sat.python import cp_model
+
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = _MOST_WORK
+    status = solver.solve(build(pieces))
+    return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
 
 
-def _type_cause(pieces: Pieces, number: int, job: PieceGraph) -> Conflict | None:
-    """No GPU has a type that the model has times for."""
-    there = sorted({server.gpu_type for server in pieces.cluster.servers})
-    if set(there) & set(job.gpu_types):
-        return None
-    needs = " or ".join(job.gpu_types) or "no type at all"
-    return Conflict("gpu_type", (job.name,), f"job {job.name} runs on {needs}; the cluster has {', '.join(there)}")
+def _largest(pieces: Pieces) -> int:
+    """No sum in the placement model exceeds this."""
+    memory = max(server.gpu_memory for server in pieces.cluster.servers) * (len(pieces.jobs) + 1)
+    return max(memory, *(4 * job.iterations * job.levels * pieces.cluster.gpu_count for job in pieces.jobs))
 
 
-def _memory_cause(pieces: Pieces, number: int, job: PieceGraph) -> Conflict | None:
-    """Its cheapest worker fits in no GPU, or no GPU holds the worker at the last level that every iteration needs."""
+def _explain(
+    holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
+) -> tuple[int, ...]:
+    """Those of `jobs` that a minimal conflict takes beside the jobs `given`, which have just `grown` or are checked."""
+    if grown and not holds(given):
+        return ()
+    if len(jobs) == 1:
+        return jobs
+    first, second = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
+    right = _explain(holds, given + first, second, True)
+    left = _explain(holds, given + right, first, bool(right))
+    return left + right
+
+
+class _Demand(NamedTuple):
+    """So many workers of a job need so much memory each, because they reach a level."""
+
+    workers: int
+    level: int
+    memory: int
+
+
+def _causes_of(pieces: Pieces, job: PieceGraph) -> Iterator[Conflict]:
+    """Why one job has no place even on an empty cluster; only the first cause that explains the others."""
+    rule, most = job.rule, job.levels * job.slots * job.iterations
+    if rule.min_total > most:
+        asked = f"asks for {rule.min_total:,} levels in all, and full depth has only {most:,}"
+        yield Conflict("depth", (job.name,), f"the mean depth of job {job.name} {asked}; choose one of at most 1")
     servers = [server for server in pieces.cluster.servers if server.gpu_type in job.gpu_types]
-    largest = max(server.gpu_memory for server in servers)
-    for level in (critical.candidate_levels(job)[0], job.levels):
-        needed = job.state_bytes + job.activation_bytes[level - 1]
-        if needed > largest:
-            return Conflict(
-                "memory",
-                (job.name,),
-                f"a worker of job {job.name} at level {level} of {job.levels} needs {needed} bytes;"
-                f" the largest GPU that it runs on has {largest}",
+    if not servers:
+        yield Conflict("gpu_type", (job.name,), _no_type(pieces, job))
+    elif sum(server.gpus for server in servers) < job.slots:
+        yield Conflict("reach", (job.name,), _too_few(pieces, job, servers))
+    else:
+        yield from _no_memory_or_path(pieces, job, servers)
+
+
+def _no_type(pieces: Pieces, job: PieceGraph) -> str:
+    have = ", ".join(sorted({server.gpu_type for server in pieces.cluster.servers}))
+    can = ", ".join(job.gpu_types) or "none"
+    why = f"its model has times for {can}, the cluster has {have}"
+    return f"job {job.name} runs on none of the cluster's GPU types: {why}"
+
+
+def _too_few(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> str:
+    gpus = sum(server.gpus for server in servers)
+    whole = pieces.cluster.gpu_count
+    kinds = "" if gpus == whole else f" of its types (of {whole:,} in all)"
+    return f"job {job.name} has {job.slots:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
+
+
+def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
+    for demand in _demands(job):
+        room = sum(server.gpus for server in servers if server.gpu_memory >= demand.memory)
+        if room < demand.workers:
+            yield Conflict("memory", (job.name,), _no_memory(job, demand, room, servers))
+            return
+    parts = _parts(pieces, job)
+    if all(sum(server.gpus for server in part) < job.slots for part in parts):
+        gpus = max(sum(server.gpus for server in part) for part in parts)
+        message = f"job {job.name} has {job.slots:,} workers, and no more than {gpus:,} of its GPUs are joined by links"
+        yield Conflict("reach", (job.name,), message)
+    elif not any(_has_place(job, part) for part in parts):
+        message = f"no part of the cluster that links join has both the GPUs and the memory for job {job.name}"
+        yield Conflict("memory", (job.name,), f"{message} at the depth that its rule asks for")
+
+
+def _demands(job: PieceGraph) -> list[_Demand]:
+    """What the depth rule asks for in every iteration, level by level, deepest first."""
+    levels = reversed(candidate_levels(job))
+    return [_Demand(fewest_contributors(job, d), d, job.state_bytes + job.activation_bytes[d - 1]) for d in levels]
+
+
+def _no_memory(job: PieceGraph, demand: _Demand, room: int, servers: Sequence[Server]) -> str:
+    who = "one worker" if demand.workers == 1 else f"{demand.workers:,} workers"
+    need = f"{demand.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
+    have = max(server.gpu_memory for server in servers)
+    found = f"the largest GPU of its types has {have:,}" if room == 0 else f"only {room:,} GPUs of its types have them"
+    return f"job {job.name} has {who} at level {demand.level} in every iteration, each needs {need}, and {found}"
+
+
+def _parts(pieces: Pieces, job: PieceGraph) -> list[list[Server]]:
+    """Servers of the job's types, by connected part of the cluster."""
+    parts: dict[int, list[Server]] = {}
+    for server, part in zip(pieces.cluster.servers, pieces.routes.component, strict=True):
+        if server.gpu_type in job.gpu_types:
+            parts.setdefault(part, []).append(server)
+    return list(parts.values())
+
+
+def _has_place(job: PieceGraph, servers: Sequence[Server]) -> bool:
+    """Whether the servers alone have GPUs with the memory that every level asks for, and for the least total."""
+    for demand in _demands(job):
+        if sum(server.gpus for server in servers if server.gpu_memory >= demand.memory) < demand.workers:
+            return False
+    if job.rule.multiset is not None:
+        return True
+    depths = sorted((depth for server in servers for depth in [_depth_on(job, server)] * server.gpus), reverse=True)
+    most = job.iterations * sum(depths[: job.slots])
+    return most >= min(job.rule.min_total, job.iterations * job.slots * job.levels)
+
+
+def _depth_on(job: PieceGraph, server: Server) -> int:
+    """Largest level whose memory a GPU of the server has, 0 for none."""
+    return sum(job.state_bytes + size <= server.gpu_memory for size in job.activation_bytes)
+
+
+def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:
+    """The states of all jobs that depend on some GPU types exceed those GPUs' memory together."""
+    usable = {server.gpu_type for server in pieces.cluster.servers}
+    for types in {frozenset(usable & set(job.gpu_types)) for job in pieces.jobs} | {frozenset(usable)}:
+        jobs = [job for job in pieces.jobs if usable & set(job.gpu_types) <= types]
+        least = min(job.activation_bytes[candidate_levels(job)[0] - 1] for job in jobs)
+        # A GPU that holds any worker keeps the activations of one.
+        memory = sum(s.gpus * max(0, s.gpu_memory - least) for s in pieces.cluster.servers if s.gpu_type in types)
+        states = sum(job.slots * job.state_bytes for job in jobs)
+        if states > memory:
+            workers, kinds = sum(job.slots for job in jobs), ", ".join(sorted(types))
+            message = (
+                f"the states of {workers:,} workers take {states:,} bytes, and the GPUs of type {kinds} "
+                f"have {memory:,} beside the activations"
             )
-    return None
+            yield Conflict("memory", tuple(job.name for job in jobs), message)
+            return
 
 
-def _reach_cause(pieces: Pieces, number: int, job: PieceGraph) -> Conflict | None:
-    """More workers than GPUs that it may use in any connected part of the cluster."""
-    least = job.state_bytes + job.activation_bytes[critical.candidate_levels(job)[0] - 1]
-    room: dict[int, int] = {}
-    for part, server in zip(pieces.routes.component, pieces.cluster.servers, strict=True):
-        if server.gpu_type in job.gpu_types and least <= server.gpu_memory:
-            room[part] = room.get(part, 0) + server.gpus
-    most = max(room.values())
-    if most >= job.slots:
-        return None
-    return Conflict(
-        "reach",
-        (job.name,),
-        f"job {job.name} has {job.slots} workers on different GPUs;"
-        f" at most {most} GPUs that it fits on are joined by routes",
+def _together(pieces: Pieces) -> str:
+    """What a minimal set of jobs asks for, and what there is."""
+    asked = ", ".join(
+        f"{job.name} ({job.slots:,} workers of {job.state_bytes:,} bytes of state and up to "
+        f"{job.activation_bytes[-1]:,} of activations)"
+        for job in pieces.jobs
     )
-
-
-def _shared_memory(pieces: Pieces) -> list[Conflict]:
-    """The state of all residents, and the activations of one worker on each GPU, exceed all memory."""
-    state = sum(job.slots * job.state_bytes for job in pieces.jobs)
-    memory = sum(server.gpus * server.gpu_memory for server in pieces.cluster.servers)
-    if state <= memory:
-        return []
-    names = tuple(job.name for job in pieces.jobs if job.state_bytes)
-    return [
-        Conflict(
-            "memory",
-            names,
-            f"the weights, gradients and optimiser states of all workers need {state} bytes;"
-            f" all GPUs together have {memory}",
-        )
-    ]
+    have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in pieces.cluster.servers[:8])
+    more = len(pieces.cluster.servers) - 8
+    rest = f" and {more:,} more servers" if more > 0 else ""
+    return f"these jobs have no place together, though any fewer of them do: {asked}; the cluster has {have}{rest}"

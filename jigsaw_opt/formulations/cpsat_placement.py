@@ -1,0 +1,128 @@
+"""Whether the workers of all jobs find a place, as a CP-SAT model without time.
+
+Any placement and levels that obey SPEC 4.1, 4.2 and 4.5 extend to a plan, in either horizon: run all
+pieces one after the other. So an instance has a plan exactly where this model has a solution. Iterations
+are not expanded. A job with a fixed multiset of levels may keep one iteration's levels in all of them,
+for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as well,
+unless `balance` forbids it, and then the totals of its workers are variables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Literals = dict[tuple[int, int], cp_model.IntVar]
+    """Literal that a worker sits on a GPU with a largest level, by (GPU, level)."""
+
+__all__ = ["build", "literal_count"]
+
+
+def literal_count(pieces: Pieces) -> int:
+    """Upper limit of the number of literals of the model, a measure of its size."""
+    return pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+
+
+def build(pieces: Pieces) -> cp_model.CpModel:
+    """Model whose solutions are the placements of all jobs with the largest level of each worker.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut; sums of memory and of levels stay below 2^62.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    server_of = [s for s, server in enumerate(pieces.cluster.servers) for _ in range(server.gpus)]
+    placed = [_add_job(model, pieces, server_of, job) for job in pieces.jobs]
+    for gpu, server in enumerate(server_of):
+        _add_memory(model, pieces, placed, gpu, pieces.cluster.servers[server].gpu_memory)
+    return model
+
+
+def _add_job(model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph) -> Literals:
+    """SPEC 4.1 and 4.2: a GPU of its own and a largest level for every worker."""
+    literals: Literals = {}
+    for gpu, s in enumerate(server_of):
+        server = pieces.cluster.servers[s]
+        for level in candidate_levels(job) if server.gpu_type in job.gpu_types else ():
+            if job.state_bytes + job.activation_bytes[level - 1] <= server.gpu_memory:
+                literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")
+        model.add_at_most_one(literals[key] for key in literals if key[0] == gpu)
+    model.add(sum(literals.values()) == job.slots)
+    _add_one_part(model, pieces, server_of, job, literals)
+    if job.rule.multiset is not None:
+        for level in candidate_levels(job):
+            model.add(_count(literals, level) == job.rule.multiset.count(level))
+    elif job.rule.balance is None:
+        model.add(_count(literals, job.levels) >= job.rule.min_contributors)
+        deepest = sum(level * literal for (_, level), literal in literals.items())
+        model.add(job.iterations * deepest >= job.rule.min_total)
+    else:
+        _add_balance(model, job, job.rule.balance, literals)
+    return literals
+
+
+def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
+    """Number of workers whose largest level is `level`."""
+    return sum(literal for (_, d), literal in literals.items() if d == level)
+
+
+def _add_one_part(
+    model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph, literals: Literals
+) -> None:
+    """SPEC section 3, *Route*: all workers on servers that paths join."""
+    inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
+    for (gpu, _), literal in literals.items():
+        inside[pieces.routes.component[server_of[gpu]]].append(literal)
+    if len(inside) > 1 and job.slots > 1:
+        chosen = {part: model.new_bool_var(f"{job.name} in part {part}") for part in inside}
+        for part, members in inside.items():
+            model.add(sum(members) == job.slots * chosen[part])
+
+
+def _add_balance(model: cp_model.CpModel, job: PieceGraph, balance: int, literals: Literals) -> None:
+    """SPEC section 2, *Jobs*: totals of levels within `balance` of each other, every iteration covered.
+
+    Coverage takes each worker some of the iterations at level D; any shares that are large enough together
+    can be dealt out so that every iteration has its own `min_contributors` workers.
+    """
+    n, top = job.iterations, job.levels
+    lowest = model.new_int_var(n, n * top, f"least total of {job.name}")
+    totals, shares = [], []
+    for gpu in sorted({gpu for gpu, _ in literals}):
+        here = sum(literal for (g, _), literal in literals.items() if g == gpu)
+        deepest = sum(level * literal for (g, level), literal in literals.items() if g == gpu)
+        total = model.new_int_var(0, n * top, f"total of {job.name} on {gpu}")
+        share = model.new_int_var(0, n, f"iterations of {job.name} on {gpu} at the last level")
+        model.add(share <= n * literals.get((gpu, top), 0))
+        model.add(total >= n * here + (top - 1) * share)
+        model.add(total <= n * deepest)
+        model.add(total >= lowest - n * top * (1 - here))
+        model.add(total <= lowest + min(balance, n * top))
+        totals.append(total)
+        shares.append(share)
+    model.add(sum(shares) >= job.rule.min_contributors * n)
+    model.add(sum(totals) >= job.rule.min_total)
+
+
+def _add_memory(model: cp_model.CpModel, pieces: Pieces, placed: list[Literals], gpu: int, memory: int) -> None:
+    """SPEC 4.5: the states of all workers on a GPU and the largest activations among them fit into its memory."""
+    inside = [
+        (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
+        for job, literals in zip(pieces.jobs, placed, strict=True)
+    ]
+    largest = max((job.activation_bytes[pairs[-1][0] - 1] for job, pairs in inside if pairs), default=0)
+    if sum(job.state_bytes for job, pairs in inside if pairs) + largest <= memory:
+        return
+    peak = model.new_int_var(0, memory, f"activations on {gpu}")
+    for job, pairs in inside:
+        model.add(peak >= sum(job.activation_bytes[level - 1] * literal for level, literal in pairs))
+    model.add(sum(job.state_bytes * literal for job, pairs in inside for _, literal in pairs) + peak <= memory)
