@@ -67,7 +67,8 @@ def main() -> None:
     parser.add_argument("--horizon", choices=("finite", "cyclic"), default="finite")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
-    print(f"{'servers':>8}{'jobs':>7}{'workers':>9}{'blocks':>9}{'transfers':>11}{'CPU s':>8}{'us/block':>10}{'gap':>8}")
+    titles = ("servers", "jobs", "workers", "blocks", "transfers", "CPU s", "us/block", "gap")
+    print("".join(f"{title:>10}" for title in titles))
     for power in reversed(range(asked.sizes)):
         made = instance(asked.servers >> power, asked.topology, asked.horizon, asked.seed)
         started = time.process_time()
@@ -76,13 +77,13 @@ def main() -> None:
         timetable = greedy_timetable(pieces, asked.seed)
         seconds = time.process_time() - started
         if timetable is None:
-            print(f"{asked.servers >> power:>8}  no placement found")
+            print(f"{asked.servers >> power:>10}  no placement found")
             continue
         gap = relative_gap(objective_of(pieces, timetable.jobs, timetable.period_us), bound.value)
         workers = sum(job.slots for job in pieces.jobs)
         print(
-            f"{asked.servers >> power:>8}{len(pieces.jobs):>7}{workers:>9}{pieces.blocks:>9}{pieces.transfers:>11}"
-            f"{seconds:>8.2f}{seconds * 1e6 / pieces.blocks:>10.1f}{gap:>8.1%}"
+            f"{asked.servers >> power:>10}{len(pieces.jobs):>10}{workers:>10}{pieces.blocks:>10}{pieces.transfers:>10}"
+            f"{seconds:>10.2f}{seconds * 1e6 / pieces.blocks:>10.1f}{gap:>10.1%}"
         )
 
 

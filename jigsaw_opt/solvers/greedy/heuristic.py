@@ -19,8 +19,8 @@ from jigsaw_opt.solvers.greedy.timing import Schedule, list_schedule
 __all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size", "timetables"]
 
 MAX_BLOCKS = 20_000_000
-_TRIAL_PIECES = 100_000
-_MAX_TRIALS = 100
+_TRIAL_PIECES = 150_000
+_MAX_TRIALS = 200
 _EXACT_JOBS = 12
 _LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
@@ -67,13 +67,13 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
     if asked is None:
         return
     search = _Search(pieces, asked, random.Random(seed))
-    keys = _Keys([1.0] * len(asked), [1.0] * len(asked))
+    keys = _Keys([1.0] * len(asked), [1.0] * len(asked), [0] * len(asked))
     best = search.trial(keys)
     if best is None:
         return
     yield search.timetable(best)
     for _ in range(min(_MAX_TRIALS, _TRIAL_PIECES // (pieces.blocks + pieces.transfers))):
-        other_keys = search.mutated(keys)
+        other_keys = search.mutated(keys, best)
         other = search.trial(other_keys)
         if other is None or other.value > best.value:
             yield None
@@ -98,10 +98,19 @@ def require_size(pieces: Pieces) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Random keys: factors on each job's order of placement and on its priority; 1 is the plain rule."""
+    """What the local search changes, by job.
+
+    Parameters
+    ----------
+    place, urgency
+        Factors on the order of placement and on the priority; 1 is the plain rule.
+    hold_us
+        Earliest start; list scheduling alone never waits for a better job to come.
+    """
 
     place: list[float]
     urgency: list[float]
+    hold_us: list[int]
 
 
 class _Search:
@@ -120,7 +129,8 @@ class _Search:
         if jobs is None:
             return None
         gpus, links = len(self.layout.gpus), self.layout.links
-        schedule = list_schedule(jobs, gpus, links, _smith if self.weighted else _tail, keys.urgency)
+        rule = _smith if self.weighted else _tail
+        schedule = list_schedule(jobs, gpus, links, rule, keys.urgency, keys.hold_us)
         if self.pieces.horizon == "cyclic":
             period, schedule = compress(schedule, gpus, links, self.sweeps)
             return _Trial(period, schedule, period)
@@ -129,13 +139,18 @@ class _Search:
         value = sum(map(mul, weights, ends)) if self.weighted else max(ends)
         return _Trial(value, schedule, None)
 
-    def mutated(self, keys: _Keys) -> _Keys:
-        """The keys with those of one to three jobs drawn again."""
-        draw = self.draw
-        place, urgency = list(keys.place), list(keys.urgency)
+    def mutated(self, keys: _Keys, best: _Trial) -> _Keys:
+        """The keys with one to three of them drawn again; a job is held until another one begins or ends."""
+        draw, count = self.draw, len(self.asked)
+        changed = _Keys(list(keys.place), list(keys.urgency), list(keys.hold_us))
         for _ in range(draw.randint(1, 3)):
-            draw.choice((place, urgency))[draw.randrange(len(place))] = draw.uniform(0.3, 1.7)
-        return _Keys(place, urgency)
+            index, kind = draw.randrange(count), draw.randrange(5)
+            if kind == 0:
+                other = best.schedule.jobs[draw.randrange(count)]
+                changed.hold_us[index] = draw.choice((0, 0, other.job.job.release_us, min(other.blocks[0]), other.end))
+            else:
+                (changed.place if kind % 2 else changed.urgency)[index] = draw.uniform(0.3, 1.7)
+        return changed
 
     def timetable(self, trial: _Trial) -> Timetable:
         """The timetable of a trial."""

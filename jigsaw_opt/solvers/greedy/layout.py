@@ -112,12 +112,24 @@ def exchange_us(job: PieceGraph, levels: Sequence[int], channel: Channel) -> tup
     return tuple(job.transfer_us(t.bucket, counts[t.bucket], channel) for t in job.transfers)
 
 
-def iteration_us(block_us: Sequence[int], exchange: Sequence[int]) -> int:
-    """Time from the start of the blocks to the barrier when no one is in the way and all start at once."""
+def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchange: Sequence[int]) -> int:
+    """Time from the start of the blocks to the barrier when all start at once and no one is in the way.
+
+    Parameters
+    ----------
+    tables
+        Duration of a block by slot and level.
+    levels
+        Levels, descending; the deepest ones go to the fastest slots.
+    exchange
+        Durations of the transfers by bucket.
+    """
+    fastest_first = sorted(tables, key=lambda table: table[-1])
     end = 0
-    for ready, duration in zip(block_us, exchange, strict=False):
+    for bucket, duration in enumerate(exchange):
+        ready = max(t[bucket] for t, level in zip(fastest_first, levels, strict=True) if level > bucket)
         end = max(end, ready) + duration
-    return max(end, block_us[-1])
+    return max(end, *(t[level - 1] for t, level in zip(fastest_first, levels, strict=True)))
 
 
 def _demand(job: PieceGraph) -> Demand | None:

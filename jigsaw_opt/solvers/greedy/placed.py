@@ -76,7 +76,10 @@ def place_jobs(
                 caps=None if min(caps) >= job.levels else caps,
                 exchange=exchange,
                 slot_us=[demand.slot_us[layout.type_of[gpu]] // job.iterations for gpu in gpus],
-                iteration_us=_slowest_us(tables, exchange),
+                iteration_us=max(
+                    iteration_us(tables, sorted(row, reverse=True), durations)
+                    for row, durations in set(zip(plan.rows, exchange, strict=True))
+                ),
             )
         )
     return placed
@@ -92,8 +95,3 @@ def _exchange(
             known[key] = exchange_us(demand.job, row, channel)
         found.append(known[key])
     return found
-
-
-def _slowest_us(tables: Sequence[tuple[int, ...]], exchange: Sequence[tuple[int, ...]]) -> int:
-    slowest = max(tables, key=lambda table: table[-1])
-    return max(iteration_us(slowest, durations) for durations in set(exchange))

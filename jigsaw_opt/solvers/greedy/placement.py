@@ -36,6 +36,7 @@ class _Board:
         self.activations = [0] * count
         self.server_load = [0] * len(layout.servers)
         self.link_load = [0] * layout.links
+        self._alone: dict[tuple[int, int, int, tuple[str, ...]], tuple[int, int]] = {}
 
     def choose(self, demand: Demand, gpus: Sequence[int]) -> list[int] | None:
         """The first of `gpus` that have room for the levels in need, or None.
@@ -70,19 +71,29 @@ class _Board:
             self.room[gpu] -= job.state_bytes
             self.activations[gpu] = max(self.activations[gpu], job.activation_bytes[level - 1])
         if channel.links:
-            used = _channel_us(demand, channel)
+            exchange, _ = self._alone_us(demand, gpus, channel)
             for link in channel.links:
-                self.link_load[link] += used
+                self.link_load[link] += exchange
 
     def cost(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int, int]:
         """Peak of GPU load, link load and critical path with the job on these GPUs; links used; total load."""
         slot_us, types = demand.slot_us, self.layout.type_of
         after = [self.load[gpu] + slot_us[types[gpu]] for gpu in gpus]
-        peak = max(after)
-        if channel.links:
-            used = _channel_us(demand, channel)
-            peak = max(peak, used + max(self.link_load[link] for link in channel.links), _path_us(demand, channel))
-        return peak, len(channel.links), sum(after)
+        exchange, path = self._alone_us(demand, gpus, channel)
+        peak = max(0, *after, *[self.link_load[link] + exchange for link in channel.links])
+        return peak, path + len(channel.links), sum(after)
+
+    def _alone_us(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int]:
+        """Exchange time and length of the job over the horizon without contention, taken from its first iteration."""
+        kinds = [self.layout.type_of[gpu] for gpu in gpus]
+        key = (id(demand), channel.rate, channel.latency_us, tuple(sorted(kinds)))
+        if key not in self._alone:
+            job, row = demand.job, demand.rows[0]
+            exchange = exchange_us(job, row, channel)
+            tables = [block.duration_us[kind] for block, kind in zip(job.blocks, kinds, strict=True)]
+            path = iteration_us(tables, row, exchange)
+            self._alone[key] = job.iterations * sum(exchange), job.iterations * path
+        return self._alone[key]
 
 
 class _Servers:
@@ -271,14 +282,3 @@ def _first_joined(board: _Board, demand: Demand, gpus: Sequence[int]) -> tuple[l
         if chosen is not None and channel is not None:
             return chosen, channel
     return None
-
-
-def _channel_us(demand: Demand, channel: Channel) -> int:
-    """Time for which the job occupies each of its links over the horizon, taken from its first iteration."""
-    return demand.job.iterations * sum(exchange_us(demand.job, demand.rows[0], channel))
-
-
-def _path_us(demand: Demand, channel: Channel) -> int:
-    tables = demand.job.blocks[0].duration_us
-    block_us = min(tables.values(), key=lambda table: table[-1])
-    return demand.job.iterations * iteration_us(block_us, exchange_us(demand.job, demand.rows[0], channel))

@@ -43,7 +43,12 @@ class Schedule:
 
 
 def list_schedule(
-    jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority, factors: Sequence[float]
+    jobs: Sequence[PlacedJob],
+    gpus: int,
+    links: int,
+    priority: Priority,
+    factors: Sequence[float],
+    hold_us: Sequence[int],
 ) -> Schedule:
     """Schedule all placed jobs from their releases on.
 
@@ -57,16 +62,19 @@ def list_schedule(
         Who goes first.
     factors
         By job, multiplies its priority.
+    hold_us
+        By job, it starts no earlier than this moment nor than its release.
     """
-    return _Simulation(jobs, gpus, links, priority, factors).run()
+    simulation = _Simulation(jobs, gpus, links, lambda index, left: priority(jobs[index], left) * factors[index])
+    return simulation.run([max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)])
 
 
 class _Simulation:
     def __init__(
-        self, jobs: Sequence[PlacedJob], gpus: int, links: int, priority: Priority, factors: Sequence[float]
+        self, jobs: Sequence[PlacedJob], gpus: int, links: int, urgency_of: Callable[[int, int], float]
     ) -> None:
         self.jobs = [Progress(job) for job in jobs]
-        self.priority, self.factors = priority, factors
+        self.urgency_of = urgency_of
         self.events: list[tuple[int, int, int]] = []
         self.gpu_free, self.link_free = [0] * gpus, [0] * links
         self.gpu_queue: list[list[tuple[float, int, int]]] = [[] for _ in range(gpus)]
@@ -79,10 +87,10 @@ class _Simulation:
             for gpu, slot_us in zip(job.gpus, job.slot_us, strict=True):
                 self.skyline[gpu] += slot_us * job.job.iterations
 
-    def run(self) -> Schedule:
+    def run(self, starts_us: Sequence[int]) -> Schedule:
         events = self.events
-        for index, progress in enumerate(self.jobs):
-            heappush(events, (progress.end, _BARRIER, index))
+        for index, start in enumerate(starts_us):
+            heappush(events, (start, _BARRIER, index))
         while events:
             now = events[0][0]
             gpus: list[int] = []
@@ -110,7 +118,7 @@ class _Simulation:
         job, iteration = progress.job, len(progress.levels)
         levels = self._levels(job, iteration)
         progress.open(levels)
-        self.urgency[index] = urgency = self.priority(job, job.job.iterations - iteration) * self.factors[index]
+        self.urgency[index] = urgency = self.urgency_of(index, job.job.iterations - iteration)
         queue, skyline = self.gpu_queue, self.skyline
         for slot, gpu in enumerate(job.gpus):
             skyline[gpu] += job.tables[slot][levels[slot] - 1] - job.slot_us[slot]
