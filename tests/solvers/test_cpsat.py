@@ -1,0 +1,126 @@
+"""The solver `cpsat` on the finite horizon: status, bound, stop rules, determinism."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.solvers import cpsat_finite
+from jigsaw_opt.solvers.cpsat import CPSAT
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+pytest.importorskip("ortools")
+
+
+def solve(instance: Instance, **options: object) -> Result:
+    return CPSAT(instance, Options(**{"workers": 1, "work_limit": 20.0, **options}), lambda event: None)
+
+
+def fitting(servers: int, memory: int, jobs: int) -> Instance:
+    """One-worker jobs, each of which holds 40 bytes of state and 20 of activations."""
+    model = Model((Segment("all", {"v": 3}, {"v": 4}, 10, 20),))
+    cluster = Cluster(tuple(Server(f"s{k}", "v", 1, memory, 10) for k in range(servers)))
+    return Instance("memory", cluster, {"net": model}, tuple(Job(f"j{k}", "net", 1, 1) for k in range(jobs)))
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_proves_what_brute_force_finds(objective: str) -> None:
+    for seed in range(200, 220):
+        instance = random_instance(seed, "finite", objective, pieces=7)
+        result, best = solve(instance), optimum(instance)
+        assert result.objective == best, instance.name
+        assert result.stopped_by == StoppedBy.PROOF
+        assert result.status == (Status.INFEASIBLE if best is None else Status.OPTIMAL)
+        if result.plan is not None:
+            assert result.bound == best
+            assert check(instance, result.plan) == ()
+
+
+def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat_finite, "greedy_timetable", lambda pieces, seed: None)
+    instance = load("server/full")
+    events: list[Event] = []
+    result = CPSAT(instance, Options(workers=1, work_limit=20.0), events.append)
+    assert result.plan is not None
+    assert check(instance, result.plan) == ()
+    assert result.status == Status.OPTIMAL
+    assert events[0].objective is None
+    assert (events[-1].objective, events[-1].bound) == (result.objective, result.bound)
+    assert [event.bound for event in events] == sorted(event.bound for event in events)
+
+
+def test_same_seed_and_one_worker_give_the_same_plan() -> None:
+    instance = load("server/oversubscribed")
+    runs = [solve(instance, work_limit=0.3, seed=5) for _ in range(2)]
+    assert runs[0].plan is not None
+    assert runs[1].plan is not None
+    assert runs[0].plan.jobs == runs[1].plan.jobs
+    assert runs[0].bound == runs[1].bound
+    assert runs[0].stopped_by == StoppedBy.TIME
+
+
+def test_infeasible_names_a_minimal_conflict() -> None:
+    result = solve(fitting(2, 100, 5))
+    assert result.status == Status.INFEASIBLE
+    assert result.stopped_by == StoppedBy.PROOF
+    assert result.plan is None
+    assert len(result.conflicts) == 1
+    named = result.conflicts[0].jobs
+    crowded = fitting(2, 100, 5)
+    assert solve(replace(crowded, jobs=crowded.jobs[: len(named)])).status == Status.INFEASIBLE
+    assert solve(replace(crowded, jobs=crowded.jobs[: len(named) - 1])).status == Status.OPTIMAL
+
+
+def test_stop_rules_keep_the_best_plan() -> None:
+    instance = load("server/oversubscribed")
+    at_once = solve(instance, time_limit=0.0, work_limit=None)
+    assert (at_once.status, at_once.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
+    assert at_once.objective is not None
+    target = solve(instance, target=at_once.objective)
+    assert (target.stopped_by, target.objective) == (StoppedBy.TARGET, at_once.objective)
+    gap = solve(instance, gap=0.5)
+    assert gap.stopped_by == StoppedBy.GAP
+    assert gap.gap is not None
+    assert gap.gap <= 0.5
+
+
+def test_cancel_stops_a_search_under_way() -> None:
+    instance, cancel = load("server/oversubscribed"), threading.Event()
+    timer = threading.Timer(1.0, cancel.set)
+    timer.start()
+    result = solve(instance, cancel=cancel, work_limit=None)
+    timer.join()
+    assert result.stopped_by == StoppedBy.INTERRUPT
+    assert result.plan is not None
+    assert check(instance, result.plan) == ()
+
+
+def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat_finite, "_MOST_INTERVALS", 10)
+    result = solve(load("server/oversubscribed"))
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.COMPLETED)
+    assert result.plan is not None
+
+
+def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
+    slow = 2**53 - 1
+    model = Model((Segment("all", {"v": slow}, {"v": slow}, 1, 1),))
+    cluster = Cluster((Server("s", "v", 2, 100, 10),))
+    jobs = tuple(Job(f"j{k}", "net", 1, 100 + k, weight=2) for k in range(3))
+    instance = Instance("slow", cluster, {"net": model}, jobs, "finite", "weighted_completion")
+    result = solve(instance)
+    assert result.plan is not None
+    assert check(instance, result.plan) == ()
+
+
+def test_states_what_it_needs_and_takes(pair: Instance) -> None:
+    assert CPSAT.unavailable() is None
+    assert CPSAT.unsupported(pair) is None
