@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import networkx as nx
 
-__all__ = ["Channel", "Cluster", "Link", "Routes", "Server"]
+__all__ = ["Channel", "Cluster", "Link", "Routes", "Server", "joined_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +128,7 @@ class Routes:
     @cached_property
     def component(self) -> tuple[int, ...]:
         """For each server, the number of the connected part of the cluster that it is in."""
-        if not self.cluster.links:
-            return tuple(range(len(self.cluster.servers)))
-        import networkx as nx
-
-        part = {name: number for number, names in enumerate(nx.connected_components(self.graph)) for name in names}
-        return tuple(part[server.name] for server in self.cluster.servers)
+        return joined_parts(self.cluster, self.cluster.links)
 
     def between(self, first: int, second: int) -> tuple[int, ...] | None:
         """Links of the route between two different servers, or None where there is no path.
@@ -203,3 +198,21 @@ class Routes:
                 return None
             links.update(route)
         return tuple(sorted(links))
+
+
+def joined_parts(cluster: Cluster, links: Iterable[Link]) -> tuple[int, ...]:
+    """For each server, the number of the part that it is in where only `links` join the cluster."""
+    names = [server.name for server in cluster.servers] + list(cluster.switches)
+    number = {name: k for k, name in enumerate(names)}
+    parent = list(range(len(names)))
+
+    def root(k: int) -> int:
+        while parent[k] != k:
+            parent[k] = parent[parent[k]]
+            k = parent[k]
+        return k
+
+    for link in links:
+        first, second = (root(number[end]) for end in link.ends)
+        parent[first] = second
+    return tuple(root(k) for k in range(len(cluster.servers)))

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors
@@ -60,12 +59,30 @@ def fewest_contributors(job: PieceGraph, bucket: int) -> int:
 
 
 def best_channel(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> Channel:
-    """Rate and latency that no placement on `gpus` beats: a fabric with room for all slots, or else any link."""
-    servers, links = pieces.cluster.servers, pieces.cluster.links
-    inside = [(servers[s].fabric_bandwidth, servers[s].fabric_latency_us) for s, n in gpus.items() if n >= job.slots]
-    across = [(link.bandwidth, link.latency_us) for link in links]
-    rates, latencies = zip(*(inside + across or [(1, 0)]), strict=True)
-    return Channel((), max(rates), min(latencies))
+    """Rate and latency that no placement on `gpus` beats: a fabric with room for all slots, or the best of rings."""
+    channels = [channel for _, channel in _sites(pieces, job, gpus)] or [Channel((), 1, 0)]
+    return Channel((), max(c.rate for c in channels), min(c.latency_us for c in channels))
+
+
+def _sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> list[tuple[tuple[int, ...], Channel]]:
+    """Servers among which a placement chooses, with the channel that none of its choices beats.
+
+    Each server with room for all slots (of those that are alike, one), and each connected part.
+    """
+    alike: dict[tuple[int | str, ...], tuple[tuple[int, ...], Channel]] = {}
+    for s, count in gpus.items():
+        server = pieces.cluster.servers[s]
+        if count >= job.slots:
+            channel = Channel((), server.fabric_bandwidth, server.fabric_latency_us)
+            alike[server.gpu_type, server.gpu_memory, channel.rate, channel.latency_us] = (s,), channel
+    crossing = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
+    if crossing is None:
+        return list(alike.values())
+    parts: dict[int, list[int]] = {}
+    for s in gpus:
+        parts.setdefault(pieces.routes.component[s], []).append(s)
+    across = [(tuple(part), crossing) for part in parts.values() if len(part) > 1]
+    return [*alike.values(), *across]
 
 
 def shortest_transfers(job: PieceGraph, channel: Channel) -> tuple[int, ...]:
@@ -90,10 +107,55 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
 
 
 def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int:
-    """Least length of an iteration: one slot is at the last level, and its buckets are exchanged at the best pace."""
-    transfers = shortest_transfers(job, best_channel(pieces, job, gpus))
-    types = {pieces.cluster.servers[s].gpu_type for s in gpus}
-    return min((tail_us(job.blocks[0].duration_us[t], transfers, job.levels) for t in types), default=0)
+    """Least length of an iteration, from its first block's start to its barrier, in microseconds.
+
+    Some slot is at the last level. A bucket is ready when the slowest of its contributors has it ready; for
+    each bucket the fastest GPUs with the memory for it are taken. Then its transfers follow in turn.
+
+    Parameters
+    ----------
+    pieces, job
+        The instance, cut, and one of its jobs.
+    gpus
+        Number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
+    """
+    lengths = (_site_iteration_us(pieces, job, {s: gpus[s] for s in site}, c) for site, c in _sites(pieces, job, gpus))
+    return min((length for length in lengths if length is not None), default=0)
+
+
+def _site_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int], channel: Channel) -> int | None:
+    """Least length of an iteration on some servers, None where they have no place for the job."""
+    room: Counter[tuple[str, int]] = Counter()
+    for s, count in gpus.items():
+        server = pieces.cluster.servers[s]
+        room[server.gpu_type, _deepest(job, server.gpu_memory)] += count
+    ready = [_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
+    if None in ready:
+        return None
+    transfers = shortest_transfers(job, channel)
+    deep = {gpu_type for gpu_type, deepest in room if deepest == job.levels}
+    tables = [
+        [max(own, others or 0) for own, others in zip(job.blocks[0].duration_us[t], ready, strict=True)] for t in deep
+    ]
+    return min(tail_us(table, transfers, job.levels) for table in tables)
+
+
+def _deepest(job: PieceGraph, memory: int) -> int:
+    """Largest level whose memory a GPU has, 0 for none."""
+    return sum(job.state_bytes + size <= memory for size in job.activation_bytes)
+
+
+def _ready_us(job: PieceGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
+    """Least time from the start of the blocks until all contributors of a bucket have it ready; None without room."""
+    missing = fewest_contributors(job, bucket)
+    fits = [
+        (job.blocks[0].duration_us[t][bucket - 1], count) for (t, deepest), count in room.items() if deepest >= bucket
+    ]
+    for ready, count in sorted(fits):
+        missing -= count
+        if missing <= 0:
+            return ready
+    return None
 
 
 def least_levels(job: PieceGraph) -> tuple[int, ...]:
@@ -117,19 +179,23 @@ def least_work_us(job: PieceGraph, cost: Sequence[int]) -> int:
     missing = rule.min_total - job.iterations * rule.min_contributors * job.levels
     if count == 0 or missing <= count:
         return fixed
-    mean = min(Fraction(missing, count), Fraction(job.levels))
-    share = count * (_envelope(cost, mean) - cost[0])
-    return fixed + ceil_div(share.numerator, share.denominator)
+    return fixed - count * cost[0] + _envelope(cost, count, min(missing, count * job.levels))
 
 
-def _envelope(cost: Sequence[int], level: Fraction) -> Fraction:
-    """Lower convex envelope of a cost by level, at a fractional level between 1 and D."""
-    points = range(1, len(cost) + 1)
-    chords = [
-        cost[low - 1] + (level - low) * Fraction(cost[high - 1] - cost[low - 1], high - low)
-        for low in points
-        for high in points
-        if low <= level <= high and low < high
-    ]
-    exact = [Fraction(cost[int(level) - 1])] if level.denominator == 1 else []
-    return min(chords + exact)
+def _envelope(cost: Sequence[int], count: int, total: int) -> int:
+    """Least cost, rounded up, of `count` levels that add up to `total` if levels and numbers may be fractions."""
+    corners: list[tuple[int, int]] = []
+    for x, y in enumerate(cost, 1):
+        while len(corners) > 1 and _is_above(corners[-2], corners[-1], (x, y)):
+            corners.pop()
+        corners.append((x, y))
+    for (low, cheap), (high, dear) in pairwise(corners):
+        if total <= count * high:
+            return count * cheap + ceil_div((dear - cheap) * (total - count * low), high - low)
+    return count * cost[-1]
+
+
+def _is_above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Whether the middle point lies on or above the line through the others."""
+    (a, f), (b, g), (c, h) = first, middle, last
+    return (g - f) * (c - a) >= (h - f) * (b - a)

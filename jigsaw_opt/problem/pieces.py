@@ -27,6 +27,7 @@ from jigsaw_opt.problem.costs import ceil_fraction, staircase, transfer_us
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.pace import Pace
 
 __all__ = ["BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
 
@@ -158,6 +159,11 @@ class Pieces:
     def routes(self) -> Routes:
         """Routes over the cluster's links."""
         return Routes(self.cluster)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """Best rates and latencies over the cluster's links."""
+        return Pace(self.cluster)
 
     @property
     def blocks(self) -> int:
