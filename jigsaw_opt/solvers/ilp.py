@@ -23,7 +23,6 @@ from jigsaw_opt.formulations.ilp_timetable import (
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
@@ -135,10 +134,6 @@ class _Grid:
         """Objective that a bound computed by the engine proves."""
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
-    def exhausted(self, best: int) -> int:
-        """Objective that is proven where the engine finds nothing better than `best` by a resolution."""
-        return best - self.resolution + self.step
-
 
 def _search(control: Control, pieces: Pieces) -> Result:
     options, engine = control.options, control.options.engine or "highs"
@@ -148,22 +143,22 @@ def _search(control: Control, pieces: Pieces) -> Result:
     model = _model(pieces, control.bound, limit, cutoff)
 
     def raise_bound(bound: float) -> None:
-        # What the engine has cut off is no better than the best plan by a step.
+        # It holds for what the engine still searches; what it has cut off is not better by a resolution.
         best = limit if control.objective is None else control.objective
         if bound > control.bound:
-            control.raise_bound(min(best, grid.proven(min(bound, best))))
+            control.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
     task = _task(model, grid, options, lambda value: control.offer(model.plan(value)), raise_bound, control.remaining)
     search = _ENGINES[engine](task)
     ending = control.run(search.run, search.cancel)
     engines = _DISTRIBUTIONS[engine]
-    if ending is Ending.STOPPED:
-        return control.result(control.reason() or StoppedBy.TIME, engines=engines)
-    if control.objective is None:
-        conflict = minimal_conflict(pieces, lambda part: _feasible(part, options))
+    if ending is Ending.INFEASIBLE and control.objective is None:
+        conflict = minimal_conflict(pieces, lambda part: _feasible(control, part))
         return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=engines)
-    control.raise_bound(grid.exhausted(control.objective))
-    return control.result(StoppedBy.COMPLETED, engines=engines)
+    if ending is Ending.INFEASIBLE:
+        raise_bound(cutoff)
+    stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED
+    return control.result(control.reason() or stopped, engines=engines)
 
 
 def _task(
@@ -187,15 +182,14 @@ def _task(
     )
 
 
-def _feasible(pieces: Pieces, options: Options) -> bool:
+def _feasible(control: Control, pieces: Pieces) -> bool:
     """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
     limit = serial_limit(pieces)
     model = _model(pieces, 0, limit, limit)
-    plans: list[Timetable] = []
 
     def stop(value: Value) -> None:
-        plans.append(model.plan(value))
         search.cancel()
 
-    search = HighsSearch(_task(model, _Grid(pieces, limit), options, stop, lambda bound: None, options.time_limit))
-    return search.run() is Ending.STOPPED or bool(plans)
+    grid, seconds = _Grid(pieces, limit), control.remaining
+    search = HighsSearch(_task(model, grid, control.options, stop, lambda bound: None, seconds))
+    return control.run(search.run, search.cancel) is not Ending.INFEASIBLE

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.cpsat_timetable.symmetry import _identical_jobs as identical_jobs
+from jigsaw_opt.formulations.cpsat_timetable.symmetry import identical_jobs
 from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
 from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
 from jigsaw_opt.formulations.program import Expression, Program

@@ -57,7 +57,7 @@ class CbcSearch:
             "-randomSeed": task.seed + 1,  # 0 would seed by the clock
             "-randomCbcSeed": task.seed + 1,
             "-ratioGap": 0,
-            "-allowableGap": 0.99 * task.step,
+            "-allowableGap": task.gap,
             "-integerTolerance": _TOLERANCE,
             "-primalTolerance": _TOLERANCE,
             "-dualTolerance": _TOLERANCE,
@@ -87,11 +87,12 @@ class CbcSearch:
         """Its solution file starts with how it ended; then come the columns that are not 0."""
         head, *lines = report.splitlines() or [""]
         if head.startswith(("Infeasible", "Integer infeasible")):
-            return Ending.EXHAUSTED
-        if "no integer solution" not in head and lines:
+            return Ending.INFEASIBLE
+        if lines and "no integer solution" not in head:
             self._offer(lines)
         if head.startswith("Optimal"):
-            return Ending.EXHAUSTED
+            self.task.raise_bound(float(head.split()[-1]) - self.task.gap)
+            return Ending.SOLVED
         bound = _LOWER_BOUND.search(log)
         if bound is not None:
             self.task.raise_bound(float(bound.group(1)))

@@ -50,10 +50,21 @@ class HighsSearch:
         engine.passModel(scaled.model())
         self._subscribe(engine, scaled)
         engine.run()
-        status, ended = engine.getModelStatus(), highspy.HighsModelStatus
-        if status in (ended.kOptimal, ended.kInfeasible):
-            return Ending.EXHAUSTED
-        self.task.raise_bound(engine.getInfo().mip_dual_bound * scaled.objective)
+        return self._read(engine, scaled)
+
+    def _read(self, engine: Highs, scaled: Scaled) -> Ending:
+        import highspy
+
+        status, info = engine.getModelStatus(), engine.getInfo()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return Ending.INFEASIBLE
+        if info.primal_solution_status == highspy.kSolutionStatusFeasible:
+            # The callback does not announce a solution that the root's presolve finds.
+            self.task.offer(scaled.unscaled(engine.getSolution().col_value))
+        if status == highspy.HighsModelStatus.kOptimal:
+            self.task.raise_bound(info.objective_function_value * scaled.objective - self.task.gap)
+            return Ending.SOLVED
+        self.task.raise_bound(info.mip_dual_bound * scaled.objective)
         return Ending.STOPPED
 
     def _configure(self, engine: Highs, scaled: Scaled) -> None:
@@ -63,7 +74,7 @@ class HighsSearch:
             "threads": task.threads,
             "random_seed": task.seed,
             "mip_rel_gap": 0.0,
-            "mip_abs_gap": 0.99 * task.step / scaled.objective,
+            "mip_abs_gap": task.gap / scaled.objective,
             "mip_feasibility_tolerance": _TOLERANCE,
             "primal_feasibility_tolerance": _TOLERANCE,
             "dual_feasibility_tolerance": _TOLERANCE,

@@ -15,10 +15,12 @@ __all__ = ["Ending", "Search", "Task"]
 class Ending(Enum):
     """How a search ended."""
 
-    EXHAUSTED = "exhausted"
+    SOLVED = "solved"
     """No solution is better than the best one offered by `Task.step` or more."""
+    INFEASIBLE = "infeasible"
+    """The program has no solution."""
     STOPPED = "stopped"
-    """A limit or a cancelled task."""
+    """A limit, or `Search.cancel`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +32,12 @@ class Task:
     program
         What to minimise, in microseconds.
     step
-        Only solutions that are better by this much are of interest.
+        Solutions that are better by less are of no interest.
     offer
         Receives the value of every column of each better solution.
     raise_bound
-        Receives lower bounds on what is left to search, in microseconds, as the engine computes them.
+        Receives lower bounds on every solution that is better than those offered by `step`, in microseconds,
+        as the engine computes them.
     seconds, nodes
         Limits on the time and on the nodes of the tree, or None.
     seed, threads
@@ -49,6 +52,11 @@ class Task:
     nodes: int | None
     seed: int
     threads: int
+
+    @property
+    def gap(self) -> float:
+        """Absolute gap at which an engine may call its best solution optimal; a little below a step."""
+        return 0.99 * self.step
 
 
 class Search(Protocol):
