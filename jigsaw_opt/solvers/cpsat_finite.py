@@ -26,6 +26,8 @@ _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
 _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
+_MANY_INTERVALS = 2_000
+"""From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
 _LARGEST_NUMBER = 2**60
 """The engine's integers have 63 bits, and it adds several of them."""
 _EXACT_FLOATS = 2**53
@@ -73,6 +75,9 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     from ortools.sat.python import cp_model
 
     solver = _engine(control.options, control.remaining)
+    if interval_count(pieces) >= _MANY_INTERVALS:
+        solver.parameters.max_presolve_iterations = 1
+        solver.parameters.cp_model_probing_level = 0
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
