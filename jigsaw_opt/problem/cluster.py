@@ -128,7 +128,8 @@ class Routes:
     @cached_property
     def component(self) -> tuple[int, ...]:
         """For each server, the number of the connected part of the cluster that it is in."""
-        return joined_parts(self.cluster, self.cluster.links)
+        part = joined_parts(self.cluster, self.cluster.links)
+        return tuple(part[server.name] for server in self.cluster.servers)
 
     def between(self, first: int, second: int) -> tuple[int, ...] | None:
         """Links of the route between two different servers, or None where there is no path.
@@ -200,8 +201,8 @@ class Routes:
         return tuple(sorted(links))
 
 
-def joined_parts(cluster: Cluster, links: Iterable[Link]) -> tuple[int, ...]:
-    """For each server, the number of the part that it is in where only `links` join the cluster."""
+def joined_parts(cluster: Cluster, links: Iterable[Link]) -> dict[str, int]:
+    """Number of the part that each server and each switch is in where only `links` join the cluster."""
     names = [server.name for server in cluster.servers] + list(cluster.switches)
     number = {name: k for k, name in enumerate(names)}
     parent = list(range(len(names)))
@@ -215,4 +216,4 @@ def joined_parts(cluster: Cluster, links: Iterable[Link]) -> tuple[int, ...]:
     for link in links:
         first, second = (root(number[end]) for end in link.ends)
         parent[first] = second
-    return tuple(root(k) for k in range(len(cluster.servers)))
+    return {name: root(k) for name, k in number.items()}

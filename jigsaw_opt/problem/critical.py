@@ -17,6 +17,7 @@ from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 __all__ = [
     "best_channel",
     "candidate_levels",
+    "deepest_level",
     "fewest_contributors",
     "least_iteration_us",
     "least_levels",
@@ -128,7 +129,7 @@ def _site_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int], ch
     room: Counter[tuple[str, int]] = Counter()
     for s, count in gpus.items():
         server = pieces.cluster.servers[s]
-        room[server.gpu_type, _deepest(job, server.gpu_memory)] += count
+        room[server.gpu_type, deepest_level(job, server.gpu_memory)] += count
     ready = [_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
     if None in ready:
         return None
@@ -140,7 +141,7 @@ def _site_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int], ch
     return min(tail_us(table, transfers, job.levels) for table in tables)
 
 
-def _deepest(job: PieceGraph, memory: int) -> int:
+def deepest_level(job: PieceGraph, memory: int) -> int:
     """Largest level whose memory a GPU has, 0 for none."""
     return sum(job.state_bytes + size <= memory for size in job.activation_bytes)
 

@@ -74,7 +74,8 @@ def _grades(
 ) -> list[_Grade]:
     grades = []
     for value in values:
-        part = joined_parts(cluster, (link for link in cluster.links if link_has(link, value)))
+        joined = joined_parts(cluster, (link for link in cluster.links if link_has(link, value)))
+        part = tuple(joined[server.name] for server in cluster.servers)
         if len(set(part)) < len(part):
             shared = tuple(server_has(server, value) for server in cluster.servers)
             grades.append(_Grade(value, part, shared))

@@ -73,7 +73,7 @@ def test_jobs_wider_than_a_server_load_every_link_they_need() -> None:
     cluster = Cluster(servers, ("hub",), tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**6) for k in range(2)))
     instance = Instance("links", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
     bound = lower_bound(cut(instance))
-    assert (bound.value, bound.reason) == (301, "transfers of the jobs that are wider than a server")
+    assert (bound.value, bound.reason) == (301, "transfers of jobs too wide for one place over 2 links")
 
 
 def test_prices_find_the_balance_of_fast_and_slow_gpus() -> None:

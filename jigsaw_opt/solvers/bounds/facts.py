@@ -1,0 +1,133 @@
+"""What no plan can beat for each job, gathered once for all bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+
+__all__ = ["Facts", "GpuClass", "Shape", "gather", "gpu_classes"]
+
+
+class GpuClass(NamedTuple):
+    """GPUs of one type and memory, and how many there are."""
+
+    gpu_type: str
+    memory: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What jobs of the same model, width and rule have in common; times in microseconds.
+
+    Parameters
+    ----------
+    gpus
+        Number of GPUs that may hold a worker, by server; empty where there is no place.
+    iteration
+        Least length of an iteration.
+    tails
+        Least time from the end of a block that is not stretched to the end of its iteration, by level.
+    tail
+        The least of them among the levels that the rule allows.
+    blocks
+        Duration of a block by level, for the class of each GPU that may hold a worker; shorter where
+        deeper levels do not fit into its memory.
+    ring
+        Rate and latency that no placement on two or more servers beats, or None where there is no such placement.
+    crosses
+        Whether no server alone has room for all workers.
+    """
+
+    gpus: dict[int, int]
+    iteration: int
+    tails: tuple[int, ...]
+    tail: int
+    blocks: dict[int, tuple[int, ...]]
+    ring: Channel | None
+    crosses: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A job and its shape."""
+
+    job: PieceGraph
+    shape: Shape
+
+    @property
+    def end(self) -> int:
+        """Least end of the job, in microseconds."""
+        return self.job.release_us + self.job.iterations * self.shape.iteration
+
+    def lag(self, once: int, moment: int) -> int:
+        """Lag (see `Demand`) of work that every iteration repeats.
+
+        Parameters
+        ----------
+        once
+            Work of one iteration.
+        moment
+            Twice the sum of its amounts times their least distances to the end of the iteration.
+        """
+        n = self.job.iterations
+        return n * moment + self.shape.iteration * n * (n - 1) * once
+
+
+def gpu_classes(pieces: Pieces) -> list[GpuClass]:
+    """GPUs of the cluster by type and memory."""
+    counts: dict[tuple[str, int], int] = {}
+    for server in pieces.cluster.servers:
+        key = server.gpu_type, server.gpu_memory
+        counts[key] = counts.get(key, 0) + server.gpus
+    return [GpuClass(gpu_type, memory, count) for (gpu_type, memory), count in counts.items()]
+
+
+def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
+    """Facts of every job, in the instance's order."""
+    known: dict[tuple[object, ...], Shape] = {}
+    facts = []
+    for job in pieces.jobs:
+        # Blocks of one model and width are one object, so its identity says which model it is.
+        key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
+        if key not in known:
+            known[key] = _shape(pieces, classes, job)
+        facts.append(Facts(job, known[key]))
+    return facts
+
+
+def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shape:
+    gpus = critical.usable_gpus(pieces, job)
+    transfers = critical.shortest_transfers(job, critical.best_channel(pieces, job, gpus))
+    there = {(pieces.cluster.servers[s].gpu_type, pieces.cluster.servers[s].gpu_memory) for s in gpus}
+    blocks = {
+        k: job.blocks[0].duration_us[kind.gpu_type][: critical.deepest_level(job, kind.memory)]
+        for k, kind in enumerate(classes)
+        if (kind.gpu_type, kind.memory) in there
+    }
+    tails = tuple(
+        min(
+            (
+                critical.tail_us(times, transfers, level) - times[level - 1]
+                for times in blocks.values()
+                if len(times) >= level
+            ),
+            default=0,
+        )
+        for level in range(1, job.levels + 1)
+    )
+    return Shape(
+        gpus=gpus,
+        iteration=critical.least_iteration_us(pieces, job, gpus),
+        tails=tails,
+        tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
+        # Without room for a worker at the last level there is no plan, and nothing is claimed.
+        blocks=blocks if any(len(times) == job.levels for times in blocks.values()) else {},
+        ring=pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None,
+        crosses=max(gpus.values(), default=job.slots) < job.slots,
+    )

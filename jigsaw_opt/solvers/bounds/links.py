@@ -1,0 +1,106 @@
+"""Links as a resource, for jobs that no server alone, or no rack alone, has room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.demand import Demand, Resource
+from jigsaw_opt.solvers.bounds.facts import Facts
+
+__all__ = ["link_resources"]
+
+_MOST_CUTS = 32
+"""In a cluster of more links, single links are not tried."""
+
+
+def link_resources(pieces: Pieces, facts: Sequence[Facts]) -> Iterator[Resource]:
+    """Links that leave servers, racks and so on, and each link without which some job finds no room."""
+    links = pieces.cluster.links
+    if not any(fact.shape.crosses and fact.shape.ring for fact in facts):
+        return
+    for grouping in _groupings(pieces.cluster):
+        yield from _boundaries(pieces.cluster, facts, grouping)
+    for cut in links if len(links) <= _MOST_CUTS else ():
+        part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
+        group = tuple(part[server.name] for server in pieces.cluster.servers)
+        demands = [_demand(fact, [cut], int(_fewest(fact, group) > 1)) for fact in facts]
+        yield Resource(1, demands, f"transfers over link {cut.name}")
+
+
+class _Grouping(NamedTuple):
+    """Servers put together: the group of each server, and the links that leave each group."""
+
+    group: tuple[int, ...]
+    leaving: dict[int, frozenset[int]]
+
+    @property
+    def shared(self) -> bool:
+        """Whether some link leaves two groups."""
+        return sum(map(len, self.leaving.values())) > len(frozenset().union(*self.leaving.values()))
+
+
+def _groupings(cluster: Cluster) -> Iterator[_Grouping]:
+    """Single servers, then servers that the links at hand join, as behind one switch, and so on."""
+    inside: list[Link] = []
+    while True:
+        part = joined_parts(cluster, inside)
+        group = tuple(part[server.name] for server in cluster.servers)
+        leaving = {g: frozenset(_leaving(cluster, part, g)) for g in set(group)}
+        if not any(leaving.values()):
+            return
+        yield _Grouping(group, leaving)
+        inside += [cluster.links[k] for k in frozenset().union(*leaving.values())]
+
+
+def _leaving(cluster: Cluster, part: dict[str, int], group: int) -> Iterator[int]:
+    for k, link in enumerate(cluster.links):
+        first, second = (part[end] for end in link.ends)
+        if first != second and group in (first, second):
+            yield k
+
+
+def _boundaries(cluster: Cluster, facts: Sequence[Facts], grouping: _Grouping) -> Iterator[Resource]:
+    """Jobs that need several groups use a link of each; where groups share links, one less in all."""
+    groups = {id(fact.shape): frozenset(grouping.group[s] for s in fact.shape.gpus) for fact in facts}
+    needed = {id(fact.shape): _fewest(fact, grouping.group) - grouping.shared for fact in facts}
+    for reach in dict.fromkeys(groups[id(fact.shape)] for fact in facts if needed[id(fact.shape)] > 0):
+        links = [cluster.links[k] for k in sorted(frozenset().union(*(grouping.leaving[g] for g in reach)))]
+        uses = [needed[id(fact.shape)] if groups[id(fact.shape)] <= reach else 0 for fact in facts]
+        demands = [_demand(fact, links, count) for fact, count in zip(facts, uses, strict=True)]
+        yield Resource(len(links), demands, f"transfers of jobs too wide for one place over {len(links)} links")
+
+
+def _fewest(fact: Facts, group: Sequence[int]) -> int:
+    """Least number of groups that have room for all workers of a job; 0 where one is enough."""
+    room: Counter[int] = Counter()
+    for s, gpus in fact.shape.gpus.items():
+        room[group[s]] += gpus
+    left, count = fact.job.slots, 0
+    for gpus in sorted(room.values(), reverse=True):
+        left, count = left - gpus, count + 1
+        if left <= 0:
+            break
+    return count if count > 1 else 0
+
+
+def _demand(fact: Facts, links: Sequence[Link], uses: int) -> Demand | None:
+    """Demand of a job that uses some number of the links, whichever they are."""
+    shape = fact.shape
+    if uses < 1 or shape.ring is None or not shape.blocks:
+        return None
+    rate = min(shape.ring.rate, max(link.bandwidth for link in links))
+    latency = max(shape.ring.latency_us, min(link.latency_us for link in links))
+    once = sum(critical.shortest_transfers(fact.job, Channel((), rate, latency)))
+    ready = min(times[0] for times in shape.blocks.values())
+    # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
+    return Demand(
+        head=fact.job.release_us + ready,
+        work=fact.job.iterations * once * uses,
+        tail=0,
+        lag=uses * fact.lag(once, once * once),
+    )
