@@ -33,7 +33,7 @@ class Cpsat:
         """Solve the instance with the model of its horizon."""
         pieces = cut(instance)
         control = Control(self.name, pieces, options, report)
-        from jigsaw_opt.solvers.cpsat_finite import solve_exactly
+        from jigsaw_opt.solvers.cpsat_search import solve_exactly
 
         return solve_exactly(control, pieces)
 

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
-from jigsaw_opt.solvers import cpsat_finite
+from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
@@ -45,7 +45,7 @@ def test_proves_what_brute_force_finds(objective: str) -> None:
 
 
 def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_finite, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
     instance = load("server/full")
     events: list[Event] = []
     result = CPSAT(instance, Options(workers=1, work_limit=20.0), events.append)
@@ -104,7 +104,7 @@ def test_cancel_stops_a_search_under_way() -> None:
 
 
 def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_finite, "_MOST_INTERVALS", 10)
+    monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
     result = solve(load("server/oversubscribed"))
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.COMPLETED)
     assert result.plan is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
@@ -30,6 +31,8 @@ _MANY_INTERVALS = 2_000
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
 _LARGEST_NUMBER = 2**60
 """The engine's integers have 63 bits, and it adds several of them."""
+_QUESTION_WORK = 6.0
+"""Deterministic seconds for one period; a question that takes longer is left to the model of all periods."""
 _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
@@ -50,10 +53,37 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     reason = control.reason()
     if reason is not None or not _fits(control, pieces):
         return control.result(reason or StoppedBy.COMPLETED)
+    if pieces.horizon == "cyclic":
+        _bisect(control, pieces)
+        if control.reason() is not None:
+            return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])
+        warm = control.best
     model = build_model(pieces, control.bound, control.objective)
     if warm is not None:
         model.hint(warm)
     return _search(control, pieces, model)
+
+
+def _bisect(control: Control, pieces: Pieces) -> None:
+    """Close in on the least period from both sides, as long as each question is answered with little work.
+
+    A plan of period ``T`` can be stretched to any longer one (``docs/cpsat_cycle.md``), so a period that is
+    proven impossible rules out all below it. A fixed period is decided far sooner than a variable one.
+    """
+    from ortools.sat.python import cp_model
+
+    while control.reason() is None and control.objective is not None:
+        period = (control.bound + control.objective - 1) // 2
+        solver = _engine(control.options, control.remaining, _QUESTION_WORK)
+        _propagate_strongly(solver)
+        model = build_model(pieces, period, period)
+        status = control.run(partial(solver.solve, model.proto), solver.stop_search)
+        if status == cp_model.INFEASIBLE:
+            control.raise_bound(period + 1)
+        elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            control.offer(model.plan(solver.value))
+        else:
+            return
 
 
 def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
@@ -75,6 +105,8 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     from ortools.sat.python import cp_model
 
     solver = _engine(control.options, control.remaining)
+    if pieces.horizon == "cyclic":
+        _propagate_strongly(solver)
     if interval_count(pieces) >= _MANY_INTERVALS:
         solver.parameters.max_presolve_iterations = 1
         solver.parameters.cp_model_probing_level = 0
@@ -89,7 +121,7 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])
 
 
-def _engine(options: Options, seconds: float | None) -> cp_model.CpSolver:
+def _engine(options: Options, seconds: float | None, work: float = math.inf) -> cp_model.CpSolver:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
@@ -99,8 +131,17 @@ def _engine(options: Options, seconds: float | None) -> cp_model.CpSolver:
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if options.work_limit is not None:
-        solver.parameters.max_deterministic_time = options.work_limit
+        work = min(work, options.work_limit)
+    if work < math.inf:
+        solver.parameters.max_deterministic_time = work
     return solver
+
+
+def _propagate_strongly(solver: cp_model.CpSolver) -> None:
+    """Few pieces on a circle are decided by the orders that their neighbours leave, which these rules find."""
+    solver.parameters.use_strong_propagation_in_disjunctive = True
+    solver.parameters.use_dynamic_precedence_in_disjunctive = True
+    solver.parameters.use_precedences_in_disjunctive_constraint = True
 
 
 def _incumbents(control: Control, model: Model) -> cp_model.CpSolverSolutionCallback:
