@@ -118,7 +118,9 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     if status == cp_model.INFEASIBLE and control.best is None:
         conflict = minimal_conflict(pieces, lambda part: _feasible(part, control.options))
         return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
-    return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])
+    limited = status in (cp_model.FEASIBLE, cp_model.UNKNOWN)
+    reason = control.reason() or (StoppedBy.TIME if limited else StoppedBy.COMPLETED)
+    return control.result(reason, engines=["ortools"])
 
 
 def _engine(options: Options, seconds: float | None, work: float = math.inf) -> cp_model.CpSolver:
