@@ -7,25 +7,32 @@ time windows and cuts may rest on it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = [
-    "best_channel",
+    "Site",
     "candidate_levels",
     "deepest_level",
     "fewest_contributors",
     "least_iteration_us",
     "least_levels",
+    "least_span_us",
+    "least_transfer_us",
     "least_work_us",
     "shortest_transfers",
+    "sites",
     "tail_us",
     "usable_gpus",
 ]
+
+_SLOPE_UNIT = 2**16
+"""Fractions of a microsecond are counted in parts of one over this, rounded down."""
 
 
 def candidate_levels(job: PieceGraph) -> tuple[int, ...]:
@@ -59,33 +66,6 @@ def fewest_contributors(job: PieceGraph, bucket: int) -> int:
     return job.slots if bucket == 1 else job.rule.min_contributors
 
 
-def best_channel(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> Channel:
-    """Rate and latency that no placement on `gpus` beats: a fabric with room for all slots, or the best of rings."""
-    channels = [channel for _, channel in _sites(pieces, job, gpus)] or [Channel((), 1, 0)]
-    return Channel((), max(c.rate for c in channels), min(c.latency_us for c in channels))
-
-
-def _sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> list[tuple[tuple[int, ...], Channel]]:
-    """Servers among which a placement chooses, with the channel that none of its choices beats.
-
-    Each server with room for all slots (of those that are alike, one), and each connected part.
-    """
-    alike: dict[tuple[int | str, ...], tuple[tuple[int, ...], Channel]] = {}
-    for s, count in gpus.items():
-        server = pieces.cluster.servers[s]
-        if count >= job.slots:
-            channel = Channel((), server.fabric_bandwidth, server.fabric_latency_us)
-            alike[server.gpu_type, server.gpu_memory, channel.rate, channel.latency_us] = (s,), channel
-    crossing = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
-    if crossing is None:
-        return list(alike.values())
-    parts: dict[int, list[int]] = {}
-    for s in gpus:
-        parts.setdefault(pieces.routes.component[s], []).append(s)
-    across = [(tuple(part), crossing) for part in parts.values() if len(part) > 1]
-    return [*alike.values(), *across]
-
-
 def shortest_transfers(job: PieceGraph, channel: Channel) -> tuple[int, ...]:
     """Least duration of the transfer of each bucket over a channel that is at best `channel`, in microseconds."""
     return tuple(job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers)
@@ -107,11 +87,27 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
     return max([times[level - 1], *(ready + after for ready, after in zip(times[:level], rest, strict=False))])
 
 
-def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int:
-    """Least length of an iteration, from its first block's start to its barrier, in microseconds.
+class Site(NamedTuple):
+    """Servers among which a placement chooses, with what none of its choices beats.
 
-    Some slot is at the last level. A bucket is ready when the slowest of its contributors has it ready; for
-    each bucket the fastest GPUs with the memory for it are taken. Then its transfers follow in turn.
+    Parameters
+    ----------
+    ready
+        Least time from the start of an iteration until all contributors have bucket 1, 2, ... ready, in microseconds.
+    channel
+        Best rate and latency.
+    """
+
+    ready: tuple[int, ...]
+    channel: Channel
+
+
+def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
+    """Where a job may be placed; empty where it has no place even on an empty cluster.
+
+    One entry for each server with room for all slots (of those that are alike, one), each connected part, and
+    each type of GPU there that may hold the slot at the last level. For each bucket the fastest GPUs with the
+    memory for it are taken.
 
     Parameters
     ----------
@@ -120,43 +116,123 @@ def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) ->
     gpus
         Number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
     """
-    lengths = (_site_iteration_us(pieces, job, {s: gpus[s] for s in site}, c) for site, c in _sites(pieces, job, gpus))
-    return min((length for length in lengths if length is not None), default=0)
+    found: dict[Site, None] = {}
+    for servers, channel in _areas(pieces, job, gpus):
+        room: Counter[tuple[str, int]] = Counter()
+        for s in servers:
+            server = pieces.cluster.servers[s]
+            room[server.gpu_type, deepest_level(job, server.gpu_memory)] += gpus[s]
+        for ready in _ready_us(job, room):
+            found[Site(ready, channel)] = None
+    return tuple(found)
 
 
-def _site_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int], channel: Channel) -> int | None:
-    """Least length of an iteration on some servers, None where they have no place for the job."""
-    room: Counter[tuple[str, int]] = Counter()
+def _areas(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> Iterator[tuple[list[int], Channel]]:
+    seen: set[tuple[int | str, ...]] = set()
     for s, count in gpus.items():
         server = pieces.cluster.servers[s]
-        room[server.gpu_type, deepest_level(job, server.gpu_memory)] += count
-    ready = [_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
-    if None in ready:
-        return None
-    transfers = shortest_transfers(job, channel)
-    deep = {gpu_type for gpu_type, deepest in room if deepest == job.levels}
-    tables = [
-        [max(own, others or 0) for own, others in zip(job.blocks[0].duration_us[t], ready, strict=True)] for t in deep
-    ]
-    return min(tail_us(table, transfers, job.levels) for table in tables)
+        key = (server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us)
+        if count >= job.slots and key not in seen:
+            seen.add(key)
+            yield [s], Channel((), server.fabric_bandwidth, server.fabric_latency_us)
+    ring = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
+    parts: dict[int, list[int]] = {}
+    for s in gpus:
+        parts.setdefault(pieces.routes.component[s], []).append(s)
+    for part in parts.values():
+        if ring is not None and len(part) > 1:
+            yield part, ring
+
+
+def _ready_us(job: PieceGraph, room: Counter[tuple[str, int]]) -> Iterator[tuple[int, ...]]:
+    """For each type that may hold the slot at the last level, least readiness of each bucket."""
+    others = [_bucket_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
+    for gpu_type in dict.fromkeys(t for t, deepest in room if deepest == job.levels):
+        own = job.blocks[0].duration_us[gpu_type]
+        ready = tuple(max(mine, other) for mine, other in zip(own, others, strict=True) if other is not None)
+        if len(ready) == job.levels:
+            yield ready
+
+
+def _bucket_ready_us(job: PieceGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
+    """Least time until the contributors of a bucket have it ready; None where they have no room."""
+    times = job.blocks[0].duration_us
+    missing = fewest_contributors(job, bucket)
+    for ready, count in sorted(
+        (times[t][bucket - 1], count) for (t, deepest), count in room.items() if deepest >= bucket
+    ):
+        missing -= count
+        if missing <= 0:
+            return ready
+    return None
+
+
+def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int:
+    """Least length of an iteration, from its first block's start to its barrier, in microseconds.
+
+    Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
+    Parameters as of `sites`; 0 where the job has no place.
+    """
+    return min((_iteration_us(job, site) for site in sites(pieces, job, gpus)), default=0)
+
+
+def _iteration_us(job: PieceGraph, site: Site) -> int:
+    return tail_us(site.ready, shortest_transfers(job, site.channel), job.levels)
+
+
+def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
+    """Least time from the first block's start to the end of a job, in microseconds.
+
+    Its iterations one after the other; under ``free`` also with the transfers that the least total of levels
+    makes longer. 0 where the job has no place.
+    """
+    return min((_span_us(job, site) for site in places), default=0)
+
+
+def _span_us(job: PieceGraph, site: Site) -> int:
+    n, transfers = job.iterations, shortest_transfers(job, site.channel)
+    longer = _longer_transfers(job, site.channel)
+    spans = (
+        n * (ready + sum(transfers[b:])) + extra
+        for b, (ready, extra) in enumerate(zip(site.ready, longer, strict=False))
+    )
+    return max([n * tail_us(site.ready, transfers, job.levels), *spans])
+
+
+def least_transfer_us(job: PieceGraph, channel: Channel) -> int:
+    """Least sum of the durations of all transfers of a job, over a channel that is at best `channel`."""
+    return job.iterations * sum(shortest_transfers(job, channel)) + next(iter(_longer_transfers(job, channel)), 0)
+
+
+def _longer_transfers(job: PieceGraph, channel: Channel) -> list[int]:
+    """What the least total of levels adds to all transfers of buckets 1 and later, 2 and later, and so on.
+
+    A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by some
+    least amount on average.
+    """
+    if job.rule.multiset is not None or not job.transfers:
+        return []
+    slopes = [_slope(job, piece.bucket, channel) for piece in job.transfers]
+    fixed = job.iterations * job.rule.min_contributors
+    longer = []
+    for first in range(job.levels):
+        cost = list(accumulate(slope if b >= first else 0 for b, slope in enumerate(slopes)))
+        longer.append(ceil_div(least_work_us(job, cost) - fixed * cost[-1], _SLOPE_UNIT))
+    return longer
+
+
+def _slope(job: PieceGraph, bucket: int, channel: Channel) -> int:
+    """Least duration that one more contributor adds to a transfer, on average, in parts of a microsecond."""
+    fewest = fewest_contributors(job, bucket)
+    least = job.transfer_us(bucket, fewest, channel)
+    more = range(fewest + 1, job.slots + 1)
+    rises = ((job.transfer_us(bucket, c, channel) - least) * _SLOPE_UNIT // (c - fewest) for c in more)
+    return min(rises, default=0)
 
 
 def deepest_level(job: PieceGraph, memory: int) -> int:
     """Largest level whose memory a GPU has, 0 for none."""
     return sum(job.state_bytes + size <= memory for size in job.activation_bytes)
-
-
-def _ready_us(job: PieceGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
-    """Least time from the start of the blocks until all contributors of a bucket have it ready; None without room."""
-    missing = fewest_contributors(job, bucket)
-    fits = [
-        (job.blocks[0].duration_us[t][bucket - 1], count) for (t, deepest), count in room.items() if deepest >= bucket
-    ]
-    for ready, count in sorted(fits):
-        missing -= count
-        if missing <= 0:
-            return ready
-    return None
 
 
 def least_levels(job: PieceGraph) -> tuple[int, ...]:

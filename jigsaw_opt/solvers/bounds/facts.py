@@ -29,6 +29,8 @@ class Shape:
     ----------
     gpus
         Number of GPUs that may hold a worker, by server; empty where there is no place.
+    sites
+        Where it may be placed.
     iteration
         Least length of an iteration.
     tails
@@ -45,6 +47,7 @@ class Shape:
     """
 
     gpus: dict[int, int]
+    sites: tuple[critical.Site, ...]
     iteration: int
     tails: tuple[int, ...]
     tail: int
@@ -55,15 +58,11 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """A job and its shape."""
+    """A job, its shape, and its least end in microseconds."""
 
     job: PieceGraph
     shape: Shape
-
-    @property
-    def end(self) -> int:
-        """Least end of the job, in microseconds."""
-        return self.job.release_us + self.job.iterations * self.shape.iteration
+    end: int
 
     def lag(self, once: int, moment: int) -> int:
         """Lag (see `Demand`) of work that every iteration repeats.
@@ -97,13 +96,18 @@ def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
             known[key] = _shape(pieces, classes, job)
-        facts.append(Facts(job, known[key]))
+        shape = known[key]
+        facts.append(Facts(job, shape, job.release_us + critical.least_span_us(job, shape.sites)))
     return facts
 
 
 def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shape:
     gpus = critical.usable_gpus(pieces, job)
-    transfers = critical.shortest_transfers(job, critical.best_channel(pieces, job, gpus))
+    sites = critical.sites(pieces, job, gpus)
+    pace = Channel(
+        (), max((s.channel.rate for s in sites), default=1), min((s.channel.latency_us for s in sites), default=0)
+    )
+    transfers = critical.shortest_transfers(job, pace)
     there = {(pieces.cluster.servers[s].gpu_type, pieces.cluster.servers[s].gpu_memory) for s in gpus}
     blocks = {
         k: job.blocks[0].duration_us[kind.gpu_type][: critical.deepest_level(job, kind.memory)]
@@ -123,6 +127,7 @@ def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shap
     )
     return Shape(
         gpus=gpus,
+        sites=sites,
         iteration=critical.least_iteration_us(pieces, job, gpus),
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),

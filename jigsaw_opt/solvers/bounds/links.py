@@ -95,12 +95,13 @@ def _demand(fact: Facts, links: Sequence[Link], uses: int) -> Demand | None:
         return None
     rate = min(shape.ring.rate, max(link.bandwidth for link in links))
     latency = max(shape.ring.latency_us, min(link.latency_us for link in links))
-    once = sum(critical.shortest_transfers(fact.job, Channel((), rate, latency)))
+    channel = Channel((), rate, latency)
+    once = sum(critical.shortest_transfers(fact.job, channel))
     ready = min(times[0] for times in shape.blocks.values())
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
     return Demand(
         head=fact.job.release_us + ready,
-        work=fact.job.iterations * once * uses,
+        work=critical.least_transfer_us(fact.job, channel) * uses,
         tail=0,
         lag=uses * fact.lag(once, once * once),
     )
