@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
-from jigsaw_opt.formulations.cpsat_timetable.resources import lasting
+from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
 from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
 from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
 
@@ -103,12 +103,13 @@ def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace], clock: Clock
 ) -> None:
     """SPEC 4.4 modulo the period: on a link, transfers do not overlap."""
+    contended = contended_links(jobs)
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):
         for exchanges in it.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link, literal in it.links.items():
-                    there = lasting(model, it, pace, b, literal)
+                for link in sorted(contended.intersection(it.links)):
+                    there = lasting(model, it, pace, b, it.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).extend(
                             clock.lay(model, phase, exchange.start, exchange.duration, there)

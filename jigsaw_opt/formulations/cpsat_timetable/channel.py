@@ -92,9 +92,14 @@ def add_links(model: cp_model.CpModel, network: Network, it: JobVariables) -> No
     """SPEC section 3, *Ring*: a job uses the links on the routes between neighbours of its ring."""
     if it.job.slots < 2 or not network.cluster.links:
         return
+    # Links on the routes of the same pairs of servers are used together: one literal serves them all.
+    known: dict[tuple[tuple[int, int], ...], cp_model.IntVar] = {}
     for link, pairs in sorted(network.routes(tuple(it.used)).items()):
+        if tuple(pairs) in known:
+            it.links[link] = known[tuple(pairs)]
+            continue
         literal = model.new_bool_var(f"{it.job.name} over link {link}")
-        it.links[link] = literal
+        it.links[link] = known[tuple(pairs)] = literal
         if link in network.sides:
             _bridge(model, network, it, literal, network.sides[link])
         else:

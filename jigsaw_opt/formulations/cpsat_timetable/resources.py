@@ -12,7 +12,7 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "lasting"]
+__all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "contended_links", "lasting"]
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
@@ -51,16 +51,25 @@ def _block(
 
 def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
     """SPEC 4.4: on a link, transfers do not overlap."""
+    contended = contended_links(jobs)
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace in zip(jobs, paces, strict=True):
         for exchanges in it.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link, literal in it.links.items():
-                    there = lasting(model, it, pace, b, literal)
+                for link in sorted(contended.intersection(it.links)):
+                    there = lasting(model, it, pace, b, it.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).append(_interval(model, exchange, there))
     for intervals in on_link.values():
         model.add_no_overlap(intervals)
+
+
+def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
+    """Links whose constraints differ: of links that every job uses together, only the first."""
+    groups: dict[tuple[int | None, ...], int] = {}
+    for link in sorted({link for it in jobs for link in it.links}):
+        groups.setdefault(tuple(it.links[link].index if link in it.links else None for it in jobs), link)
+    return set(groups.values())
 
 
 def lasting(

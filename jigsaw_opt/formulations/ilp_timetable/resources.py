@@ -110,7 +110,6 @@ def _add_disjoint(
             name, conditions = f"{resource}_{one.name}_{two.name}", [x for x in (one.lasting, two.lasting) if x]
             both = add_both(model, f"both_{name}", [meet, *conditions]) if conditions else meet
             before = model.integer(f"first_{name}", 0, int(one.may_precede(two)))
-            model.add(before <= both)
             if not two.may_precede(one):
                 model.add(before == both)
             model.add(two.start >= one.end - max(0, one.latest - two.earliest) * (1 - before))
