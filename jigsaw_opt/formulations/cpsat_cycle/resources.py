@@ -62,8 +62,11 @@ class Clock:
         second = model.new_int_var(1, 2 * self.limit - 1, "")
         wraps = model.new_bool_var("")
         model.add(first < self.period)
-        model.add(first == phase + offset).only_enforce_if(literal, ~wraps)
-        model.add(first == phase + offset - self.period).only_enforce_if(literal, wraps)
+        # One literal an enforcement: the engine has called feasible models with two on large numbers infeasible.
+        turn = model.new_int_var(0, self.limit, "")
+        model.add(turn == self.period).only_enforce_if(wraps)
+        model.add(turn == 0).only_enforce_if(~wraps)
+        model.add(first == phase + offset - turn).only_enforce_if(literal)
         model.add(second == first + self.period)
         return [self._interval(model, start, size, literal) for start in (first, second)]
 
