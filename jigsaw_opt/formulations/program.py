@@ -106,7 +106,7 @@ class Program:
             tuple(v.lowBound for v in variables),
             tuple(v.upBound for v in variables),
             tuple(v.cat == "Integer" for v in variables),
-            tuple(self._row(constraint) for constraint in self.problem.constraints.values()),
+            tuple(self._row(constraint) for constraint in self.problem.constraints()),
         )
 
     def document(self, kind: Literal["mps", "lp"]) -> bytes:
@@ -119,7 +119,6 @@ class Program:
 
     def _add_variable(self, name: str, low: int, high: float, category: str) -> pulp.LpVariable:
         variable = self.problem.add_variable(name, low, max(low, high), category)
-        self.problem.addVariable(variable)
         self._column[variable] = len(self._column)
         self.add(low <= high)
         return variable
@@ -138,4 +137,4 @@ def cbc_executable() -> Path:
     """The CBC that PuLP brings along."""
     import pulp
 
-    return Path(pulp.PULP_CBC_CMD(msg=False).path)
+    return Path(pulp.PULP_CBC_CMD.pulp_cbc_path)

@@ -13,7 +13,6 @@ from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.ilp_timetable import (
     Model,
-    Value,
     build,
     objective_step,
     piece_pairs,
@@ -37,9 +36,9 @@ __all__ = ["ILP", "Ilp", "write_model"]
 
 _ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
-_MOST_PAIRS = 200_000
+_MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
-_RELATIVE_ERROR = 1e-8
+_RELATIVE_ERROR = 1e-9
 """What an engine's bound may be off, as a share of the largest objective of interest."""
 
 
@@ -128,7 +127,7 @@ class _Grid:
     def __init__(self, pieces: Pieces, limit: int) -> None:
         self.step = objective_step(pieces)
         self.error = max(1e-6 * self.step, _RELATIVE_ERROR * limit)
-        self.resolution = max(self.step, ceil(2 * self.error))
+        self.resolution = max(self.step, ceil(4 * self.error))
 
     def proven(self, bound: float) -> int:
         """Objective that a bound computed by the engine proves."""
@@ -148,48 +147,23 @@ def _search(control: Control, pieces: Pieces) -> Result:
         if bound > control.bound:
             control.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
-    task = _task(model, grid, options, lambda value: control.offer(model.plan(value)), raise_bound, control.remaining)
-    search = _ENGINES[engine](task)
-    ending = control.run(search.run, search.cancel)
-    engines = _DISTRIBUTIONS[engine]
-    if ending is Ending.INFEASIBLE and control.objective is None:
-        conflict = minimal_conflict(pieces, lambda part: _feasible(control, part))
-        return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=engines)
-    if ending is Ending.INFEASIBLE:
-        raise_bound(cutoff)
-    stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED
-    return control.result(control.reason() or stopped, engines=engines)
-
-
-def _task(
-    model: Model,
-    grid: _Grid,
-    options: Options,
-    offer: Callable[[Value], object],
-    raise_bound: Callable[[float], None],
-    seconds: float | None,
-) -> Task:
     column = model.program.column
-    return Task(
+    task = Task(
         program=model.program,
         step=grid.resolution,
-        offer=lambda values: offer(lambda variable: values[column(variable)]),
+        offer=lambda values: control.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,
-        seconds=seconds,
+        seconds=control.remaining,
         nodes=None if options.work_limit is None else int(options.work_limit),
         seed=options.seed,
         threads=options.workers,
     )
-
-
-def _feasible(control: Control, pieces: Pieces) -> bool:
-    """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
-    limit = serial_limit(pieces)
-    model = _model(pieces, 0, limit, limit)
-
-    def stop(value: Value) -> None:
-        search.cancel()
-
-    grid, seconds = _Grid(pieces, limit), control.remaining
-    search = HighsSearch(_task(model, grid, control.options, stop, lambda bound: None, seconds))
-    return control.run(search.run, search.cancel) is not Ending.INFEASIBLE
+    search = _ENGINES[engine](task)
+    ending = control.run(search.run, search.cancel)
+    engines = _DISTRIBUTIONS[engine]
+    if ending is Ending.INFEASIBLE and control.objective is None:
+        return control.result(StoppedBy.PROOF, [minimal_conflict(pieces)], infeasible=True, engines=engines)
+    if ending is Ending.INFEASIBLE:
+        raise_bound(cutoff)
+    stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED
+    return control.result(control.reason() or stopped, engines=engines)

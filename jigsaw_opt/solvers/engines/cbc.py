@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from jigsaw_opt.solvers.engines.outcome import Ending, Task
 __all__ = ["CbcSearch"]
 
 _TOLERANCE = "1e-9"
+_PATIENCE_SECONDS = 2
+"""After an interrupt, CBC has so long to write its solution."""
 _LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
 
 
@@ -31,15 +34,19 @@ class CbcSearch:
     def __init__(self, task: Task) -> None:
         self.task = task
         self._lock = threading.Lock()
-        self._cancelled = False
+        self._cancelled: float | None = None
         self._process: subprocess.Popen[str] | None = None
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread. CBC answers an interrupt with its best solution."""
         with self._lock:
-            if self._process is not None and not self._cancelled:
-                self._process.send_signal(signal.SIGINT)
-            self._cancelled = True
+            now = time.monotonic()
+            if self._cancelled is None:
+                self._cancelled = now
+                if self._process is not None:
+                    self._process.send_signal(signal.SIGINT)
+            elif self._process is not None and now - self._cancelled > _PATIENCE_SECONDS:
+                self._process.kill()
 
     def run(self) -> Ending:
         """Search until the end, a limit or `cancel`."""
@@ -69,7 +76,7 @@ class CbcSearch:
 
     def _execute(self, arguments: Sequence[str]) -> str:
         with self._lock:
-            if self._cancelled:
+            if self._cancelled is not None:
                 return ""
             self._process = subprocess.Popen(
                 [str(cbc_executable()), *arguments],

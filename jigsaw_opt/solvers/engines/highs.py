@@ -21,6 +21,8 @@ _LARGEST = 10**4
 """Times are scaled to at most this, so that an absolute tolerance is a tiny fraction of any of them."""
 _TOLERANCE = 1e-9
 """Feasibility tolerance of the scaled program; HiGHS allows 1e-10 at least."""
+_NO_ENUMERATION = 1 << 16
+"""Switches off the presolve rule that enumerates: on larger programs it takes minutes and hears no interrupt."""
 
 
 class HighsSearch:
@@ -73,6 +75,7 @@ class HighsSearch:
             "output_flag": False,
             "threads": task.threads,
             "random_seed": task.seed,
+            "presolve_rule_off": _NO_ENUMERATION,
             "mip_rel_gap": 0.0,
             "mip_abs_gap": task.gap / scaled.objective,
             "mip_feasibility_tolerance": _TOLERANCE,

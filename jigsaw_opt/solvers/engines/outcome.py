@@ -55,8 +55,8 @@ class Task:
 
     @property
     def gap(self) -> float:
-        """Absolute gap at which an engine may call its best solution optimal; a little below a step."""
-        return 0.99 * self.step
+        """Absolute gap at which an engine may call its best solution optimal."""
+        return self.step / 2
 
 
 class Search(Protocol):

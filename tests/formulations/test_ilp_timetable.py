@@ -1,0 +1,157 @@
+"""The mixed-integer program alone, as an engine reads it from a file: proven optima against brute force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.formulations.ilp_timetable import Model, build, objective_step, piece_pairs, serial_limit, windows
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import Model as Network
+from jigsaw_opt.problem.timetable import objective_of
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+highspy = pytest.importorskip("highspy")
+pytest.importorskip("pulp")
+GIGA = 10**9
+Optimum = Callable[[Instance], int | None]
+
+
+def model_of(instance: Instance) -> Model:
+    pieces = cut(instance)
+    limit = serial_limit(pieces)
+    return build(pieces, windows(pieces, limit), 0, limit)
+
+
+def solved_file(path: Path) -> highspy.Highs:
+    engine = highspy.Highs()
+    engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("threads", 1)
+    engine.setOptionValue("mip_rel_gap", 0.0)
+    engine.setOptionValue("mip_feasibility_tolerance", 1e-9)
+    assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
+    engine.run()
+    return engine
+
+
+def optimum_in_file(instance: Instance, path: Path) -> int | None:
+    """Objective of the plan in the engine's solution, which must be correct and no worse than the engine says."""
+    model = model_of(instance)
+    path.write_bytes(model.program.document("mps" if path.suffix == ".mps" else "lp"))
+    engine = solved_file(path)
+    if engine.getModelStatus() == highspy.HighsModelStatus.kInfeasible:
+        return None
+    assert engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    values = dict(zip(engine.allVariableNames(), engine.getSolution().col_value, strict=True))
+    timetable = model.plan(lambda variable: values.get(variable.name, variable.lowBound))
+    objective = objective_of(cut(instance), timetable.jobs)
+    assert objective == round(engine.getObjectiveValue())
+    digest = instance_sha256(instance)
+    plan = Plan(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, {"name": "test"})
+    assert [v for v in check(instance, plan) if v.path.startswith("jobs")] == []
+    return objective
+
+
+@pytest.fixture(params=["mps", "lp"])
+def proven(request: pytest.FixtureRequest, tmp_path: Path) -> Optimum:
+    """The optimum of an instance by way of a file in each format."""
+    return lambda instance: optimum_in_file(instance, tmp_path / f"program.{request.param}")
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_optimum_is_that_of_brute_force(objective: Literal["makespan", "weighted_completion"], proven: Optimum) -> None:
+    for seed in range(40):
+        instance = random_instance(seed, "finite", objective, pieces=7)
+        assert proven(instance) == optimum(instance), instance.name
+
+
+def test_example_of_the_specification(pair: Instance, pair_plan: Plan, proven: Optimum) -> None:
+    assert proven(pair) == pair_plan.objective == 1800
+    assert proven(replace(pair, jobs=tuple(replace(job, depth=FullDepth()) for job in pair.jobs))) == 2400
+
+
+def one_segment(forward: int, backward: int, payload: int = 0) -> Network:
+    return Network((Segment("all", {"v": forward}, {"v": backward}, payload, 1),))
+
+
+def test_smith_rule_on_one_gpu(proven: Optimum) -> None:
+    times, weights = (7, 3, 5, 2), (2, 3, 1, 4)
+    models = {f"m{k}": one_segment(1, time - 1) for k, time in enumerate(times)}
+    jobs = tuple(Job(f"j{k}", f"m{k}", 1, 1, weight=weight) for k, weight in enumerate(weights))
+    cluster = Cluster((Server("s", "v", 1, 1000, 1),))
+    smith = sorted(zip(times, weights, strict=True), key=lambda it: it[0] / it[1])
+    ends = [sum(time for time, _ in smith[: k + 1]) for k in range(len(smith))]
+    expected = sum(end * weight for end, (_, weight) in zip(ends, smith, strict=True))
+    assert proven(Instance("smith", cluster, models, jobs, "finite", "weighted_completion")) == expected
+
+
+def flow_shop(times: tuple[tuple[int, int], ...]) -> Instance:
+    """Two-worker jobs on two servers of one GPU: both GPUs at once, then the link (SPEC section 7)."""
+    models = {f"m{k}": one_segment(1, first - 1, second) for k, (first, second) in enumerate(times)}
+    jobs = tuple(Job(f"j{k}", f"m{k}", 2, 1) for k in range(len(times)))
+    servers = tuple(Server(name, "v", 1, GIGA, 1) for name in ("a", "b"))
+    return Instance("johnson", Cluster(servers, (), (Link("l", ("a", "b"), 10**6),)), models, jobs)
+
+
+def test_johnson_rule_on_a_flow_shop(proven: Optimum) -> None:
+    times = ((3, 6), (5, 2), (1, 2), (6, 6), (4, 0))
+    best = 10**9
+    for order in permutations(times):
+        gpus = link = 0
+        for first, second in order:
+            gpus += first
+            link = max(gpus, link) + second if second else link
+        best = min(best, max(gpus, link))
+    assert proven(flow_shop(times)) == best
+
+
+def test_memory_counts_every_byte(proven: Optimum) -> None:
+    parameters, activations = 123_456_789_012_345, 98_765_432_109_877
+    network = Network((Segment("all", {"v": 2}, {"v": 3}, parameters, activations),), state_factor=1)
+    jobs = (Job("a", "net", 1, 1), Job("b", "net", 1, 1))
+    for spare, expected in ((0, 10), (-1, None)):
+        server = Server("s", "v", 1, 2 * parameters + activations + spare, 1)
+        assert proven(Instance("tight", Cluster((server,)), {"net": network}, jobs)) == expected
+
+
+def test_alike_jobs_and_gpus_keep_an_optimum(proven: Optimum) -> None:
+    network = Network(
+        tuple(Segment(f"g{k}", {"v": 1}, {"v": 2 + k}, 10**6, 1) for k in range(2)),
+    )
+    jobs = tuple(Job(f"j{k}", "net", 2, 1, depth=StaircaseDepth()) for k in range(3))
+    instance = Instance("alike", Cluster((Server("s", "v", 2, GIGA, 10**6),)), {"net": network}, jobs)
+    assert proven(instance) == optimum(instance)
+
+
+def test_objectives_lie_on_the_grid() -> None:
+    instance = flow_shop(((30, 60), (50, 20)))
+    assert objective_step(cut(instance)) == 10
+    weighted = replace(
+        instance, objective="weighted_completion", jobs=tuple(replace(job, weight=6) for job in instance.jobs)
+    )
+    assert objective_step(cut(weighted)) == 60
+
+
+def test_pairs_are_those_that_share_a_gpu_or_a_link() -> None:
+    pieces = cut(flow_shop(((3, 6), (5, 2), (1, 2))))
+    assert piece_pairs(pieces) == 3 * (2 + 1)
+
+
+def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:
+    program = Program("test")
+    program.minimize(program.time("objective", 0, 5))
+    program.add(2 >= 1)
+    program.time("empty", 3, 2)
+    for kind in ("mps", "lp"):
+        path = tmp_path / f"program.{kind}"
+        path.write_bytes(program.document(kind))
+        assert solved_file(path).getModelStatus() == highspy.HighsModelStatus.kInfeasible

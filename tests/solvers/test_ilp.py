@@ -1,0 +1,188 @@
+"""The `ilp` solver with both engines: proofs, limits, interrupts and export."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.instances.catalogue import load
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Pieces, Segment, Server, cut
+from jigsaw_opt.solvers import ilp
+from jigsaw_opt.solvers.engines.cbc import CbcSearch
+from jigsaw_opt.solvers.engines.highs import HighsSearch
+from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.ilp import ILP, write_model
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+pytest.importorskip("highspy")
+pytest.importorskip("pulp")
+ENGINES = ("highs", "cbc")
+
+
+def ignore(event: Event) -> None:
+    """Drop an event."""
+
+
+def run(instance: Instance, engine: str = "highs", work: float | None = None, workers: int = 1) -> Result:
+    result = ILP(instance, Options(engine=engine, work_limit=work, workers=workers), ignore)
+    assert result.plan is None or check(instance, result.plan) == ()
+    return result
+
+
+@pytest.fixture
+def no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the whole search to the engine."""
+
+    def nothing(pieces: Pieces, seed: int = 0) -> None:
+        return None
+
+    monkeypatch.setattr(ilp, "greedy_timetable", nothing)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_example_of_the_specification(pair: Instance, no_warm_start: None, engine: str) -> None:
+    result = run(pair, engine)
+    assert (result.status, result.objective, result.bound) == (Status.OPTIMAL, 1800, 1800)
+    assert set(result.versions) >= {"pulp"}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None, objective: str, engine: str) -> None:
+    for seed in range(100, 130):
+        instance = random_instance(seed, "finite", objective, pieces=8)
+        best, result = optimum(instance), run(instance, engine)
+        assert result.objective == best, instance.name
+        assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
+        assert bool(result.conflicts) == (best is None)
+
+
+def test_a_solution_of_the_presolve_is_not_lost(no_warm_start: None) -> None:
+    instance = random_instance(130, "finite", "makespan", pieces=9)
+    assert run(instance).objective == optimum(instance) == 15
+
+
+def slower(instance: Instance, factor: int) -> Instance:
+    """The same problem with all durations multiplied; so is the optimum."""
+    cluster = instance.cluster
+    servers = tuple(replace(s, fabric_latency_us=s.fabric_latency_us * factor) for s in cluster.servers)
+    links = tuple(replace(link, latency_us=link.latency_us * factor) for link in cluster.links)
+    models = {
+        name: replace(
+            model,
+            segments=tuple(
+                replace(
+                    segment,
+                    forward_us={t: time * factor for t, time in segment.forward_us.items()},
+                    backward_us={t: time * factor for t, time in segment.backward_us.items()},
+                    parameter_bytes=0,
+                )
+                for segment in model.segments
+            ),
+        )
+        for name, model in instance.models.items()
+    }
+    jobs = tuple(replace(job, release_us=job.release_us * factor) for job in instance.jobs)
+    return replace(instance, cluster=replace(cluster, servers=servers, links=links), models=models, jobs=jobs)
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: str, engine: str) -> None:
+    for seed in range(200, 212):
+        instance = slower(random_instance(seed, "finite", objective, pieces=7), 1)
+        best = optimum(instance)
+        # A release of one microsecond more leaves nothing to scale by.
+        result = run(slower(instance, 1_000_003), engine)
+        assert result.objective == (None if best is None else best * 1_000_003), instance.name
+        assert result.status is not Status.FEASIBLE
+
+
+def uneven() -> Instance:
+    """Five jobs of long times without a common divisor on two GPUs."""
+    times = (9_999_991, 8_765_431, 7_654_319, 5_432_111, 3_210_001)
+    models = {f"m{k}": Model((Segment("all", {"v": 1}, {"v": time - 1}, 0, 0),)) for k, time in enumerate(times)}
+    jobs = tuple(Job(f"j{k}", f"m{k}", 1, 1) for k in range(len(times)))
+    return Instance("uneven", Cluster((Server("s", "v", 2, 1, 1),)), models, jobs)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_long_times_without_a_common_divisor(no_warm_start: None, engine: str) -> None:
+    result = run(uneven(), engine)
+    assert (result.status, result.objective) == (Status.OPTIMAL, optimum(uneven()))
+
+
+def test_a_work_limit_is_deterministic_and_honest(no_warm_start: None) -> None:
+    instance = load("server/demo")
+    first, second = run(instance, work=3), run(instance, work=3)
+    assert first.status is not Status.OPTIMAL
+    assert first.stopped_by is StoppedBy.TIME
+    assert (first.objective, first.bound) == (second.objective, second.bound)
+    assert (first.plan and first.plan.jobs) == (second.plan and second.plan.jobs)
+
+
+def test_the_number_of_threads_may_change_within_a_process(pair: Instance, no_warm_start: None) -> None:
+    assert [run(pair, workers=workers).objective for workers in (1, 2, 1)] == [1800] * 3
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
+    instance, events = load("server/demo"), []
+
+    def interrupt_after_the_first_plan(event: Event) -> None:
+        events.append(event)
+        if event.objective is not None:
+            signal.raise_signal(signal.SIGINT)
+
+    result = solve(instance, ILP, Options(workers=1, engine=engine), interrupt_after_the_first_plan)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.INTERRUPT)
+    assert result.objective == next(event.objective for event in events if event.objective is not None)
+    assert result.plan is not None
+    assert result.objective > result.bound > 0
+
+
+@pytest.mark.parametrize("search", [HighsSearch, CbcSearch])
+def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -> None:
+    pieces = cut(load("server/demo"))
+    limit = ilp.serial_limit(pieces)
+    model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
+    bounds: list[float] = []
+    engine = search(Task(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
+    engine.cancel()
+    assert engine.run() is Ending.STOPPED
+    assert all(bound <= limit for bound in bounds)
+
+
+@pytest.mark.parametrize("kind", ["mps", "lp"])
+def test_an_exported_program_has_the_same_optimum(pair: Instance, tmp_path: Path, kind: str) -> None:
+    import highspy
+
+    path = tmp_path / f"pair.{kind}"
+    write_model(cut(pair), path, "mps" if kind == "mps" else "lp")
+    engine = highspy.Highs()
+    engine.setOptionValue("output_flag", False)
+    assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
+    engine.run()
+    assert round(engine.getObjectiveValue()) == 1800
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_what_it_refuses(pair: Instance, tmp_path: Path) -> None:
+    cyclic = replace(pair, horizon="cyclic", objective="period")
+    assert ILP.unsupported(pair) is None
+    assert "cyclic" in (ILP.unsupported(cyclic) or "")
+    with pytest.raises(UsageError, match="cyclic"):
+        write_model(cut(cyclic), tmp_path / "cyclic.mps", "mps")
+    with pytest.raises(UsageError, match="highs and cbc"):
+        run(pair, "simplex")
+    with pytest.raises(JigsawError, match="cannot write"):
+        write_model(cut(pair), tmp_path / "missing" / "pair.mps", "mps")
