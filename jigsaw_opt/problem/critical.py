@@ -16,9 +16,11 @@ from jigsaw_opt.problem.costs import ceil_div, contributors
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = [
+    "Exchange",
     "Site",
     "candidate_levels",
     "deepest_level",
+    "exchange_over",
     "fewest_contributors",
     "least_iteration_us",
     "least_levels",
@@ -87,6 +89,21 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
     return max([times[level - 1], *(ready + after for ready, after in zip(times[:level], rest, strict=False))])
 
 
+class Exchange(NamedTuple):
+    """Transfers of an iteration over a channel that is at best the one at hand.
+
+    Parameters
+    ----------
+    shortest
+        Least duration of the transfer of each bucket, in microseconds.
+    slopes
+        Under ``free``, what one more contributor adds to it at least on average, in parts of a microsecond.
+    """
+
+    shortest: tuple[int, ...]
+    slopes: tuple[int, ...]
+
+
 class Site(NamedTuple):
     """Servers among which a placement chooses, with what none of its choices beats.
 
@@ -96,10 +113,13 @@ class Site(NamedTuple):
         Least time from the start of an iteration until all contributors have bucket 1, 2, ... ready, in microseconds.
     channel
         Best rate and latency.
+    exchange
+        The transfers over it.
     """
 
     ready: tuple[int, ...]
     channel: Channel
+    exchange: Exchange
 
 
 def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
@@ -123,7 +143,7 @@ def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, 
             server = pieces.cluster.servers[s]
             room[server.gpu_type, deepest_level(job, server.gpu_memory)] += gpus[s]
         for ready in _ready_us(job, room):
-            found[Site(ready, channel)] = None
+            found[Site(ready, channel, exchange_over(job, channel))] = None
     return tuple(found)
 
 
@@ -177,7 +197,7 @@ def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) ->
 
 
 def _iteration_us(job: PieceGraph, site: Site) -> int:
-    return tail_us(site.ready, shortest_transfers(job, site.channel), job.levels)
+    return tail_us(site.ready, site.exchange.shortest, job.levels)
 
 
 def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
@@ -190,35 +210,36 @@ def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
 
 
 def _span_us(job: PieceGraph, site: Site) -> int:
-    n, transfers = job.iterations, shortest_transfers(job, site.channel)
-    longer = _longer_transfers(job, site.channel)
-    spans = (
-        n * (ready + sum(transfers[b:])) + extra
-        for b, (ready, extra) in enumerate(zip(site.ready, longer, strict=False))
-    )
-    return max([n * tail_us(site.ready, transfers, job.levels), *spans])
+    n, shortest = job.iterations, site.exchange.shortest
+    longer = _longer_transfers(job, site.exchange)
+    starts = zip(site.ready, longer, strict=False)
+    spans = (n * (ready + sum(shortest[b:])) + extra for b, (ready, extra) in enumerate(starts))
+    return max([n * _iteration_us(job, site), *spans])
 
 
-def least_transfer_us(job: PieceGraph, channel: Channel) -> int:
-    """Least sum of the durations of all transfers of a job, over a channel that is at best `channel`."""
-    return job.iterations * sum(shortest_transfers(job, channel)) + next(iter(_longer_transfers(job, channel)), 0)
+def least_transfer_us(job: PieceGraph, exchange: Exchange) -> int:
+    """Least sum of the durations of all transfers of a job, in microseconds."""
+    return job.iterations * sum(exchange.shortest) + next(iter(_longer_transfers(job, exchange)), 0)
 
 
-def _longer_transfers(job: PieceGraph, channel: Channel) -> list[int]:
+def _longer_transfers(job: PieceGraph, exchange: Exchange) -> list[int]:
     """What the least total of levels adds to all transfers of buckets 1 and later, 2 and later, and so on.
 
-    A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by some
-    least amount on average.
+    A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by its slope.
     """
-    if job.rule.multiset is not None or not job.transfers:
-        return []
-    slopes = [_slope(job, piece.bucket, channel) for piece in job.transfers]
     fixed = job.iterations * job.rule.min_contributors
     longer = []
-    for first in range(job.levels):
-        cost = list(accumulate(slope if b >= first else 0 for b, slope in enumerate(slopes)))
+    for first in range(len(exchange.slopes)):
+        cost = list(accumulate(slope if b >= first else 0 for b, slope in enumerate(exchange.slopes)))
         longer.append(ceil_div(least_work_us(job, cost) - fixed * cost[-1], _SLOPE_UNIT))
     return longer
+
+
+def exchange_over(job: PieceGraph, channel: Channel) -> Exchange:
+    """Least durations of the transfers of an iteration over a channel that is at best `channel`."""
+    fixed = job.rule.multiset is not None
+    slopes = () if fixed else tuple(_slope(job, piece.bucket, channel) for piece in job.transfers)
+    return Exchange(shortest_transfers(job, channel), slopes)
 
 
 def _slope(job: PieceGraph, bucket: int, channel: Channel) -> int:

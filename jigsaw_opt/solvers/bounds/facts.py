@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
@@ -44,6 +44,8 @@ class Shape:
         Rate and latency that no placement on two or more servers beats, or None where there is no such placement.
     crosses
         Whether no server alone has room for all workers.
+    exchanges
+        Transfers by channel, as far as they were asked for.
     """
 
     gpus: dict[int, int]
@@ -54,6 +56,13 @@ class Shape:
     blocks: dict[int, tuple[int, ...]]
     ring: Channel | None
     crosses: bool
+    exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
+
+    def exchange_over(self, job: PieceGraph, channel: Channel) -> critical.Exchange:
+        """Transfers of a job of this shape over a channel, worked out once."""
+        if channel not in self.exchanges:
+            self.exchanges[channel] = critical.exchange_over(job, channel)
+        return self.exchanges[channel]
 
 
 @dataclass(frozen=True, slots=True)

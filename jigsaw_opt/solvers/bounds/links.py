@@ -95,13 +95,12 @@ def _demand(fact: Facts, links: Sequence[Link], uses: int) -> Demand | None:
         return None
     rate = min(shape.ring.rate, max(link.bandwidth for link in links))
     latency = max(shape.ring.latency_us, min(link.latency_us for link in links))
-    channel = Channel((), rate, latency)
-    once = sum(critical.shortest_transfers(fact.job, channel))
-    ready = min(times[0] for times in shape.blocks.values())
+    exchange = shape.exchange_over(fact.job, Channel((), rate, latency))
+    once = sum(exchange.shortest)
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
     return Demand(
-        head=fact.job.release_us + ready,
-        work=critical.least_transfer_us(fact.job, channel) * uses,
+        head=fact.job.release_us + min(times[0] for times in shape.blocks.values()),
+        work=critical.least_transfer_us(fact.job, exchange) * uses,
         tail=0,
         lag=uses * fact.lag(once, once * once),
     )
