@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from operator import mul
 
 from jigsaw_opt.errors import TooLargeError
@@ -19,16 +20,17 @@ from jigsaw_opt.solvers.greedy.timing import Schedule, list_schedule
 __all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size", "timetables"]
 
 MAX_BLOCKS = 20_000_000
-_TRIAL_PIECES = 150_000
-_MAX_TRIALS = 200
+_STEP_PIECES = 150_000
+_MAX_STEPS = 200
 _EXACT_JOBS = 12
 _LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A schedule, its objective, and its period on a cyclic horizon."""
+    """A schedule, the keys that led to it, its objective, and its period on a cyclic horizon."""
 
+    keys: _Keys
     value: int
     schedule: Schedule
     period_us: int | None
@@ -67,19 +69,21 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
     if asked is None:
         return
     search = _Search(pieces, asked, random.Random(seed))
-    keys = _Keys([1.0] * len(asked), [1.0] * len(asked), [0] * len(asked))
-    best = search.trial(keys)
-    if best is None:
-        return
-    yield search.timetable(best)
-    for _ in range(min(_MAX_TRIALS, _TRIAL_PIECES // (pieces.blocks + pieces.transfers))):
-        other_keys = search.mutated(keys, best)
-        other = search.trial(other_keys)
-        if other is None or other.value > best.value:
+    best: _Trial | None = None
+    for step in range(len(_Order) + min(_MAX_STEPS, _STEP_PIECES // (pieces.blocks + pieces.transfers))):
+        if step < len(_Order):
+            keys = search.plain(list(_Order)[step])
+        elif best is not None:
+            keys = search.mutated(best)
+        else:
+            return
+        trial = search.trial(keys)
+        if trial is None or (best is not None and trial.value > best.value):
             yield None
             continue
-        yield search.timetable(other) if other.value < best.value else None
-        best, keys = other, other_keys
+        better = best is None or trial.value < best.value
+        best = trial
+        yield search.timetable(best) if better else None
 
 
 def require_size(pieces: Pieces) -> None:
@@ -96,18 +100,29 @@ def require_size(pieces: Pieces) -> None:
         )
 
 
+class _Order(Enum):
+    """How far wide jobs are placed ahead of narrow ones."""
+
+    PLAIN = auto()
+    WIDE_FIRST = auto()
+    ROOT_OF_WIDTH = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class _Keys:
     """What the local search changes, by job.
 
     Parameters
     ----------
+    order
+        The rule of the order of placement.
     place, urgency
-        Factors on the order of placement and on the priority; 1 is the plain rule.
+        Factors on that order and on the priority; 1 is the plain rule.
     hold_us
         Earliest start; list scheduling alone never waits for a better job to come.
     """
 
+    order: _Order
     place: list[float]
     urgency: list[float]
     hold_us: list[int]
@@ -125,7 +140,7 @@ class _Search:
 
     def trial(self, keys: _Keys) -> _Trial | None:
         """The heuristic's schedule under `keys`; None where it finds no placement."""
-        jobs = self._place(keys.place)
+        jobs = self._place(keys)
         if jobs is None:
             return None
         gpus, links = len(self.layout.gpus), self.layout.links
@@ -133,24 +148,29 @@ class _Search:
         schedule = list_schedule(jobs, gpus, links, rule, keys.urgency, keys.hold_us)
         if self.pieces.horizon == "cyclic":
             period, schedule = compress(schedule, gpus, links, self.sweeps)
-            return _Trial(period, schedule, period)
+            return _Trial(keys, period, schedule, period)
         ends = [progress.end for progress in schedule.jobs]
         weights = [job.weight for job in self.pieces.jobs]
         value = sum(map(mul, weights, ends)) if self.weighted else max(ends)
-        return _Trial(value, schedule, None)
+        return _Trial(keys, value, schedule, None)
 
-    def mutated(self, keys: _Keys, best: _Trial) -> _Keys:
-        """The keys with one to three of them drawn again; a job is held until another one begins or ends."""
-        draw, count = self.draw, len(self.asked)
-        changed = _Keys(list(keys.place), list(keys.urgency), list(keys.hold_us))
+    def plain(self, order: _Order) -> _Keys:
+        """The rules as they are."""
+        count = len(self.asked)
+        return _Keys(order, [1.0] * count, [1.0] * count, [0] * count)
+
+    def mutated(self, best: _Trial) -> _Keys:
+        """The best keys with one to three of them drawn again; a job is held until another one begins or ends."""
+        draw, count, old = self.draw, len(self.asked), best.keys
+        keys = _Keys(old.order, list(old.place), list(old.urgency), list(old.hold_us))
         for _ in range(draw.randint(1, 3)):
             index, kind = draw.randrange(count), draw.randrange(5)
             if kind == 0:
                 other = best.schedule.jobs[draw.randrange(count)]
-                changed.hold_us[index] = draw.choice((0, 0, other.job.job.release_us, min(other.blocks[0]), other.end))
+                keys.hold_us[index] = draw.choice((0, 0, other.job.job.release_us, min(other.blocks[0]), other.end))
             else:
-                (changed.place if kind % 2 else changed.urgency)[index] = draw.uniform(0.3, 1.7)
-        return changed
+                (keys.place if kind % 2 else keys.urgency)[index] = draw.uniform(0.3, 1.7)
+        return keys
 
     def timetable(self, trial: _Trial) -> Timetable:
         """The timetable of a trial."""
@@ -160,10 +180,10 @@ class _Search:
         ]
         return Timetable(assemble(self.pieces, decisions), trial.period_us)
 
-    def _place(self, factors: Sequence[float]) -> list[PlacedJob] | None:
+    def _place(self, keys: _Keys) -> list[PlacedJob] | None:
         """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
         asked = self.asked
-        by_load = self._by_load(factors)
+        by_load = self._by_load(keys)
         by_size = sorted(by_load, key=lambda i: -asked[i].job.state_bytes - asked[i].job.activation_bytes[-1])
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
         strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
@@ -176,12 +196,21 @@ class _Search:
                 return jobs
         return None
 
-    def _by_load(self, factors: Sequence[float]) -> list[int]:
-        """Longest first for a makespan, smallest ratio of work to weight first for completions."""
-        work = [max(demand.slot_us.values()) * factor for demand, factor in zip(self.asked, factors, strict=True)]
-        if self.weighted:
-            return sorted(range(len(work)), key=lambda i: work[i] / self.pieces.jobs[i].weight)
-        return sorted(range(len(work)), key=lambda i: -work[i])
+    def _by_load(self, keys: _Keys) -> list[int]:
+        """Longest first, or for completions the smallest ratio of work to weight first; wide jobs moved ahead.
+
+        Wide jobs load links and have fewer choices, so `_Order` says how far they go ahead.
+        """
+        widest = max(server.gpus for server in self.layout.servers)
+
+        def key(index: int) -> tuple[bool, float]:
+            demand, job = self.asked[index], self.pieces.jobs[index]
+            ahead = job.slots**0.5 if keys.order is _Order.ROOT_OF_WIDTH else 1.0
+            work = max(demand.slot_us.values()) * keys.place[index]
+            rank = work / (job.weight * ahead) if self.weighted else -work * ahead
+            return keys.order is _Order.WIDE_FIRST and job.slots <= widest, rank
+
+        return sorted(range(len(self.asked)), key=key)
 
 
 def _tail(job: PlacedJob, left: int) -> float:

@@ -21,7 +21,7 @@ Placement = list[list[int]]
 """GPUs of each job's slots, by job."""
 
 _SMALL_CLUSTER = 16
-_ANCHORS = 3
+_ANCHORS = 12
 _BACKTRACK_STEPS = 20_000
 
 
@@ -35,6 +35,7 @@ class _Board:
         self.room = list(layout.memory)
         self.activations = [0] * count
         self.server_load = [0] * len(layout.servers)
+        self.server_traffic = [0] * len(layout.servers)
         self.link_load = [0] * layout.links
         self._alone: dict[tuple[int, int, int, tuple[str, ...]], tuple[int, int]] = {}
 
@@ -61,6 +62,10 @@ class _Board:
                 return None
         return chosen
 
+    def use(self, server: int) -> int:
+        """Mean load of the server's GPUs, or the time for which its jobs exchange over links, if that is more."""
+        return max(self.server_load[server], self.server_traffic[server])
+
     def add(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> None:
         """Place a job."""
         layout, job = self.layout, demand.job
@@ -74,6 +79,8 @@ class _Board:
             exchange, _ = self._alone_us(demand, gpus, channel)
             for link in channel.links:
                 self.link_load[link] += exchange
+            for server in {layout.server_of[gpu] for gpu in gpus}:
+                self.server_traffic[server] += exchange
 
     def cost(self, demand: Demand, gpus: Sequence[int], channel: Channel) -> tuple[int, int, int]:
         """Peak of GPU load, link load and critical path with the job on these GPUs; links used; total load."""
@@ -235,7 +242,7 @@ def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
     layout, load = board.layout, board.load
     small = len(layout.servers) <= _SMALL_CLUSTER
     usable = [s for s, server in enumerate(layout.servers) if server.gpu_type in demand.slot_us]
-    anchors = sorted(usable, key=board.server_load.__getitem__)
+    anchors = sorted(usable, key=board.use)
     found = (_gather(board, demand, anchor) for anchor in anchors)
     yield from islice((gpus for gpus in found if gpus is not None), len(anchors) if small else _ANCHORS)
     for part in {layout.routes.component[s] for s in usable} if small else ():
@@ -250,7 +257,7 @@ def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
     layout, load = board.layout, board.load
     collected: list[int] = []
     for ring in layout.near(anchor):
-        for server in sorted(ring, key=board.server_load.__getitem__):
+        for server in sorted(ring, key=board.use):
             if layout.servers[server].gpu_type not in demand.slot_us:
                 continue
             collected += sorted(layout.on_server[server], key=load.__getitem__)
