@@ -121,6 +121,11 @@ class Site(NamedTuple):
     channel: Channel
     exchange: Exchange
 
+    @property
+    def iteration_us(self) -> int:
+        """Least length of an iteration, in microseconds."""
+        return tail_us(self.ready, self.exchange.shortest, len(self.ready))
+
 
 def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
     """Where a job may be placed; empty where it has no place even on an empty cluster.
@@ -193,11 +198,7 @@ def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) ->
     Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
     Parameters as of `sites`; 0 where the job has no place.
     """
-    return min((_iteration_us(job, site) for site in sites(pieces, job, gpus)), default=0)
-
-
-def _iteration_us(job: PieceGraph, site: Site) -> int:
-    return tail_us(site.ready, site.exchange.shortest, job.levels)
+    return min((site.iteration_us for site in sites(pieces, job, gpus)), default=0)
 
 
 def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
@@ -214,7 +215,7 @@ def _span_us(job: PieceGraph, site: Site) -> int:
     longer = _longer_transfers(job, site.exchange)
     starts = zip(site.ready, longer, strict=False)
     spans = (n * (ready + sum(shortest[b:])) + extra for b, (ready, extra) in enumerate(starts))
-    return max([n * _iteration_us(job, site), *spans])
+    return max([n * site.iteration_us, *spans])
 
 
 def least_transfer_us(job: PieceGraph, exchange: Exchange) -> int:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
-from jigsaw_opt.problem.critical import least_work_us, tail_us
+from jigsaw_opt.problem import (
+    Cluster,
+    Depth,
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    StaircaseDepth,
+    cut,
+)
 from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds.demand import Claim, Demand, Resource, least_makespan, least_weighted_completion
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -83,16 +97,86 @@ def test_prices_find_the_balance_of_fast_and_slow_gpus() -> None:
     assert 5900 <= lower_bound(cut(instance)).value <= 6000
 
 
-def test_least_work_of_free_levels_is_convex() -> None:
-    cluster = Cluster((Server("s", "v", 3, 1, 1),))
-    model = Model(tuple(Segment(f"s{k}", {"v": 1}, {"v": 10}, 0, 0) for k in range(3)))
-    jobs = (Job("free", "m", 3, 2, depth=FreeDepth(mean_depth="2/3")), Job("stairs", "m", 3, 2, depth=StaircaseDepth()))
-    free, stairs = cut(Instance("i", cluster, {"m": model}, jobs)).jobs
-    # Both need 12 levels in all: 18 forward units and 10 for each level.
-    assert least_work_us(free, (13, 23, 33)) == least_work_us(stairs, (13, 23, 33)) == 2 * (13 + 23 + 33)
+def test_a_class_of_gpus_that_only_some_jobs_can_use_is_priced_alone() -> None:
+    models = {
+        "any": Model((Segment("s", {"fast": 10, "slow": 10}, {"fast": 0, "slow": 0}, 0, 0),)),
+        "fast": Model((Segment("s", {"fast": 100}, {"fast": 0}, 0, 0),)),
+    }
+    cluster = Cluster((Server("f", "fast", 1, 1, 1), Server("s", "slow", 3, 1, 1)))
+    jobs = (Job("a", "fast", 1, 1), Job("b", "fast", 1, 1, release_us=50), Job("c", "any", 1, 1))
+    assert lower_bound(cut(Instance("types", cluster, models, jobs))) == (200, "GPU work on fast")
 
 
-def test_tail_follows_the_transfers() -> None:
-    assert tail_us((4, 9), (3, 5), 1) == 12
-    assert tail_us((4, 9), (3, 5), 2) == 14
-    assert tail_us((4, 9), (), 2) == 9
+def test_wide_jobs_crowd_onto_slow_gpus() -> None:
+    model = Model((Segment("s", {"fast": 10, "slow": 40}, {"fast": 0, "slow": 0}, 0, 0),))
+    servers = (Server("f", "fast", 1, 1, 10**9), Server("s", "slow", 1, 1, 10**9))
+    cluster = Cluster(servers, (), (Link("l", ("f", "s"), 10**9),))
+    instance = Instance("crowd", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
+    assert lower_bound(cut(instance)) == (120, "GPU work on slow")
+
+
+def test_jacksons_rule_keeps_late_work_and_long_tails_apart() -> None:
+    early, late = Demand(0, 40, 60, 0), Demand(50, 40, 0, 0)
+    # Two machines: 20 us of work each; the early job owes 60 us afterwards, the late one starts at 50.
+    assert least_makespan(Resource(2, (early, None, late), "")) == 80
+    assert least_makespan(Resource(2, (late,), "")) == 70
+
+
+def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
+    instance = replace(machines(2, [2, 2, 2, 2], [1, 1, 1, 1]), objective="weighted_completion")
+    assert lower_bound(cut(instance)).value == 2 + 2 + 4 + 4
+
+
+def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
+    # On one machine the second and the third job wait for each other; the first has a long way to go alone.
+    alone, short = Claim(1, 100, Demand(0, 2, 0, 4)), Claim(1, 5, Demand(0, 5, 0, 25))
+    assert least_weighted_completion([alone, short, short], 1) >= 100 + 5 + 10
+
+
+@pytest.mark.parametrize(("loads", "gpus", "least"), (([7, 6, 5, 4, 3], 2, 13), ([5, 5, 5, 1], 2, 10), ([9], 4, 9)))
+def test_packing_of_whole_workers(loads: list[int], gpus: int, least: int) -> None:
+    bound = lower_bound(cut(machines(gpus, loads)))
+    best = min(
+        max(sum(p for p, g in zip(loads, where, strict=True) if g == k) for k in range(gpus))
+        for where in product(range(gpus), repeat=len(loads))
+    )
+    assert bound.value == least == best
+
+
+def test_jobs_wider_than_a_rack_load_the_uplinks() -> None:
+    model = Model((Segment("a", {"v": 1}, {"v": 0}, 120, 0),))
+    servers = tuple(Server(f"s{k}", "v", 1, 10**6, 10**9) for k in range(4))
+    down = tuple(Link(f"d{k}", (f"s{k}", f"r{k // 2}"), 10**9) for k in range(4))
+    up = tuple(Link(f"u{k}", (f"r{k}", "spine"), 10**6) for k in range(2))
+    cluster = Cluster(servers, ("r0", "r1", "spine"), (*down, *up))
+    instance = Instance("racks", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2)))
+    # Three workers: 2 * 2/3 * 120 bytes at a byte per microsecond, over both uplinks, one job after the other.
+    assert lower_bound(cut(instance)) == (1 + 2 * 160, "transfers of jobs too wide for one place over 2 links")
+
+
+def test_a_link_that_splits_the_cluster_is_a_resource() -> None:
+    model = Model((Segment("a", {"v": 1}, {"v": 0}, 300, 0),))
+    servers = tuple(Server(f"s{k}", "v", 1, 10**6, 10**9) for k in range(4))
+    links = tuple(Link(f"l{k}", (f"s{k}", f"s{k + 1}"), 10**6 if k == 1 else 10**8) for k in range(3))
+    instance = Instance(
+        "line", Cluster(servers, (), links), {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2))
+    )
+    assert lower_bound(cut(instance)) == (1 + 2 * 400, "transfers over link l1")
+
+
+def test_infeasible_instances_have_some_bound_too() -> None:
+    for horizon, objective in KINDS:
+        for seed in range(80):
+            assert lower_bound(cut(random_instance(seed, horizon, objective, 9))).value >= 0  # type: ignore[arg-type]
+
+
+def test_a_thousand_jobs_are_not_expanded() -> None:
+    model = Model(tuple(Segment(f"s{k}", {"v": 10 + k}, {"v": 20}, 10**6, 0) for k in range(6)))
+    servers = tuple(Server(f"s{k}", "v", 8, 10**9, 10**9) for k in range(128))
+    links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**8) for k in range(128))
+    depths: tuple[Depth, ...] = (StaircaseDepth(), FreeDepth(), FullDepth())
+    jobs = tuple(Job(f"j{k}", "m", 1 + 3 * (k % 4), 10**9 + k, k, 1 + k % 7, depths[k % 3]) for k in range(1000))
+    pieces = cut(Instance("large", Cluster(servers, ("hub",), links), {"m": model}, jobs))
+    work = lower_bound(pieces)
+    assert work.value > 10**9 * 10**3 / 4
+    assert lower_bound(replace(pieces, objective="weighted_completion")).value > work.value

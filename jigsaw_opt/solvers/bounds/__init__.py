@@ -73,7 +73,7 @@ def _length_bounds(
     """Makespan and period: the longest job, the fullest resource, the fullest GPU."""
     finite = pieces.horizon == "finite"
     longest = max(facts, key=lambda fact: fact.end)
-    yield Bound(max(longest.end, not finite), f"critical path of job {longest.job.name}")
+    yield Bound(max(longest.end, 0 if finite else 1), f"critical path of job {longest.job.name}")
     for resource in resources:
         yield Bound(least_makespan(resource) if finite else least_period(resource), resource.reason)
     yield Bound(packing_bound(facts, classes, finite), "the largest workers, of which some GPU has several")

@@ -137,7 +137,7 @@ def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shap
     return Shape(
         gpus=gpus,
         sites=sites,
-        iteration=critical.least_iteration_us(pieces, job, gpus),
+        iteration=min((site.iteration_us for site in sites), default=0),
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
         # Without room for a worker at the last level there is no plan, and nothing is claimed.
