@@ -5,7 +5,7 @@ memory and objective are worked out here a second time, so that a mistake in the
 made with cannot hide itself.
 """
 
-from jigsaw_opt.checking.check import check
+from jigsaw_opt.checking.checker import check
 from jigsaw_opt.checking.violation import Violation
 
 __all__ = ["Violation", "check"]
