@@ -113,35 +113,42 @@ def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
 def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shape:
     gpus = critical.usable_gpus(pieces, job)
     sites = critical.sites(pieces, job, gpus)
-    pace = Channel(
-        (), max((s.channel.rate for s in sites), default=1), min((s.channel.latency_us for s in sites), default=0)
-    )
-    transfers = critical.shortest_transfers(job, pace)
-    there = {(pieces.cluster.servers[s].gpu_type, pieces.cluster.servers[s].gpu_memory) for s in gpus}
-    blocks = {
-        k: job.blocks[0].duration_us[kind.gpu_type][: critical.deepest_level(job, kind.memory)]
-        for k, kind in enumerate(classes)
-        if (kind.gpu_type, kind.memory) in there
-    }
-    tails = tuple(
-        min(
-            (
-                critical.tail_us(times, transfers, level) - times[level - 1]
-                for times in blocks.values()
-                if len(times) >= level
-            ),
-            default=0,
-        )
-        for level in range(1, job.levels + 1)
-    )
+    blocks = _blocks(pieces, classes, job, gpus)
+    tails = tuple(_tail(job, sites, blocks, level) for level in range(1, job.levels + 1))
     return Shape(
         gpus=gpus,
         sites=sites,
         iteration=min((site.iteration_us for site in sites), default=0),
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
-        # Without room for a worker at the last level there is no plan, and nothing is claimed.
-        blocks=blocks if any(len(times) == job.levels for times in blocks.values()) else {},
+        blocks=blocks,
         ring=pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None,
         crosses=max(gpus.values(), default=job.slots) < job.slots,
+    )
+
+
+def _blocks(
+    pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph, gpus: dict[int, int]
+) -> dict[int, tuple[int, ...]]:
+    servers = pieces.cluster.servers
+    there = {(servers[s].gpu_type, servers[s].gpu_memory) for s in gpus}
+    blocks = {
+        k: job.blocks[0].duration_us[kind.gpu_type][: critical.deepest_level(job, kind.memory)]
+        for k, kind in enumerate(classes)
+        if (kind.gpu_type, kind.memory) in there
+    }
+    # Without room for a worker at the last level there is no plan, and nothing is claimed.
+    return blocks if any(len(times) == job.levels for times in blocks.values()) else {}
+
+
+def _tail(job: PieceGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]], level: int) -> int:
+    """Least time from the end of a block to the end of its iteration, over all sites and classes."""
+    return min(
+        (
+            critical.tail_us(times, site.exchange.shortest, level) - times[level - 1]
+            for site in sites
+            for times in blocks.values()
+            if len(times) >= level
+        ),
+        default=0,
     )
