@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.checking import document, lanes, placement, timing
+import jigsaw_opt.checking.document as document
+import jigsaw_opt.checking.lanes as lanes
+import jigsaw_opt.checking.placement as placement
+import jigsaw_opt.checking.timing as timing
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.jobs import pair_up
 from jigsaw_opt.checking.violation import Violation
