@@ -116,7 +116,7 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
-        conflict = minimal_conflict(pieces, lambda part: _feasible(part, control.options))
+        conflict = minimal_conflict(pieces)
         return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
     limited = status in (cp_model.FEASIBLE, cp_model.UNKNOWN)
     reason = control.reason() or (StoppedBy.TIME if limited else StoppedBy.COMPLETED)
@@ -160,12 +160,3 @@ def _incumbents(control: Control, model: Model) -> cp_model.CpSolverSolutionCall
 def _proven(bound: float) -> int:
     """Integer that the engine's bound proves; beyond the exact floats, one that rounding cannot have raised."""
     return math.ceil(bound - 1e-6) if abs(bound) < _EXACT_FLOATS else math.floor(math.nextafter(bound, -math.inf))
-
-
-def _feasible(pieces: Pieces, options: Options) -> bool:
-    """Whether there is a plan at all, as far as the limits of the solve let the engine tell."""
-    from ortools.sat.python import cp_model
-
-    solver = _engine(options, options.time_limit)
-    solver.parameters.stop_after_first_solution = True
-    return solver.solve(build_model(pieces, 0, None).proto) != cp_model.INFEASIBLE
