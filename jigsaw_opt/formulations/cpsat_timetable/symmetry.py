@@ -32,7 +32,7 @@ def add_order(model: cp_model.CpModel, network: Network, jobs: Sequence[JobVaria
     for group in identical_jobs(ground.pieces):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
-    for servers in _identical_servers(network):
+    for servers in identical_servers(network):
         for s, r in pairwise(servers):
             users = [it for it in jobs if s in it.used]
             _falling(model, [(sum(it.on_server(ground, s)), sum(it.on_server(ground, r))) for it in users])
@@ -66,7 +66,7 @@ def _gpu_names(network: Network, placed: Sequence[set[int]]) -> dict[int, int]:
     """What each GPU is called in the ordered twin, given the GPUs of each job."""
     by_server = network.ground.by_server
     names: dict[int, int] = {}
-    for servers in _identical_servers(network):
+    for servers in identical_servers(network):
         lists = {s: [len(row.intersection(by_server[s])) for row in placed] for s in servers}
         for s, old in zip(servers, sorted(servers, key=lists.__getitem__, reverse=True), strict=True):
             columns = {g: [g in row for row in placed] for g in by_server[old]}
@@ -87,7 +87,7 @@ def identical_jobs(pieces: Pieces) -> list[list[int]]:
     return groups
 
 
-def _identical_servers(network: Network) -> list[list[int]]:
+def identical_servers(network: Network) -> list[list[int]]:
     """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
 
     In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides

@@ -10,12 +10,8 @@ from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pai
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.ilp_timetable.strengthening import (
-    add_gpu_loads,
-    add_link_loads,
-    order_alike_gpus,
-    order_alike_jobs,
-)
+from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, add_link_loads
+from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, Window
 from jigsaw_opt.formulations.program import Expression, Program
@@ -70,8 +66,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
     add_memory(model, ground, jobs)
     add_blocks_disjoint(model, ground, jobs)
     add_transfers_disjoint(model, jobs, paces)
-    order_alike_gpus(model, ground, jobs)
-    order_alike_jobs(model, pieces, jobs)
+    add_order(model, network, jobs)
     _add_objective(model, ground, jobs, objective)
     return Model(ground, jobs, model)
 

@@ -1,26 +1,20 @@
-"""Inequalities that every plan meets or that some best plan meets, for the linear relaxation and against symmetry."""
+"""Inequalities that every plan meets, for the linear relaxation: the load of each GPU and of each link."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.cpsat_timetable.symmetry import identical_jobs
 from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
 from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
 from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem.cluster import Channel, Link
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
-from jigsaw_opt.problem.pieces import Pieces
 
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["add_gpu_loads", "add_link_loads", "order_alike_gpus", "order_alike_jobs"]
-
-_ORDERED_JOBS = 12
-"""Jobs by which alike GPUs are put in order; the coefficients double with each of them."""
+__all__ = ["add_gpu_loads", "add_link_loads"]
 
 
 class _Load(NamedTuple):
@@ -66,22 +60,3 @@ def _add_loads(model: Program, loads: Sequence[_Load], makespan: pulp.LpVariable
             late = [load for load in loads if load.head >= head and load.tail >= tail]
             if late:
                 model.add(model.total(load.work for load in late) + head + tail <= makespan)
-
-
-def order_alike_gpus(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """GPUs of one server are alike: they stand in descending order of the jobs on them, read as binary numbers."""
-    first = jobs[:_ORDERED_JOBS]
-    for g, following in pairwise(range(len(ground.gpus))):
-        if ground.server(g) == ground.server(following):
-            code, after = (
-                model.total(2**position * it.here[gpu] for position, it in enumerate(reversed(first)) if gpu in it.here)
-                for gpu in (g, following)
-            )
-            model.add(code >= after)
-
-
-def order_alike_jobs(model: Program, pieces: Pieces, jobs: Sequence[JobVariables]) -> None:
-    """Jobs that differ in nothing but their name end in the order of the instance."""
-    for group in identical_jobs(pieces):
-        for j, k in pairwise(group):
-            model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])

@@ -1,0 +1,155 @@
+"""Disjunctive or time-indexed: size, root bound and time to the proof of both programs on the same instances.
+
+Jobs of one server with two GPUs, whose times are multiples of a step; the finer the step, the more moments
+a time-indexed program has. Prints one row a resolution, means over some seeds:
+``python benchmarks/ilp_time_indexed.py [--seeds 3] [--time-limit 30]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from dataclasses import dataclass
+from statistics import fmean
+
+import highspy
+
+from jigsaw_opt.formulations.ilp_timetable import build, objective_step, windows
+from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, PieceGraph, Pieces, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem.critical import candidate_levels, tail_us
+from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.solvers.engines.highs import Scaled
+from jigsaw_opt.solvers.greedy import greedy_timetable
+
+TYPE = "v"
+
+
+def instance(seed: int, finest: int) -> Instance:
+    """Four jobs of one or two workers; the longest backward pass of a segment lasts `finest` steps of a microsecond."""
+    source = random.Random(seed)
+    models, jobs = {}, []
+    for k in range(4):
+        segments = tuple(
+            Segment(f"g{n}", {TYPE: source.randint(1, finest // 2)}, {TYPE: source.randint(1, finest)}, 0, 0)
+            for n in range(2)
+        )
+        models[f"m{k}"] = Model(segments)
+        jobs.append(Job(f"j{k}", f"m{k}", 1 + k % 2, 2, weight=source.randint(1, 5), depth=StaircaseDepth()))
+    cluster = Cluster((Server("s", TYPE, 2, 1, 1),))
+    return Instance(f"grid-{seed}", cluster, models, tuple(jobs), "finite", "weighted_completion")
+
+
+def disjunctive(pieces: Pieces, limit: int) -> Program:
+    return build(pieces, windows(pieces, limit), 0, limit).program
+
+
+def time_indexed(pieces: Pieces, limit: int) -> Program:
+    """One 0-1 variable for each block, GPU, level and moment; exact here, where transfers take no time."""
+    program, step = Program("time_indexed"), objective_step(pieces)
+    busy: dict[tuple[int, int], list[Expression]] = {}
+    ends = []
+    for number, (job, window) in enumerate(zip(pieces.jobs, windows(pieces, limit), strict=True)):
+        moments = range(window.release, window.deadline + 1, step)
+        ends.append(_add_job(program, number, job, moments, busy))
+    for running in busy.values():
+        program.add(program.total(running) <= 1)
+    total = program.time("total", 0, limit)
+    program.add(total == program.total(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True)))
+    program.minimize(total)
+    return program
+
+
+def _add_job(
+    program: Program, number: int, job: PieceGraph, moments: range, busy: dict[tuple[int, int], list[Expression]]
+) -> Expression:
+    times, gpus = job.blocks[0].duration_us[TYPE], range(2)
+    here = [program.binary(f"here_{number}_{g}") for g in gpus]
+    program.add(program.total(here) == job.slots)
+    barrier: Expression = moments[0]
+    for i in range(job.iterations):
+        end = program.time(f"end_{number}_{i}", 0, moments[-1])
+        chosen: dict[int, list[Expression]] = {}
+        for g in gpus:
+            starts = {
+                (d, t): program.binary(f"start_{number}_{i}_{g}_{d}_{t}")
+                for d in candidate_levels(job)
+                for t in moments
+                if t + times[d - 1] <= moments[-1]
+            }
+            program.add(program.total(starts.values()) == here[g])
+            tails = {d: tail_us(times, [0] * len(job.transfers), d) for d in candidate_levels(job)}
+            program.add(end >= program.total((t + tails[d]) * x for (d, t), x in starts.items()))
+            begin = program.total(t * x for (_, t), x in starts.items())
+            program.add(begin >= barrier - (1 - here[g]) * moments[-1])
+            for (d, t), x in starts.items():
+                chosen.setdefault(d, []).append(x)
+                for running in range(t, t + times[d - 1], moments.step):
+                    busy.setdefault((g, running), []).append(x)
+        for d, literals in chosen.items():
+            program.add(program.total(literals) == (job.rule.multiset or ()).count(d))
+        barrier = end
+    return barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is measured of one program."""
+
+    columns: int
+    root: float
+    seconds: float
+    objective: float
+    proven: bool
+
+
+def measure(program: Program, step: int, seconds: float) -> Row:
+    scaled = Scaled(program.matrix())
+    relaxed, engine = _engine(scaled, seconds), _engine(scaled, seconds)
+    relaxed.setOptionValue("solve_relaxation", True)
+    relaxed.run()
+    engine.setOptionValue("mip_rel_gap", 0.0)
+    engine.setOptionValue("mip_abs_gap", step / 2 / scaled.objective)
+    began = time.process_time()
+    engine.run()
+    spent, info = time.process_time() - began, engine.getInfo()
+    proven = engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
+    root = relaxed.getInfo().objective_function_value * scaled.objective
+    return Row(len(scaled.columns), root, spent, info.objective_function_value * scaled.objective, proven)
+
+
+def _engine(scaled: Scaled, seconds: float) -> highspy.Highs:
+    engine = highspy.Highs()
+    for name, value in {"output_flag": False, "threads": 1, "time_limit": seconds}.items():
+        engine.setOptionValue(name, value)
+    engine.passModel(scaled.model())
+    return engine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--time-limit", type=float, default=30.0)
+    arguments = parser.parse_args()
+    print(f"{'steps':>6}  {'program':<13} {'columns':>8} {'root/best':>9} {'CPU s':>8} {'proven':>7}")
+    for finest in (4, 10, 30):
+        rows: dict[str, list[Row]] = {"disjunctive": [], "time-indexed": []}
+        for seed in range(arguments.seeds):
+            pieces = cut(instance(seed, finest))
+            warm = greedy_timetable(pieces)
+            if warm is None:
+                raise SystemExit(f"no plan for seed {seed}")
+            limit, step = objective_of(pieces, warm.jobs), objective_step(pieces)
+            rows["disjunctive"].append(measure(disjunctive(pieces, limit), step, arguments.time_limit))
+            rows["time-indexed"].append(measure(time_indexed(pieces, limit), step, arguments.time_limit))
+        best = [min(pair, key=lambda row: row.objective).objective for pair in zip(*rows.values(), strict=True)]
+        for name, measured in rows.items():
+            root = fmean(row.root / value for row, value in zip(measured, best, strict=True))
+            columns, seconds = fmean(row.columns for row in measured), fmean(row.seconds for row in measured)
+            proofs = f"{sum(row.proven for row in measured)}/{len(measured)}"
+            print(f"{finest:>6}  {name:<13} {columns:>8.0f} {root:>9.3f} {seconds:>8.2f} {proofs:>7}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Things that are alike, and one order in which they stand; see the CP-SAT model for why every plan has such a twin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from jigsaw_opt.formulations.cpsat_timetable.symmetry import identical_jobs, identical_servers
+from jigsaw_opt.formulations.ilp_timetable.channel import Network
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
+from jigsaw_opt.formulations.program import Expression, Program
+
+__all__ = ["add_order"]
+
+_LARGEST_CODE = 2**12
+"""A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
+
+
+def add_order(model: Program, network: Network, jobs: Sequence[JobVariables]) -> None:
+    """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
+    ground = network.ground
+    for group in identical_jobs(ground.pieces):
+        for j, k in pairwise(group):
+            model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
+    for servers in identical_servers(network):
+        for s, r in pairwise(servers):
+            users = [it for it in jobs if s in it.used]
+            counts = ((model.total(it.on_server(ground, s)), model.total(it.on_server(ground, r))) for it in users)
+            _falling(model, counts, [min(it.job.slots, len(ground.by_server[s])) for it in users])
+    for gpus in ground.by_server:
+        for g, h in pairwise(gpus):
+            users = [it for it in jobs if g in it.here]
+            _falling(model, ((it.here[g], it.here[h]) for it in users), [1] * len(users))
+
+
+def _falling(model: Program, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]) -> None:
+    """The list of the first entries is lexicographically no smaller than that of the second ones.
+
+    Both are read as numbers whose digits are the entries; `most` holds the largest value of each.
+    """
+    weights, weight = [], _LARGEST_CODE
+    for largest in most:
+        weight //= largest + 1
+        weights.append(weight)
+    digits = [(w, one, two) for w, (one, two) in zip(weights, pairs, strict=True) if w > 0]
+    model.add(model.total(w * (one - two) for w, one, two in digits) >= 0)
