@@ -101,10 +101,24 @@ def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: 
     for seed in range(200, 212):
         instance = slower(random_instance(seed, "finite", objective, pieces=7), 1)
         best = optimum(instance)
-        # A release of one microsecond more leaves nothing to scale by.
         result = run(slower(instance, 1_000_003), engine)
         assert result.objective == (None if best is None else best * 1_000_003), instance.name
         assert result.status is not Status.FEASIBLE
+
+
+def test_beyond_the_precision_of_the_engine_the_status_stays_honest(no_warm_start: None) -> None:
+    for seed in range(300, 315):
+        instance = slower(random_instance(seed, "finite", "makespan", pieces=7), 10**13 + 37)
+        first, *rest = instance.jobs
+        # A microsecond more leaves no divisor to scale by.
+        instance = replace(instance, jobs=(replace(first, release_us=first.release_us + 1), *rest))
+        best, result = optimum(instance), run(instance)
+        if best is None:
+            assert result.status is Status.INFEASIBLE
+            continue
+        assert result.objective is not None
+        assert result.bound <= best <= result.objective <= best * (1 + 1e-7)
+        assert (result.status is Status.OPTIMAL) == (result.bound == result.objective)
 
 
 def uneven() -> Instance:
