@@ -33,6 +33,8 @@ _LARGEST_NUMBER = 2**60
 """The engine's integers have 63 bits, and it adds several of them."""
 _QUESTION_WORK = 6.0
 """Deterministic seconds for one period; a question that takes longer is left to the model of all periods."""
+_PRESOLVED_NUMBERS = 2**40
+"""With larger limits the engine's presolve loses solutions (seen in OR-Tools 9.15 from about 2^47 on)."""
 _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
@@ -74,7 +76,7 @@ def _bisect(control: Control, pieces: Pieces) -> None:
 
     while control.reason() is None and control.objective is not None:
         period = (control.bound + control.objective - 1) // 2
-        solver = _engine(control.options, control.remaining, _QUESTION_WORK)
+        solver = _engine(control.options, control.remaining, period, _QUESTION_WORK)
         _propagate_strongly(solver)
         model = build_model(pieces, period, period)
         status = control.run(partial(solver.solve, model.proto), solver.stop_search)
@@ -88,9 +90,14 @@ def _bisect(control: Control, pieces: Pieces) -> None:
 
 def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
     """The model of the instance's horizon: plans between `bound` and the objective of a known plan, if there is one."""
-    limit = serial_limit(pieces) if objective is None else objective
+    limit = _limit(pieces, objective)
     build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
     return build(pieces, windows(pieces, limit), bound, limit)
+
+
+def _limit(pieces: Pieces, objective: int | None) -> int:
+    """Largest objective of interest: that of a known plan, or one that some plan reaches if there is any."""
+    return serial_limit(pieces) if objective is None else objective
 
 
 def _fits(control: Control, pieces: Pieces) -> bool:
@@ -104,7 +111,7 @@ def _fits(control: Control, pieces: Pieces) -> bool:
 def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     from ortools.sat.python import cp_model
 
-    solver = _engine(control.options, control.remaining)
+    solver = _engine(control.options, control.remaining, _limit(pieces, control.objective))
     if pieces.horizon == "cyclic":
         _propagate_strongly(solver)
     if interval_count(pieces) >= _MANY_INTERVALS:
@@ -123,10 +130,11 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     return control.result(reason, engines=["ortools"])
 
 
-def _engine(options: Options, seconds: float | None, work: float = math.inf) -> cp_model.CpSolver:
+def _engine(options: Options, seconds: float | None, limit: int, work: float = math.inf) -> cp_model.CpSolver:
     from ortools.sat.python import cp_model
 
     solver = cp_model.CpSolver()
+    solver.parameters.cp_model_presolve = limit < _PRESOLVED_NUMBERS
     solver.parameters.num_workers = options.workers
     solver.parameters.random_seed = options.seed
     solver.parameters.catch_sigint_signal = False
@@ -140,9 +148,11 @@ def _engine(options: Options, seconds: float | None, work: float = math.inf) -> 
 
 
 def _propagate_strongly(solver: cp_model.CpSolver) -> None:
-    """Few pieces on a circle are decided by the orders that their neighbours leave, which these rules find."""
+    """Few pieces on a circle are decided by the orders that their neighbours leave, which these rules find.
+
+    ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
+    """
     solver.parameters.use_strong_propagation_in_disjunctive = True
-    solver.parameters.use_dynamic_precedence_in_disjunctive = True
     solver.parameters.use_precedences_in_disjunctive_constraint = True
 
 
