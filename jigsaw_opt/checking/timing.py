@@ -26,19 +26,19 @@ def timing(job: CheckedJob) -> Iterator[Violation]:
 
 
 def wrap(job: CheckedJob, period_us: int) -> Iterator[Violation]:
-    """The barrier between the last iteration and the first of the next period (rules 4.3 and 5)."""
+    """The barrier between the last iteration and the first of the next period (rule 5)."""
     for path, iteration in job.iterations():
         lengths = [(f"{path}.blocks[{i}]", b.end_us - b.start_us) for i, b in enumerate(iteration.blocks)]
         lengths += [(f"{path}.transfers[{i}]", t.end_us - t.start_us) for i, t in enumerate(iteration.transfers)]
         for where, length in lengths:
             if length > period_us:
-                yield Violation("4.3", where, f"lasts {length} us, longer than the period of {period_us} us")
+                yield Violation("5", where, f"lasts {length} us, longer than the period of {period_us} us")
     if job.plan.iterations and job.plan.iterations[0].blocks:
         start = min(block.start_us for block in job.plan.iterations[0].blocks)
         end = iteration_end(job.plan.iterations[-1])
         if start + period_us < end:
             message = f"ends at {end}, after its next period begins at {start + period_us}"
-            yield Violation("4.3", job.path, message)
+            yield Violation("5", job.path, message)
 
 
 def _blocks(job: CheckedJob, iteration: Iteration, path: str, earliest: int, because: str) -> Iterator[Violation]:

@@ -1,0 +1,261 @@
+"""For every rule, a correct plan changed in one place so that it breaks that rule and no other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    FreeDepth,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    StaircaseDepth,
+    Transfer,
+)
+
+MODEL = Model(
+    (Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)),
+    state_factor=1,
+)
+ONE = Model((Segment("s", {"v": 5, "w": 5}, {"v": 5, "w": 5}, 0, 30),))
+CLUSTER = Cluster(
+    (Server("a", "v", 2, 100, 10**6), Server("b", "v", 1, 100, 10**6), Server("c", "w", 1, 100, 10**6)),
+    ("hub",),
+    (Link("ah", ("a", "hub"), 10**6, 1), Link("hb", ("hub", "b"), 10**6, 1)),
+)
+JOBS = (
+    Job("pair", "m", 2, 2, release_us=7, depth=StaircaseDepth()),
+    Job("lone", "one", 1, 1),
+    Job("full", "m", 2, 1),
+    Job("free", "m", 2, 2, depth=FreeDepth(balance=1)),
+)
+
+
+def finished(instance: Instance, jobs: tuple[JobPlan, ...], objective: int, period: int | None = None) -> Plan:
+    return Plan(instance.name, instance_sha256(instance), "feasible", objective, 0, period, jobs)
+
+
+def iteration(blocks: list[tuple[int, int, int]], transfers: list[tuple[int, int]]) -> Iteration:
+    return Iteration(
+        tuple(Block(*block) for block in blocks),
+        tuple(Transfer(b, *times) for b, times in enumerate(transfers, 1)),
+    )
+
+
+def finite() -> tuple[Instance, Plan]:
+    """Everything one after the other: blocks of 6 and 12, transfers over two links or over the fabric of `a`.
+
+    Between `a` and `b`: bucket 1 with two contributors 5 + 2 us, bucket 2 with one 5 + 1 us, with two 10 + 2 us.
+    """
+    instance = Instance("rules", CLUSTER, {"m": MODEL, "one": ONE}, JOBS)
+    pair = JobPlan(
+        "pair",
+        ("a/0", "b/0"),
+        (
+            iteration([(2, 7, 19), (1, 7, 13)], [(13, 20), (20, 26)]),
+            iteration([(1, 26, 32), (2, 26, 38)], [(32, 39), (39, 45)]),
+        ),
+    )
+    lone = JobPlan("lone", ("a/1",), (iteration([(1, 0, 10)], []),))
+    full = JobPlan("full", ("a/0", "a/1"), (iteration([(2, 50, 62), (2, 50, 62)], [(56, 61), (62, 72)]),))
+    free = JobPlan(
+        "free",
+        ("a/1", "a/0"),
+        (
+            iteration([(2, 80, 92), (1, 80, 86)], [(86, 91), (92, 97)]),
+            iteration([(1, 100, 106), (2, 100, 112)], [(106, 111), (112, 117)]),
+        ),
+    )
+    return instance, finished(instance, (pair, lone, full, free), 117)
+
+
+def cyclic() -> tuple[Instance, Plan]:
+    """Two pairs across the link, and a lone worker whose block wraps."""
+    jobs = (Job("p", "m", 2, 1), Job("q", "m", 2, 1), Job("lone", "one", 1, 1))
+    instance = Instance("circle", CLUSTER, {"m": MODEL, "one": ONE}, jobs, "cyclic", "period")
+    first = JobPlan("p", ("a/0", "b/0"), (iteration([(2, 0, 12), (2, 0, 12)], [(6, 13), (13, 25)]),))
+    second = JobPlan("q", ("a/0", "b/0"), (iteration([(2, 19, 31), (2, 19, 31)], [(25, 32), (32, 44)]),))
+    lone = JobPlan("lone", ("a/1",), (iteration([(1, 33, 43)], []),))
+    return instance, finished(instance, (first, second, lone), 38, 38)
+
+
+def with_job(plan: Plan, number: int, **changes: object) -> Plan:
+    jobs = list(plan.jobs)
+    jobs[number] = replace(jobs[number], **changes)  # type: ignore[arg-type]
+    return replace(plan, jobs=tuple(jobs))
+
+
+def with_iteration(plan: Plan, job: int, number: int, **changes: object) -> Plan:
+    iterations = list(plan.jobs[job].iterations)
+    iterations[number] = replace(iterations[number], **changes)  # type: ignore[arg-type]
+    return with_job(plan, job, iterations=tuple(iterations))
+
+
+def with_block(plan: Plan, job: int, number: int, worker: int, **changes: int) -> Plan:
+    blocks = list(plan.jobs[job].iterations[number].blocks)
+    blocks[worker] = replace(blocks[worker], **changes)
+    return with_iteration(plan, job, number, blocks=tuple(blocks))
+
+
+def with_transfer(plan: Plan, job: int, number: int, which: int, **changes: int) -> Plan:
+    transfers = list(plan.jobs[job].iterations[number].transfers)
+    transfers[which - 1] = replace(transfers[which - 1], **changes)
+    return with_iteration(plan, job, number, transfers=tuple(transfers))
+
+
+Mutation = Callable[[Plan], Plan]
+FINITE: dict[str, tuple[str, Mutation]] = {
+    "a GPU that does not exist": ("4.1", lambda p: with_job(p, 1, gpus=("a/2",))),
+    "a GPU of another server's name": ("4.1", lambda p: with_job(p, 1, gpus=("z/0",))),
+    "a type that the model has no times for": ("4.1", lambda p: with_job(p, 2, gpus=("a/0", "c/0"))),
+    "levels that are no staircase": ("4.2", lambda p: with_block(p, 0, 0, 0, level=1)),
+    "a level below 1": ("4.2", lambda p: with_block(p, 3, 1, 0, level=0)),
+    "a level above D": ("4.2", lambda p: with_block(p, 3, 1, 1, level=3)),
+    "not full": ("4.2", lambda p: with_block(p, 2, 0, 1, level=1)),
+    "a short block": ("4.3", lambda p: with_block(p, 1, 0, 0, end_us=9)),
+    "a short transfer": ("4.3", lambda p: with_transfer(p, 0, 1, 2, end_us=44)),
+    "a transfer before its bucket is ready": ("4.3", lambda p: with_transfer(p, 2, 0, 1, start_us=55)),
+    "a transfer before the one before has ended": ("4.3", lambda p: with_transfer(p, 2, 0, 1, end_us=63)),
+    "a block before the barrier": ("4.3", lambda p: with_block(p, 0, 1, 1, start_us=25)),
+    "a block before the release": ("4.3", lambda p: with_block(p, 0, 0, 0, start_us=6)),
+    "two blocks at once on a GPU": ("4.4", lambda p: with_block(p, 1, 0, 0, start_us=45, end_us=55)),
+    "an objective that is not the plan's": ("4.6", lambda p: replace(p, objective=118)),
+    "a bound above the objective": ("4.6", lambda p: replace(p, bound=118)),
+    "optimal with a gap": ("4.6", lambda p: replace(p, status="optimal")),
+    "another instance's name": ("4.7", lambda p: replace(p, instance="other")),
+    "another instance's hash": ("4.7", lambda p: replace(p, instance_sha256="0" * 64)),
+    "jobs in another order": ("4.7", lambda p: replace(p, jobs=(p.jobs[1], p.jobs[0], *p.jobs[2:]))),
+    "a missing transfer": ("4.7", lambda p: with_iteration(p, 0, 0, transfers=p.jobs[0].iterations[0].transfers[:1])),
+    "swapped buckets": ("4.7", lambda p: with_transfer(p, 0, 0, 2, bucket=1)),
+    "a transfer of a lone worker": ("4.7", lambda p: with_iteration(p, 1, 0, transfers=(Transfer(1, 10, 10),))),
+    "a missing block": ("4.7", lambda p: with_iteration(p, 0, 0, blocks=p.jobs[0].iterations[0].blocks[:1])),
+    "a missing iteration": ("4.7", lambda p: with_job(p, 0, iterations=p.jobs[0].iterations[:1])),
+    "a missing job": ("4.7", lambda p: replace(p, jobs=p.jobs[1:])),
+}
+CYCLIC: dict[str, tuple[str, Mutation]] = {
+    "blocks at once modulo the period": ("4.4", lambda p: with_job(p, 2, gpus=("a/0",))),
+    "transfers at once modulo the period": ("4.4", lambda p: with_transfer(p, 1, 0, 2, end_us=45)),
+    "an objective other than the period": ("5", lambda p: replace(p, objective=39)),
+    "a span longer than the period": ("5", lambda p: with_block(p, 2, 0, 0, end_us=33 + 39)),
+    "no period": ("5", lambda p: replace(p, period_us=None)),
+}
+
+
+def rules(instance: Instance, plan: Plan) -> set[str]:
+    return {violation.rule for violation in check(instance, plan)}
+
+
+def test_the_plans_are_correct() -> None:
+    for instance, plan in (finite(), cyclic()):
+        assert check(instance, plan) == ()
+
+
+@pytest.mark.parametrize(("rule", "mutate"), FINITE.values(), ids=FINITE.keys())
+def test_one_change_breaks_one_rule(rule: str, mutate: Mutation) -> None:
+    instance, plan = finite()
+    assert rules(instance, mutate(plan)) == {rule}
+
+
+@pytest.mark.parametrize(("rule", "mutate"), CYCLIC.values(), ids=CYCLIC.keys())
+def test_one_change_breaks_one_rule_of_a_cyclic_plan(rule: str, mutate: Mutation) -> None:
+    instance, plan = cyclic()
+    assert rules(instance, mutate(plan)) == {rule}
+
+
+def test_two_transfers_at_once_on_a_link() -> None:
+    instance, plan = finite()
+    jobs = (*instance.jobs, Job("late", "m", 2, 1))
+    wider = replace(instance, jobs=jobs)
+    # Between the two transfers of `pair`, 39 to 45 is taken on both links; 46 is free.
+    late = JobPlan("late", ("a/1", "b/0"), (iteration([(2, 120, 132), (2, 120, 132)], [(126, 133), (133, 145)]),))
+    good = replace(finished(wider, (*plan.jobs, late), 145), jobs=(*plan.jobs, late))
+    assert check(wider, good) == ()
+    moved = with_transfer(good, 0, 1, 2, end_us=134)
+    assert rules(wider, replace(moved, jobs=(*moved.jobs[:1], *good.jobs[1:]))) == {"4.4"}
+
+
+def test_two_workers_of_a_job_on_one_gpu() -> None:
+    instance = Instance("twice", CLUSTER, {"m": MODEL}, (Job("j", "m", 2, 1),))
+    turns = (iteration([(2, 0, 12), (2, 12, 24)], [(18, 23), (24, 34)]),)
+    assert rules(instance, finished(instance, (JobPlan("j", ("a/0", "a/1"), turns),), 34)) == set()
+    assert rules(instance, finished(instance, (JobPlan("j", ("a/0", "a/0"), turns),), 34)) == {"4.1"}
+
+
+def test_too_much_memory() -> None:
+    instance, plan = finite()
+    servers = tuple(replace(server, gpu_memory=70) for server in CLUSTER.servers)
+    tight = replace(instance, cluster=replace(CLUSTER, servers=servers))
+    # a/0 holds three workers of 15 bytes and activations of 41: 86.
+    assert rules(tight, replace(plan, instance_sha256=instance_sha256(tight))) == {"4.5"}
+
+
+def test_servers_without_a_route() -> None:
+    instance, plan = cyclic()
+    apart = replace(instance, cluster=replace(CLUSTER, switches=(), links=()))
+    assert rules(apart, replace(plan, instance_sha256=instance_sha256(apart))) == {"4.1"}
+
+
+def test_a_finite_plan_has_no_period() -> None:
+    instance, plan = finite()
+    assert rules(instance, replace(plan, period_us=200)) == {"5"}
+
+
+@pytest.mark.parametrize(
+    ("depth", "levels"),
+    [
+        (FreeDepth(min_contributors=2), (2, 1)),
+        (FreeDepth(mean_depth=1), (2, 1)),
+        (FreeDepth(mean_depth="1/2", balance=0), (2, 1)),
+    ],
+    ids=["coverage", "mean", "balance"],
+)
+def test_free_rules(depth: FreeDepth, levels: tuple[int, int]) -> None:
+    instance = Instance("free", CLUSTER, {"m": MODEL}, (Job("j", "m", 2, 1, depth=depth),))
+    blocks = [(level, 0, 12) for level in levels]
+    job = JobPlan("j", ("a/0", "a/1"), (iteration(blocks, [(6, 11), (12, 22)]),))
+    assert rules(instance, finished(instance, (job,), 22)) == {"4.2"}
+    whole = JobPlan("j", ("a/0", "a/1"), (iteration([(2, 0, 12), (2, 0, 12)], [(6, 11), (12, 22)]),))
+    assert rules(instance, finished(instance, (whole,), 22)) == set()
+
+
+def test_what_is_allowed() -> None:
+    instance, plan = finite()
+    # Blocks and transfers may last longer; readiness still counts from the block's start.
+    assert rules(instance, with_block(plan, 2, 0, 0, end_us=70)) == set()
+    assert rules(instance, with_transfer(plan, 3, 0, 2, end_us=99)) == set()
+    circle, cycle = cyclic()
+    # A whole job may be moved by periods.
+    block = cycle.jobs[2].iterations[0].blocks[0]
+    moved = with_block(cycle, 2, 0, 0, start_us=block.start_us + 76, end_us=block.end_us + 76)
+    assert rules(circle, moved) == set()
+
+
+def test_an_empty_transfer_overlaps_nothing() -> None:
+    empty = Model((Segment("s", {"v": 4}, {"v": 4}, 0, 0),))
+    cluster = replace(CLUSTER, links=tuple(replace(link, latency_us=0) for link in CLUSTER.links))
+    jobs = (Job("pair", "m", 2, 1), Job("empty", "e", 2, 1))
+    instance = Instance("empty", cluster, {"m": MODEL, "e": empty}, jobs)
+    pair = JobPlan("pair", ("a/0", "b/0"), (iteration([(2, 8, 20), (2, 8, 20)], [(14, 19), (20, 30)]),))
+    other = JobPlan("empty", ("a/0", "b/0"), (iteration([(1, 0, 8), (1, 0, 8)], [(25, 25)]),))
+    assert check(instance, finished(instance, (pair, other), 30)) == ()
+
+
+def test_a_damaged_plan_is_reported_and_never_crashes() -> None:
+    instance, plan = finite()
+    nothing = tuple(replace(job, gpus=(), iterations=()) for job in plan.jobs)
+    assert "4.7" in rules(instance, replace(plan, jobs=nothing))
+    assert "4.7" in rules(instance, replace(plan, jobs=()))
+    assert "4.7" in rules(instance, replace(plan, jobs=plan.jobs * 2))
