@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
@@ -31,6 +32,8 @@ _MANY_INTERVALS = 2_000
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
 _LARGEST_NUMBER = 2**60
 """The engine's integers have 63 bits, and it adds several of them."""
+_CYCLIC_STARTS = 3
+"""Seeds that the heuristic is tried from on a cyclic horizon."""
 _QUESTION_WORK = 6.0
 """Deterministic seconds for one period; a question that takes longer is left to the model of all periods."""
 _PRESOLVED_NUMBERS = 2**40
@@ -49,9 +52,7 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     pieces
         The instance, cut.
     """
-    warm = greedy_timetable(pieces, control.options.seed)
-    if warm is not None:
-        control.offer(warm)
+    warm = _warm_start(control, pieces)
     reason = control.reason()
     if reason is not None or not _fits(control, pieces):
         return control.result(reason or StoppedBy.COMPLETED)
@@ -64,6 +65,19 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     if warm is not None:
         model.hint(warm)
     return _search(control, pieces, model)
+
+
+def _warm_start(control: Control, pieces: Pieces) -> Timetable | None:
+    """The heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
+    seed = control.options.seed
+    for start in range(_CYCLIC_STARTS if pieces.horizon == "cyclic" else 1):
+        timetable = greedy_timetable(pieces, seed + start)
+        if timetable is None:
+            break
+        control.offer(timetable)
+        if control.reason() is not None:
+            break
+    return control.best
 
 
 def _bisect(control: Control, pieces: Pieces) -> None:
