@@ -32,6 +32,7 @@ test: install
 bench: install
 	$(BIN)/python benchmarks/greedy_scale.py
 	$(BIN)/python benchmarks/check_speed.py
+	$(BIN)/python benchmarks/load_speed.py
 	$(BIN)/python benchmarks/exact_tiny.py
 	$(BIN)/python benchmarks/cpsat_vs_plain.py
 
