@@ -98,10 +98,9 @@ def _replace(target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         Path(name).chmod(_mode(target))
         Path(name).replace(target)
-    except BaseException:  # an interrupt too must leave nothing behind
-        with suppress(OSError):
+    finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
+        with suppress(FileNotFoundError):
             Path(name).unlink()
-        raise
 
 
 def _mode(target: Path) -> int:

@@ -223,6 +223,7 @@ def _cluster() -> tuple[Recipe, ...]:
         replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
         replace(base, name="weighted", objective="weighted_completion", load=200, releases=True),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 2)),
+        replace(base, name="link-bound", bandwidth=25 * _GBIT, latency_us=20, load=200, widths=(4, 8, 16, 32, 64)),
     )
 
 

@@ -52,23 +52,24 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     pieces
         The instance, cut.
     """
-    warm = _warm_start(control, pieces)
+    _warm_start(control, pieces)
     reason = control.reason()
     if reason is not None or not _fits(control, pieces):
         return control.result(reason or StoppedBy.COMPLETED)
+    work = math.inf if control.options.work_limit is None else control.options.work_limit
     if pieces.horizon == "cyclic":
-        _bisect(control, pieces)
-        if control.reason() is not None:
-            return control.result(control.reason() or StoppedBy.TIME, engines=["ortools"])
-        warm = control.best
+        work -= _bisect(control, pieces, work)
+        reason = control.reason()
+        if reason is not None:
+            return control.result(reason, engines=["ortools"])
     model = build_model(pieces, control.bound, control.objective)
-    if warm is not None:
-        model.hint(warm)
-    return _search(control, pieces, model)
+    if control.best is not None:
+        model.hint(control.best)
+    return _search(control, pieces, model, max(0.0, work))
 
 
-def _warm_start(control: Control, pieces: Pieces) -> Timetable | None:
-    """The heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
+def _warm_start(control: Control, pieces: Pieces) -> None:
+    """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = control.options.seed
     for start in range(_CYCLIC_STARTS if pieces.horizon == "cyclic" else 1):
         timetable = greedy_timetable(pieces, seed + start)
@@ -77,29 +78,31 @@ def _warm_start(control: Control, pieces: Pieces) -> Timetable | None:
         control.offer(timetable)
         if control.reason() is not None:
             break
-    return control.best
 
 
-def _bisect(control: Control, pieces: Pieces) -> None:
+def _bisect(control: Control, pieces: Pieces, work: float) -> float:
     """Close in on the least period from both sides, as long as each question is answered with little work.
 
     A plan of period ``T`` can be stretched to any longer one (``docs/cpsat_cycle.md``), so a period that is
     proven impossible rules out all below it. A fixed period is decided far sooner than a variable one.
+    Returns the deterministic seconds spent, of `work` at most.
     """
     from ortools.sat.python import cp_model
 
-    while control.reason() is None and control.objective is not None:
+    spent = 0.0
+    while control.reason() is None and control.objective is not None and spent < work:
         period = (control.bound + control.objective - 1) // 2
-        solver = _engine(control.options, control.remaining, period, _QUESTION_WORK)
-        _propagate_strongly(solver)
+        solver = _engine(control, pieces, period, min(_QUESTION_WORK, work - spent))
         model = build_model(pieces, period, period)
         status = control.run(partial(solver.solve, model.proto), solver.stop_search)
+        spent += solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
             control.raise_bound(period + 1)
         elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             control.offer(model.plan(solver.value))
         else:
-            return
+            break
+    return spent
 
 
 def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
@@ -122,15 +125,10 @@ def _fits(control: Control, pieces: Pieces) -> bool:
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 
 
-def _search(control: Control, pieces: Pieces, model: Model) -> Result:
+def _search(control: Control, pieces: Pieces, model: Model, work: float) -> Result:
     from ortools.sat.python import cp_model
 
-    solver = _engine(control.options, control.remaining, _limit(pieces, control.objective))
-    if pieces.horizon == "cyclic":
-        _propagate_strongly(solver)
-    if interval_count(pieces) >= _MANY_INTERVALS:
-        solver.parameters.max_presolve_iterations = 1
-        solver.parameters.cp_model_probing_level = 0
+    solver = _engine(control, pieces, _limit(pieces, control.objective), work)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
@@ -144,20 +142,24 @@ def _search(control: Control, pieces: Pieces, model: Model) -> Result:
     return control.result(reason, engines=["ortools"])
 
 
-def _engine(options: Options, seconds: float | None, limit: int, work: float = math.inf) -> cp_model.CpSolver:
+def _engine(control: Control, pieces: Pieces, limit: int, work: float) -> cp_model.CpSolver:
+    """The engine for a model of plans up to `limit`, with `work` deterministic seconds."""
     from ortools.sat.python import cp_model
 
-    solver = cp_model.CpSolver()
+    solver, seconds = cp_model.CpSolver(), control.remaining
     solver.parameters.cp_model_presolve = limit < _PRESOLVED_NUMBERS
-    solver.parameters.num_workers = options.workers
-    solver.parameters.random_seed = options.seed
+    solver.parameters.num_workers = control.options.workers
+    solver.parameters.random_seed = control.options.seed
     solver.parameters.catch_sigint_signal = False
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
-    if options.work_limit is not None:
-        work = min(work, options.work_limit)
     if work < math.inf:
         solver.parameters.max_deterministic_time = work
+    if pieces.horizon == "cyclic":
+        _propagate_strongly(solver)
+    if interval_count(pieces) >= _MANY_INTERVALS:
+        solver.parameters.max_presolve_iterations = 1
+        solver.parameters.cp_model_probing_level = 0
     return solver
 
 
