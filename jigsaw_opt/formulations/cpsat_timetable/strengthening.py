@@ -19,11 +19,15 @@ __all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period"]
 
 
 class _Load(NamedTuple):
-    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end."""
+    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end.
+
+    The job ends no earlier than `end`, wherever it is.
+    """
 
     head: int
     work: Expression
     tail: int
+    end: int
 
 
 def add_gpu_loads(
@@ -38,7 +42,7 @@ def _gpu_load(ground: Ground, it: JobVariables, g: int) -> _Load:
     times = block_us(it.job, ground.gpu_type(g))
     work = sum(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
     tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
-    return _Load(it.window.release, work, tail)
+    return _Load(it.window.release, work, tail, _least_end(it))
 
 
 def add_link_loads(
@@ -55,7 +59,7 @@ def _link_load(ground: Ground, it: JobVariables, literal: cp_model.IntVar, link:
         max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
     )
     ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
-    return _Load(it.window.release + ready, work * literal, 0)
+    return _Load(it.window.release + ready, work * literal, 0, _least_end(it))
 
 
 def _add_loads(model: cp_model.CpModel, loads: Sequence[_Load], makespan: cp_model.IntVar) -> None:
@@ -63,7 +67,14 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[_Load], makespan: cp_mod
     for head in sorted({load.head for load in loads}):
         for tail in sorted({load.tail for load in loads}):
             late = [load for load in loads if load.head >= head and load.tail >= tail]
-            model.add(sum(load.work for load in late) + head + tail <= makespan)
+            if late:
+                # Where none of them is on the resource there is no work to stand between head and tail.
+                around = min(head + tail, max(load.end for load in late))
+                model.add(sum(load.work for load in late) + around <= makespan)
+
+
+def _least_end(it: JobVariables) -> int:
+    return it.window.release + it.job.iterations * it.window.iteration
 
 
 def add_loads_of_period(

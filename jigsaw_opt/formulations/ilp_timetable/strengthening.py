@@ -18,11 +18,15 @@ __all__ = ["add_gpu_loads", "add_link_loads"]
 
 
 class _Load(NamedTuple):
-    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end."""
+    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end.
+
+    The job ends no earlier than `end`, wherever it is.
+    """
 
     head: int
     work: Expression
     tail: int
+    end: int
 
 
 def add_gpu_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
@@ -35,7 +39,7 @@ def _gpu_load(model: Program, ground: Ground, it: JobVariables, g: int) -> _Load
     times = block_us(it.job, ground.gpu_type(g))
     work = model.total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
     tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
-    return _Load(it.window.release, work, tail)
+    return _Load(it.window.release, work, tail, _least_end(it))
 
 
 def add_link_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
@@ -50,7 +54,7 @@ def _link_load(ground: Ground, it: JobVariables, literal: pulp.LpVariable, link:
         max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
     )
     ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
-    return _Load(it.window.release + ready, work * literal, 0)
+    return _Load(it.window.release + ready, work * literal, 0, _least_end(it))
 
 
 def _add_loads(model: Program, loads: Sequence[_Load], makespan: pulp.LpVariable) -> None:
@@ -59,4 +63,10 @@ def _add_loads(model: Program, loads: Sequence[_Load], makespan: pulp.LpVariable
         for tail in sorted({load.tail for load in loads}):
             late = [load for load in loads if load.head >= head and load.tail >= tail]
             if late:
-                model.add(model.total(load.work for load in late) + head + tail <= makespan)
+                # Where none of them is on the resource there is no work to stand between head and tail.
+                around = min(head + tail, max(load.end for load in late))
+                model.add(model.total(load.work for load in late) + around <= makespan)
+
+
+def _least_end(it: JobVariables) -> int:
+    return it.window.release + it.job.iterations * it.window.iteration
