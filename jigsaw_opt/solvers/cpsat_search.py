@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, StoppedBy
 
 if TYPE_CHECKING:
