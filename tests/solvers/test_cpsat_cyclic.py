@@ -1,0 +1,117 @@
+"""The solver `cpsat` on the cyclic horizon: every period, limits, determinism."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.instances import generate, load
+from jigsaw_opt.problem import Instance, Pieces, cut
+from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat import CPSAT
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+pytest.importorskip("ortools")
+
+SHORT = 0.05
+"""Deterministic seconds in which the crowded instance stays open."""
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Instance:
+    """Eight jobs on four GPUs."""
+    return generate("tiny", 0, objective="period", servers=2, load=300, segments=(3, 4))
+
+
+def solve(instance: Instance, **options: object) -> Result:
+    return CPSAT(instance, Options(**{"workers": 1, "work_limit": 20.0, **options}), lambda event: None)
+
+
+def has_period(instance: Instance, period: int) -> bool:
+    """Whether the model has a plan of exactly this period, which is at least the bound."""
+    from ortools.sat.python import cp_model
+
+    pieces, solver = cut(instance), cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.max_deterministic_time = 20.0
+    model = cpsat_search.build_model(pieces, period, period)
+    status = solver.solve(model.proto)
+    assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
+    if status == cp_model.OPTIMAL:
+        assert model.plan(solver.value).period_us == period
+    return status == cp_model.OPTIMAL
+
+
+@pytest.mark.parametrize("seed", [14, 24, 38, 39])
+def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
+    instance = random_instance(seed, "cyclic", "period", pieces=6)
+    best, bound = optimum(instance), lower_bound(cut(instance)).value
+    assert best is not None
+    assert bound < best
+    assert all(has_period(instance, best + more) for more in (0, 1, 2, 7))
+    assert not any(has_period(instance, period) for period in range(bound, best))
+
+
+def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = load("tiny/021")
+    by_single_periods = solve(instance)
+    monkeypatch.setattr(cpsat_search, "_bisect", lambda control, pieces, work: 0.0)
+    by_all_periods = solve(instance)
+    assert lower_bound(cut(instance)).value < by_single_periods.bound
+    assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL
+    assert by_single_periods.objective == by_all_periods.objective
+
+
+def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:
+    events: list[Event] = []
+    result = CPSAT(crowded, Options(workers=1, work_limit=SHORT), events.append)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
+    assert result.plan is not None
+    assert result.objective is not None
+    assert check(crowded, result.plan) == ()
+    assert result.bound < result.objective
+    assert [event.bound for event in events] == sorted(event.bound for event in events)
+
+
+def test_the_work_limit_counts_every_question(crowded: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    engine = cpsat_search._engine
+
+    def recorded(control: Control, pieces: Pieces, limit: int, work: float) -> cp_model.CpSolver:
+        limits.append(work)
+        return engine(control, pieces, limit, work)
+
+    monkeypatch.setattr(cpsat_search, "_engine", recorded)
+    solve(crowded, work_limit=SHORT)
+    assert limits[0] == SHORT
+    assert limits[-1] < SHORT
+    assert all(later <= earlier for earlier, later in pairwise(limits))
+
+
+def test_same_seed_and_one_worker_give_the_same_plan(crowded: Instance) -> None:
+    runs = [solve(crowded, work_limit=SHORT, seed=3) for _ in range(2)]
+    assert runs[0].plan is not None
+    assert runs[1].plan is not None
+    assert runs[0].plan.jobs == runs[1].plan.jobs
+    assert runs[0].bound == runs[1].bound
+
+
+def test_an_instance_too_large_for_the_model_keeps_the_heuristic_plan(
+    crowded: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
+    result = solve(crowded)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.COMPLETED)
+    assert result.plan is not None
+    assert check(crowded, result.plan) == ()
