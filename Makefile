@@ -34,7 +34,7 @@ bench: install
 	$(BIN)/python benchmarks/check_speed.py
 	$(BIN)/python benchmarks/load_speed.py
 	$(BIN)/python benchmarks/exact_tiny.py
-	$(BIN)/python benchmarks/cpsat_vs_plain.py
+	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
 
 clean:
 	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache

@@ -12,7 +12,11 @@ from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem import Channel, PieceGraph, Pieces
+import cpsat_run
+from attempt import Attempt
+
+from jigsaw_opt.formulations.cpsat_timetable import serial_end
+from jigsaw_opt.problem import Channel, Instance, PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 
 if TYPE_CHECKING:
@@ -20,7 +24,18 @@ if TYPE_CHECKING:
 
     from ortools.sat.python import cp_model
 
-__all__ = ["PlainModel"]
+__all__ = ["PlainModel", "solve", "unsupported"]
+
+
+def unsupported(instance: Instance) -> str | None:
+    """A cyclic horizon."""
+    return "cyclic horizon" if instance.horizon == "cyclic" else None
+
+
+def solve(attempt: Attempt) -> None:
+    """Build the model and search."""
+    model = PlainModel(attempt.pieces, serial_end(attempt.pieces))
+    cpsat_run.run(model.proto, attempt, model.plan)
 
 
 @dataclass(slots=True)

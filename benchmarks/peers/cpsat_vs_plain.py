@@ -1,25 +1,23 @@
 """Certified gap of ``cpsat`` beside that of a plain CP-SAT model, with the same limit and cores.
 
-Prints one row an instance of a bundled set and the mean gaps: ``python benchmarks/cpsat_vs_plain.py --set server``.
-An instance without a plan counts as a gap of 100 %.
+Prints one row an instance of a bundled set and the mean gaps:
+``python benchmarks/peers/cpsat_vs_plain.py --set server``. An instance without a plan counts as a gap of 100 %.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import time
 from statistics import fmean
 from typing import NamedTuple
 
-from plain_cpsat import PlainModel
+import plain_cpsat
+from attempt import Attempt
+from run_one import stated_plan
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.formulations.cpsat_timetable import serial_end
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.problem import Instance, Plan, cut
-from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import relative_gap
@@ -45,25 +43,10 @@ def solve_ours(instance: Instance, seconds: float, workers: int) -> Outcome:
 
 
 def solve_plain(instance: Instance, seconds: float, workers: int) -> Outcome:
-    from ortools.sat.python import cp_model
-
-    started, pieces = time.monotonic(), cut(instance)
-    model, solver = PlainModel(pieces, serial_end(pieces)), cp_model.CpSolver()
-    solver.parameters.num_workers = workers
-    solver.parameters.max_time_in_seconds = max(0.0, seconds - (time.monotonic() - started))
-    status = solver.solve(model.proto)
-    bound = math.ceil(solver.best_objective_bound - 1e-6) if math.isfinite(solver.best_objective_bound) else 0
-    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return Outcome(None, bound, time.monotonic() - started)
-    jobs = model.plan(solver.value).jobs
-    objective = objective_of(pieces, jobs)
-    digest = instance_sha256(instance)
-    _require_correct(instance, Plan(instance.name, digest, "feasible", objective, 0, None, jobs, _signature("plain")))
-    return Outcome(objective, bound, time.monotonic() - started)
-
-
-def _signature(name: str) -> dict[str, object]:
-    return {"name": name, "seconds": 0, "seed": 0}
+    attempt = Attempt(cut(instance), seconds, workers)
+    plain_cpsat.solve(attempt)
+    _require_correct(instance, stated_plan(attempt, "plain-cpsat"))
+    return Outcome(attempt.objective, attempt.bound or 0, attempt.elapsed)
 
 
 def _require_correct(instance: Instance, plan: Plan | None) -> None:

@@ -1,0 +1,168 @@
+"""The arithmetic of the comparison: what a run is, who was better, and how much sooner we were as good."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from statistics import geometric_mean
+from typing import Any
+
+__all__ = ["Race", "Run", "Summary", "Verdict", "race", "seconds_to", "summary"]
+
+_LEAST_SECONDS = 1e-3
+"""Shorter times are not told apart."""
+
+
+class Verdict(StrEnum):
+    """How a run ended."""
+
+    PLAN = "plan"
+    """With a plan that the checker passed."""
+    NO_PLAN = "no plan"
+    WRONG = "wrong plan"
+    """The checker found a broken rule; the plan does not count."""
+    CRASHED = "crashed"
+    NOT_TAKEN = "n/a"
+    """The method does not take the instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One method on one instance.
+
+    Parameters
+    ----------
+    instance, sha256, method, seed, time_limit, threads
+        What was asked for; together they identify the run.
+    verdict
+        How it ended.
+    objective, bound
+        Of the plan that counts, and what the method proved; None where there is none.
+    seconds
+        Wall-clock time of the whole attempt.
+    trajectory
+        Seconds and objective of each better plan.
+    note
+        What there is to say about the end.
+    """
+
+    instance: str
+    sha256: str
+    method: str
+    seed: int
+    time_limit: float
+    threads: int
+    verdict: Verdict
+    objective: int | None = None
+    bound: int | None = None
+    seconds: float = 0.0
+    trajectory: tuple[tuple[float, int], ...] = ()
+    note: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, int, float, int]:
+        """What identifies the run."""
+        return self.instance, self.sha256, self.method, self.seed, self.time_limit, self.threads
+
+    @property
+    def final_seconds(self) -> float:
+        """Seconds to the final objective; the whole limit without a plan that counts."""
+        found = seconds_to(self.trajectory, self.objective) if self.objective is not None else None
+        return self.time_limit if found is None else found
+
+    def document(self) -> dict[str, Any]:
+        """The run as a JSON object."""
+        return asdict(self)
+
+    @classmethod
+    def from_document(cls, document: dict[str, Any]) -> Run:
+        """A run from what `document` made."""
+        trajectory = tuple((float(seconds), int(objective)) for seconds, objective in document["trajectory"])
+        return cls(**{**document, "verdict": Verdict(document["verdict"]), "trajectory": trajectory})
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Ours against one peer on one instance.
+
+    Parameters
+    ----------
+    worse
+        Our plan is worse than the peer's, or there is none where the peer has one.
+    peer_seconds
+        The peer's seconds to its final objective; its time limit where it has none.
+    our_seconds
+        Our seconds to an objective at least as good, or to the first plan where the peer has none; our time limit
+        where we did not get there.
+    contradiction
+        A bound that one of the two states is above the objective of the other one's correct plan.
+    """
+
+    worse: bool
+    peer_seconds: float
+    our_seconds: float
+    contradiction: bool
+
+    @property
+    def ratio(self) -> float:
+        """How many times sooner we were as good."""
+        return max(self.peer_seconds, _LEAST_SECONDS) / max(self.our_seconds, _LEAST_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Ours against one peer over all instances that it takes.
+
+    Parameters
+    ----------
+    runs, planless
+        How many runs there are, and how many of them ended without a correct plan of the peer.
+    worse, contradictions
+        On how many we are worse; on how many a bound contradicts a plan.
+    ratio, ratio_of_plans
+        Geometric mean of the ratios over all runs, and over those with a correct plan of the peer; None over none.
+    """
+
+    runs: int
+    planless: int
+    worse: int
+    contradictions: int
+    ratio: float | None
+    ratio_of_plans: float | None
+
+
+def seconds_to(trajectory: Sequence[tuple[float, int]], target: int | None) -> float | None:
+    """Seconds until the objective was at most `target` (None: any plan), or None if it never was."""
+    return next((seconds for seconds, value in trajectory if target is None or value <= target), None)
+
+
+def race(ours: Run, peer: Run) -> Race | None:
+    """Compare two runs of the same instance; None where the peer does not take it."""
+    if peer.verdict is Verdict.NOT_TAKEN:
+        return None
+    reached = seconds_to(ours.trajectory, peer.objective) if ours.objective is not None else None
+    return Race(
+        worse=peer.objective is not None and (ours.objective is None or ours.objective > peer.objective),
+        peer_seconds=peer.final_seconds,
+        our_seconds=ours.time_limit if reached is None else reached,
+        contradiction=_above(ours.bound, peer.objective) or _above(peer.bound, ours.objective),
+    )
+
+
+def summary(pairs: Sequence[tuple[Run, Run]]) -> Summary:
+    """Sum up (ours, peer) over instances and seeds."""
+    races = [(peer, result) for ours, peer in pairs if (result := race(ours, peer)) is not None]
+    planned = [result.ratio for peer, result in races if peer.objective is not None]
+    return Summary(
+        runs=len(races),
+        planless=len(races) - len(planned),
+        worse=sum(result.worse for _, result in races),
+        contradictions=sum(result.contradiction for _, result in races),
+        ratio=geometric_mean([result.ratio for _, result in races]) if races else None,
+        ratio_of_plans=geometric_mean(planned) if planned else None,
+    )
+
+
+def _above(bound: int | None, objective: int | None) -> bool:
+    return bound is not None and objective is not None and bound > objective

@@ -1,0 +1,84 @@
+"""Starts one attempt in a process of its own, waits for it, and judges what it brings back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from comparison import Run, Verdict
+from methods import METHODS
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import encode_instance, instance_sha256, load_plan
+from jigsaw_opt.problem import Instance
+
+__all__ = ["Order", "launch"]
+
+_GRACE_SECONDS = 20.0
+"""For the start of the process, and for engines that do not listen at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An attempt that is to be made."""
+
+    instance: Instance
+    method: str
+    seed: int
+    time_limit: float
+    threads: int
+    sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", instance_sha256(self.instance))
+
+    @property
+    def key(self) -> tuple[str, str, str, int, float, int]:
+        """What identifies its run."""
+        return self.instance.name, self.sha256, self.method, self.seed, self.time_limit, self.threads
+
+
+def launch(order: Order) -> Run:
+    """Make the attempt. Whatever goes wrong in it is told by the run, never raised."""
+    make = partial(Run, *order.key)
+    reason = METHODS[order.method].unsupported(order.instance)
+    if reason is not None:
+        return make(Verdict.NOT_TAKEN, note=reason)
+    with tempfile.TemporaryDirectory(prefix="jigsaw-peers-") as name:
+        folder = Path(name)
+        source = folder / "instance.json"
+        source.write_bytes(encode_instance(order.instance))
+        limits = ("--time-limit", order.time_limit, "--threads", order.threads, "--seed", order.seed)
+        script = Path(__file__).with_name("run_one.py")
+        command = [sys.executable, *map(str, (script, order.method, source, folder, *limits))]
+        patience = order.time_limit + _GRACE_SECONDS
+        try:
+            ended = subprocess.run(
+                command, timeout=patience, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
+        except subprocess.TimeoutExpired:
+            return make(Verdict.NO_PLAN, seconds=patience, note="did not end, stopped by force")
+        found = folder / "found.json"
+        if ended.returncode != 0 or not found.exists():
+            last = ended.stderr.strip().rpartition("\n")[2] or f"exit code {ended.returncode}"
+            return make(Verdict.CRASHED, note=last)
+        return _judged(order, folder, json.loads(found.read_text("utf-8")))
+
+
+def _judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:
+    """The run with its plan checked from the definitions."""
+    make = partial(Run, *order.key, bound=found["bound"], seconds=found["seconds"])
+    document = folder / "plan.json"
+    if not document.exists():
+        return make(verdict=Verdict.NO_PLAN, note=found["note"])
+    violations = check(order.instance, load_plan(document))
+    if violations:
+        return make(verdict=Verdict.WRONG, note=f"{violations[0].path}: {violations[0].message}")
+    trajectory = tuple((seconds, value) for seconds, value in found["trajectory"])
+    return make(verdict=Verdict.PLAN, objective=found["objective"], trajectory=trajectory, note=found["note"])

@@ -1,0 +1,172 @@
+"""List scheduling as one writes it first: jobs in the order of the list, each on the least loaded GPUs with room.
+
+Levels are as shallow as the depth rule permits, and the deepest one goes to the GPU that is free first. Iterations are
+taken in the order in which they may begin, and nothing is put in front of what is already there. The first list is the
+instance's own (first come, first served); while time is left, shuffled lists follow and the best plan is kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from attempt import Attempt
+from depth import shallow_levels
+
+from jigsaw_opt.problem import Channel, Instance, PieceGraph, Pieces
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
+
+__all__ = ["list_timetable", "solve", "unsupported"]
+
+
+def unsupported(instance: Instance) -> str | None:
+    """Never: it takes every instance."""
+    return None
+
+
+def solve(attempt: Attempt) -> None:
+    """Schedule the instance's own list, then shuffled ones until the time is over."""
+    draw, order = random.Random(attempt.seed), list(range(len(attempt.pieces.jobs)))
+    lists = 0
+    while lists == 0 or attempt.remaining > 0:
+        timetable = list_timetable(attempt.pieces, order)
+        if timetable is not None:
+            attempt.offer(timetable)
+        lists += 1
+        draw.shuffle(order)
+    attempt.note = f"{lists} lists"
+
+
+def list_timetable(pieces: Pieces, order: Sequence[int]) -> Timetable | None:
+    """The timetable of one list.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut; of a cyclic one the next period begins when all jobs have ended.
+    order
+        Indices of all jobs, first come, first served.
+
+    Returns
+    -------
+    Timetable or None
+        None where a job found no GPUs with room, or its rule no levels.
+    """
+    cluster = _Cluster(pieces)
+    placed: list[_Placed] = []
+    for index in order:
+        job = _place(cluster, index)
+        if job is None:
+            return None
+        placed.append(job)
+    waiting = [(it.job.release_us, rank, 0) for rank, it in enumerate(placed)]
+    heapq.heapify(waiting)
+    while waiting:
+        barrier, rank, iteration = heapq.heappop(waiting)
+        end = _schedule(cluster, placed[rank], iteration, barrier)
+        if iteration + 1 < placed[rank].job.iterations:
+            heapq.heappush(waiting, (end, rank, iteration + 1))
+    decisions = {it.index: it.decision for it in placed}
+    jobs = assemble(pieces, [decisions[index] for index in range(len(pieces.jobs))])
+    return Timetable(jobs, max(map(job_end, jobs)) if pieces.horizon == "cyclic" else None)
+
+
+class _Cluster:
+    """What is left of every GPU and link."""
+
+    def __init__(self, pieces: Pieces) -> None:
+        servers = pieces.cluster.servers
+        self.pieces = pieces
+        self.state: dict[Gpu, int] = {(s, k): 0 for s, server in enumerate(servers) for k in range(server.gpus)}
+        self.peak, self.load, self.free = dict(self.state), dict(self.state), dict(self.state)
+        self.link_free = [0] * len(pieces.cluster.links)
+
+    def has_room(self, gpu: Gpu, job: PieceGraph) -> bool:
+        """Whether the GPU may hold a worker of the job at any level."""
+        server = self.pieces.cluster.servers[gpu[0]]
+        need = self.state[gpu] + job.state_bytes + max(self.peak[gpu], job.activation_bytes[-1])
+        return server.gpu_type in job.gpu_types and need <= server.gpu_memory
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A job on its GPUs, with its starts as far as they are set."""
+
+    index: int
+    job: PieceGraph
+    rows: Sequence[Sequence[int]]
+    gpus: list[Gpu]
+    tables: list[tuple[int, ...]]
+    channel: Channel
+    decision: JobDecision = field(init=False)
+    levels: list[list[int]] = field(default_factory=list)
+    starts: list[list[int]] = field(default_factory=list)
+    transfers: list[list[int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.decision = JobDecision(self.gpus, self.levels, self.starts, self.transfers)
+
+
+def _place(cluster: _Cluster, index: int) -> _Placed | None:
+    """Put a job on one server if one has room for all of it, else on the least loaded GPUs that are joined."""
+    job = cluster.pieces.jobs[index]
+    rows, gpus = shallow_levels(job), _choose(cluster, job)
+    if rows is None or gpus is None:
+        return None
+    servers = cluster.pieces.cluster.servers
+    tables = [job.blocks[0].duration_us[servers[s].gpu_type] for s, _ in gpus]
+    counts = {s: sum(gpu[0] == s for gpu in gpus) for s, _ in gpus}
+    channel = cluster.pieces.routes.channel(counts)
+    if channel is None:
+        return None
+    for gpu, table in zip(gpus, tables, strict=True):
+        cluster.state[gpu] += job.state_bytes
+        cluster.peak[gpu] = max(cluster.peak[gpu], job.activation_bytes[-1])
+        cluster.load[gpu] += table[-1] * job.iterations
+    return _Placed(index, job, rows, gpus, tables, channel)
+
+
+def _choose(cluster: _Cluster, job: PieceGraph) -> list[Gpu] | None:
+    component = cluster.pieces.routes.component
+    fitting = sorted((gpu for gpu in cluster.state if cluster.has_room(gpu, job)), key=lambda g: (cluster.load[g], g))
+    for group in ([gpu[0] for gpu in fitting], [component[gpu[0]] for gpu in fitting]):
+        choices = {g: [gpu for gpu, other in zip(fitting, group, strict=True) if other == g] for g in group}
+        able = [gpus[: job.slots] for gpus in choices.values() if len(gpus) >= job.slots]
+        if able:
+            return min(able, key=lambda gpus: sum(cluster.load[gpu] for gpu in gpus))
+    return None
+
+
+def _schedule(cluster: _Cluster, it: _Placed, iteration: int, barrier: int) -> int:
+    """Append one iteration to its GPUs and links; returns its end."""
+    ends = [max(barrier, cluster.free[gpu]) + table[-1] for gpu, table in zip(it.gpus, it.tables, strict=True)]
+    slots = sorted(range(it.job.slots), key=ends.__getitem__)
+    levels, starts = [0] * it.job.slots, [0] * it.job.slots
+    end = barrier
+    for slot, level in zip(slots, it.rows[iteration], strict=True):
+        gpu = it.gpus[slot]
+        levels[slot], starts[slot] = level, max(barrier, cluster.free[gpu])
+        cluster.free[gpu] = starts[slot] + it.tables[slot][level - 1]
+        end = max(end, cluster.free[gpu])
+    it.levels.append(levels)
+    it.starts.append(starts)
+    it.transfers.append([])
+    previous = barrier
+    for piece in it.job.transfers:
+        previous = _append_transfer(cluster, it, piece.bucket, previous)
+    return max(end, previous)
+
+
+def _append_transfer(cluster: _Cluster, it: _Placed, bucket: int, previous: int) -> int:
+    """Append one transfer to its links; returns its end."""
+    levels, starts = it.levels[-1], it.starts[-1]
+    ready = [s + t[bucket - 1] for s, t, level in zip(starts, it.tables, levels, strict=True) if level >= bucket]
+    start = max([previous, *ready, *(cluster.link_free[link] for link in it.channel.links)])
+    end = start + it.job.transfer_us(bucket, contributors(levels, bucket), it.channel)
+    for link in it.channel.links:
+        cluster.link_free[link] = end
+    it.transfers[-1].append(start)
+    return end
