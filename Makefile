@@ -1,6 +1,7 @@
 # make demo   make the environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
 # make bench  the measured comparisons of benchmarks/
+# make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
 VENV ?= .venv
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo test bench clean
+.PHONY: install demo test bench peers clean
 
 install: $(VENV)/.installed
 
@@ -35,6 +36,10 @@ bench: install
 	$(BIN)/python benchmarks/load_speed.py
 	$(BIN)/python benchmarks/exact_tiny.py
 	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
+
+peers: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/peers/requirements.txt
+	$(BIN)/python benchmarks/peers/compare.py --set rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
 
 clean:
 	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache

@@ -16,9 +16,10 @@ from methods import METHODS
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import encode_instance, instance_sha256, load_plan
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Instance
 
-__all__ = ["Order", "launch"]
+__all__ = ["Order", "judged", "launch"]
 
 _GRACE_SECONDS = 20.0
 """For the start of the process, and for engines that do not listen at once."""
@@ -68,17 +69,21 @@ def launch(order: Order) -> Run:
         if ended.returncode != 0 or not found.exists():
             last = ended.stderr.strip().rpartition("\n")[2] or f"exit code {ended.returncode}"
             return make(Verdict.CRASHED, note=last)
-        return _judged(order, folder, json.loads(found.read_text("utf-8")))
+        return judged(order, folder, json.loads(found.read_text("utf-8")))
 
 
-def _judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:
+def judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:
     """The run with its plan checked from the definitions."""
     make = partial(Run, *order.key, bound=found["bound"], seconds=found["seconds"])
     document = folder / "plan.json"
     if not document.exists():
         return make(verdict=Verdict.NO_PLAN, note=found["note"])
-    violations = check(order.instance, load_plan(document))
+    try:
+        plan = load_plan(document)
+    except InvalidInputError as error:
+        return make(verdict=Verdict.WRONG, note=str(error).partition("\n")[0])
+    violations = check(order.instance, plan)
     if violations:
         return make(verdict=Verdict.WRONG, note=f"{violations[0].path}: {violations[0].message}")
     trajectory = tuple((seconds, value) for seconds, value in found["trajectory"])
-    return make(verdict=Verdict.PLAN, objective=found["objective"], trajectory=trajectory, note=found["note"])
+    return make(verdict=Verdict.PLAN, objective=plan.objective, trajectory=trajectory, note=found["note"])

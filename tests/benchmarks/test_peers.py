@@ -1,0 +1,181 @@
+"""The comparison with peers: what needs none of their packages."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from attempt import Attempt
+from compare import Store
+from comparison import Run, Verdict, race, seconds_to, summary
+from launch import Order, judged, launch
+from list_scheduling import list_timetable
+from run_one import stated_plan
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import encode_plan
+from jigsaw_opt.instances import generate
+from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem.instance import Horizon, Objective
+from tests.random_instances import random_instance
+
+GOALS: tuple[tuple[Horizon, Objective], ...] = (
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+)
+
+
+def listed(instance: Instance, order: list[int]) -> Attempt:
+    """An attempt that has been offered the timetable of one list."""
+    attempt = Attempt(cut(instance), time_limit=1.0)
+    timetable = list_timetable(attempt.pieces, order)
+    if timetable is not None:
+        attempt.offer(timetable)
+    return attempt
+
+
+def run(
+    method: str, verdict: Verdict = Verdict.PLAN, trajectory: tuple[tuple[float, int], ...] = (), **more: int
+) -> Run:
+    objective = trajectory[-1][1] if trajectory else None
+    return Run("pair", "hash", method, 0, 10.0, 1, verdict, objective, trajectory=trajectory, **more)
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
+def test_plans_of_list_scheduling_are_correct(goal: tuple[Horizon, Objective]) -> None:
+    planned = 0
+    for seed in range(60):
+        instance = random_instance(seed, *goal, pieces=20)
+        attempt = listed(instance, list(range(len(instance.jobs)))[::-1])
+        plan = stated_plan(attempt, "list")
+        if plan is not None:
+            planned += 1
+            assert check(instance, plan) == (), instance.name
+    assert planned >= 30
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_list_scheduling_takes_every_recipe_of_servers(seed: int) -> None:
+    instance = generate("server", seed)
+    plan = stated_plan(listed(instance, list(range(len(instance.jobs)))), "list")
+    if not instance.name.startswith("server-tight-memory"):
+        assert plan is not None
+    assert plan is None or check(instance, plan) == ()
+
+
+def test_the_order_of_the_list_matters() -> None:
+    instance = generate("server", 2)
+    orders = [list(range(len(instance.jobs))), list(range(len(instance.jobs)))[::-1]]
+    assert len({listed(instance, order).objective for order in orders}) == 2
+
+
+def test_an_attempt_keeps_better_plans_only() -> None:
+    instance = generate("server", 2)
+    attempt, pieces = Attempt(cut(instance), time_limit=1.0), cut(instance)
+    found = [list_timetable(pieces, list(range(len(instance.jobs)))[::step]) for step in (1, -1, 1)]
+    for timetable in found:
+        assert timetable is not None
+        attempt.offer(timetable)
+    objectives = [objective for _, objective in attempt.trajectory]
+    assert objectives == sorted(set(objectives), reverse=True)
+    assert attempt.objective == objectives[-1]
+
+
+def test_seconds_to_a_target() -> None:
+    trajectory = ((0.5, 30), (1.0, 20), (4.0, 10))
+    assert [seconds_to(trajectory, target) for target in (35, 30, 20, 15, 9, None)] == [0.5, 0.5, 1.0, 4.0, None, 0.5]
+    assert seconds_to((), None) is None
+
+
+def test_race_to_the_final_objective_of_the_peer() -> None:
+    ours = run("auto", trajectory=((0.5, 30), (2.0, 18)))
+    result = race(ours, run("peer", trajectory=((1.0, 40), (8.0, 20))))
+    assert result is not None
+    assert (result.worse, result.peer_seconds, result.our_seconds, result.ratio) == (False, 8.0, 2.0, 4.0)
+
+
+def test_race_against_a_better_peer() -> None:
+    result = race(run("auto", trajectory=((0.5, 30),)), run("peer", trajectory=((5.0, 20),)))
+    assert result is not None
+    assert (result.worse, result.our_seconds, result.ratio) == (True, 10.0, 0.5)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.NO_PLAN, Verdict.WRONG, Verdict.CRASHED])
+def test_a_peer_without_a_plan_counts_its_whole_limit(verdict: Verdict) -> None:
+    result = race(run("auto", trajectory=((0.5, 30), (2.0, 18))), run("peer", verdict))
+    assert result is not None
+    assert (result.worse, result.peer_seconds, result.our_seconds) == (False, 10.0, 0.5)
+
+
+def test_a_bound_above_a_plan_is_a_contradiction() -> None:
+    plan, other = ((1.0, 30),), ((1.0, 40),)
+    pairs = [
+        (run("auto", trajectory=plan, bound=30), run("peer", trajectory=other, bound=30)),
+        (run("auto", trajectory=plan, bound=30), run("peer", Verdict.NO_PLAN, bound=31)),
+        (run("auto", trajectory=other, bound=31), run("peer", trajectory=plan)),
+    ]
+    assert [result.contradiction for pair in pairs if (result := race(*pair)) is not None] == [False, True, True]
+
+
+def test_summary_is_a_geometric_mean_over_what_the_peer_takes() -> None:
+    ours = run("auto", trajectory=((1.0, 20),))
+    peers = [
+        run("peer", trajectory=((2.0, 20),)),
+        run("peer", trajectory=((8.0, 19),)),
+        run("peer", Verdict.CRASHED),
+        run("peer", Verdict.NOT_TAKEN),
+    ]
+    it = summary([(ours, peer) for peer in peers])
+    assert (it.runs, it.planless, it.worse, it.contradictions) == (3, 1, 1, 0)
+    assert it.ratio == pytest.approx((2.0 * 0.8 * 10.0) ** (1 / 3))
+    assert it.ratio_of_plans == pytest.approx((2.0 * 0.8) ** 0.5)
+    assert summary([(ours, peers[-1])]).ratio is None
+
+
+def test_runs_are_kept_and_half_a_line_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "peers.jsonl"
+    kept = run("peer", trajectory=((1.0, 40), (8.0, 20)), bound=7)
+    Store(path).add(kept)
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"instance": "pa')
+    store = Store(path)
+    assert list(store.runs.values()) == [kept]
+    store.add(run("other"))
+    assert [it.method for it in Store(path).runs.values()] == ["peer", "other"]
+
+
+def test_a_crash_is_told(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    found = launch(Order(pair, "list", 0, 1.0, 1))
+    assert (found.verdict, found.objective, found.note) == (Verdict.CRASHED, None, "exit code 1")
+
+
+def test_an_attempt_in_a_process_of_its_own(pair: Instance) -> None:
+    found = launch(Order(pair, "greedy", 0, 5.0, 1))
+    assert (found.verdict, found.objective, found.trajectory[-1][1]) == (Verdict.PLAN, 1800, 1800)
+
+
+def test_a_method_that_does_not_take_the_instance(pair: Instance) -> None:
+    found = launch(Order(generate("tiny", 4), "plain-cpsat", 0, 5.0, 1))
+    assert (found.verdict, found.note) == (Verdict.NOT_TAKEN, "cyclic horizon")
+
+
+def test_a_wrong_plan_does_not_count(tmp_path: Path, pair: Instance) -> None:
+    attempt = listed(pair, [0, 1])
+    good = stated_plan(attempt, "list")
+    assert good is not None
+    assert attempt.objective is not None
+    order = Order(pair, "list", 0, 1.0, 1)
+    answer = {"bound": None, "seconds": 1.0, "trajectory": [[1.0, attempt.objective]], "note": "done"}
+    wrong = encode_plan(replace(good, objective=good.objective - 1))
+    for document, verdict, objective in (
+        (wrong, Verdict.WRONG, None),
+        (wrong[:-9], Verdict.WRONG, None),
+        (encode_plan(good), Verdict.PLAN, good.objective),
+    ):
+        (tmp_path / "plan.json").write_bytes(document)
+        found = judged(order, tmp_path, answer)
+        assert (found.verdict, found.objective) == (verdict, objective)
