@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Pieces, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Pieces, Segment, Server, cut
 from jigsaw_opt.solvers import ilp
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
@@ -133,6 +133,20 @@ def uneven() -> Instance:
 def test_long_times_without_a_common_divisor(no_warm_start: None, engine: str) -> None:
     result = run(uneven(), engine)
     assert (result.status, result.objective) == (Status.OPTIMAL, optimum(uneven()))
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None, engine: str) -> None:
+    servers = (Server("s0", "v", 1, 1000, 1), Server("s1", "v", 1, 1000, 1), Server("s2", "w", 2, 1000, 1))
+    links = (Link("near", ("s0", "s1"), 1_000_000), Link("far", ("s1", "s2"), 1_000_000, 5))
+    models = {
+        "empty": Model((Segment("all", {"v": 2, "w": 3}, {"v": 0, "w": 0}, 0, 0),)),
+        "long": Model((Segment("all", {"v": 2}, {"v": 0}, 100, 0),)),
+    }
+    # Job a's transfer lasts only over the far link; over the near one b's long transfer is no obstacle to it.
+    jobs = (Job("a", "empty", 2, 1, release_us=2), Job("b", "long", 2, 1))
+    instance = Instance("empty", Cluster(servers, (), links), models, jobs, objective="weighted_completion")
+    assert run(instance, engine).objective == optimum(instance) == 106
 
 
 def test_a_work_limit_is_deterministic_and_honest(no_warm_start: None) -> None:

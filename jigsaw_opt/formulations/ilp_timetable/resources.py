@@ -107,7 +107,8 @@ def _add_disjoint(
     first = {}
     for one in ones:
         for two in twos:
-            name, conditions = f"{resource}_{one.name}_{two.name}", [x for x in (one.lasting, two.lasting) if x]
+            name = f"{resource}_{one.name}_{two.name}"
+            conditions = [literal for literal in (one.lasting, two.lasting) if literal is not None]
             both = add_both(model, f"both_{name}", [meet, *conditions]) if conditions else meet
             before = model.integer(f"first_{name}", 0, int(one.may_precede(two)))
             if not two.may_precede(one):
