@@ -149,6 +149,8 @@ def _engine(control: Control, pieces: Pieces, limit: int, work: float) -> cp_mod
     solver.parameters.num_workers = control.options.workers
     solver.parameters.random_seed = control.options.seed
     solver.parameters.catch_sigint_signal = False
+    # Two objectives beyond the exact floats look alike to its rule for the gap, and it would call the first optimal.
+    solver.parameters.absolute_gap_limit = 0.0
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

@@ -121,6 +121,17 @@ def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
     assert check(instance, result.plan) == ()
 
 
+def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
+    times = [2**52 + extra for extra in (3, 1, 4, 0)]
+    models = {f"m{time}": Model((Segment("all", {"v": time}, {"v": 0}, 0, 0),)) for time in times}
+    jobs = tuple(Job(f"j{time}", f"m{time}", 1, 1) for time in times)
+    instance = Instance("long", Cluster((Server("s", "v", 1, 0, 1),)), models, jobs, objective="weighted_completion")
+    result = solve(instance)
+    assert result.status == Status.OPTIMAL
+    assert result.objective == result.bound == sum(k * time for k, time in enumerate(sorted(times, reverse=True), 1))
+
+
 def test_states_what_it_needs_and_takes(pair: Instance) -> None:
     assert CPSAT.unavailable() is None
     assert CPSAT.unsupported(pair) is None
