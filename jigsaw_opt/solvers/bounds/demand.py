@@ -21,6 +21,28 @@ _SCANS = 48
 """Number of times that the whole set of jobs is looked through for the best constraint."""
 
 
+class Run(NamedTuple):
+    """Work that each iteration of a job does in one go, at a constant rate at best.
+
+    Parameters
+    ----------
+    rate, length
+        Amount in a microsecond, and how many microseconds it takes.
+    before, after
+        Least time from the iteration's start to its start, and from its end to the iteration's end.
+    """
+
+    rate: int
+    length: int
+    before: int
+    after: int
+
+    @property
+    def work(self) -> int:
+        """Its amount."""
+        return self.rate * self.length
+
+
 class Demand(NamedTuple):
     """What one job asks of a resource.
 
@@ -34,12 +56,18 @@ class Demand(NamedTuple):
         All its work is at least so long before its end.
     lag
         Twice the sum over all its work of amount times least distance from its middle to the job's end.
+    runs
+        Work that every iteration has.
+    room
+        Most that one iteration counts beyond this.
     """
 
     head: int
     work: int
     tail: int
     lag: int
+    runs: tuple[Run, ...] = ()
+    room: int = 0
 
 
 class Claim(NamedTuple):

@@ -7,13 +7,14 @@ for a good one needs no proof.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.solvers.bounds.demand import Demand, Resource
+from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
 
 __all__ = ["gpu_resources"]
@@ -63,12 +64,16 @@ class _Tariff(NamedTuple):
         Price of an iteration that no choice of levels goes below, and its moment (see `Facts.lag`).
     crowding
         What an iteration costs more because a job has at most one worker on each GPU of its cheapest class.
+    runs, room
+        See `Demand`.
     """
 
     cost: list[int]
     once: int
     moment: int
     crowding: int
+    runs: tuple[Run, ...]
+    room: int
 
 
 class _Market:
@@ -94,7 +99,8 @@ class _Market:
         """Demand of one job."""
         tariff = self._tariff(fact, prices)
         lag = fact.lag(tariff.once, tariff.moment)
-        return Demand(fact.job.release_us, self._work(fact, prices), fact.shape.tail, lag)
+        work, tail = self._work(fact, prices), fact.shape.tail
+        return Demand(fact.job.release_us, work, tail, lag, tariff.runs, tariff.room)
 
     def search(self, prices: Prices) -> Prices:
         """Prices of a larger load: one class after the other, by factors that come closer to 1."""
@@ -126,7 +132,10 @@ class _Market:
         least = critical.least_levels(job)
         once = sum(cost[d - 1] for d in least)
         moment = sum(cost[d - 1] * (2 * tails[d - 1] + length[d - 1]) for d in least)
-        return _Tariff(cost, once, moment, self._crowding(fact, prices))
+        crowding, top = self._crowding(fact, prices), max(prices)
+        runs = tuple(Run(count * top, cost[d - 1] // top, 0, tails[d - 1]) for d, count in Counter(least).items())
+        most = (once if job.rule.multiset else job.slots * cost[-1]) + crowding
+        return _Tariff(cost, once, moment, crowding, runs, most - sum(run.work for run in runs))
 
     def _crowding(self, fact: Facts, prices: Prices) -> int:
         regrets: dict[int, list[int]] = {}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds.demand import Demand, Resource
+from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts
 
 __all__ = ["link_resources"]
@@ -95,12 +95,26 @@ def _demand(fact: Facts, links: Sequence[Link], uses: int) -> Demand | None:
         return None
     rate = min(shape.ring.rate, max(link.bandwidth for link in links))
     latency = max(shape.ring.latency_us, min(link.latency_us for link in links))
-    exchange = shape.exchange_over(fact.job, Channel((), rate, latency))
+    channel = Channel((), rate, latency)
+    exchange = shape.exchange_over(fact.job, channel)
     once = sum(exchange.shortest)
+    longest = sum(fact.job.transfer_us(piece.bucket, fact.job.slots, channel) for piece in fact.job.transfers)
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
     return Demand(
         head=fact.job.release_us + min(times[0] for times in shape.blocks.values()),
         work=critical.least_transfer_us(fact.job, exchange) * uses,
         tail=0,
         lag=uses * fact.lag(once, once * once),
+        runs=tuple(_runs(shape.blocks, exchange.shortest, uses)),
+        room=uses * max(0, longest - once),
     )
+
+
+def _runs(blocks: Mapping[int, Sequence[int]], transfers: Sequence[int], uses: int) -> Iterator[Run]:
+    """The transfers of an iteration, one after the other, each once its bucket can be ready."""
+    before, after = 0, sum(transfers)
+    for bucket, length in enumerate(transfers):
+        before = max(before, min(times[bucket] for times in blocks.values() if len(times) > bucket))
+        after -= length
+        yield Run(uses, length, before, after)
+        before += length

@@ -1,0 +1,120 @@
+"""Least weighted sum of ends under inequalities between them: a linear program with an exact value.
+
+Every fact about the ends ``C_j`` of some jobs has the same shape, ``sum_j a_j C_j >= b`` with ``a >= 0``. The engine
+finds multipliers in floating point; with them the bound is added up again in fractions, so it is a proof
+whatever the engine returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from highspy import Highs
+
+__all__ = ["CompletionProgram", "Inequality"]
+
+
+class Inequality(NamedTuple):
+    """The ends of jobs, each times its factor, add up to at least `least`.
+
+    Parameters
+    ----------
+    factors
+        Positive factor by index of the job.
+    least
+        The right side.
+    reason
+        What proves it, in the user's terms.
+    """
+
+    factors: Mapping[int, int]
+    least: int
+    reason: str
+
+    def violation(self, ends: Sequence[float]) -> float:
+        """How far below the right side the left side is, in microseconds of the average job."""
+        total = sum(self.factors.values())
+        return (self.least - sum(factor * ends[k] for k, factor in self.factors.items())) / total
+
+
+class CompletionProgram:
+    """Minimise the weighted sum of ends, each at least the job's own, under a growing set of inequalities.
+
+    Parameters
+    ----------
+    weights
+        Weight of each job.
+    own
+        Least end of each job in microseconds.
+    """
+
+    def __init__(self, weights: Sequence[int], own: Sequence[int]) -> None:
+        self.weights, self.own = tuple(weights), tuple(own)
+        self.rows: list[Inequality] = []
+        self.ends: list[float] = [float(end) for end in own]
+        self._multipliers: list[float] = []
+        self._scale = float(max(1, *own))
+        self._engine = self._start()
+
+    def add(self, row: Inequality) -> None:
+        """Take one more inequality; it counts from the next `solve` on."""
+        total = sum(row.factors.values())
+        jobs = sorted(row.factors)
+        least = float(Fraction(row.least, total)) / self._scale
+        factors = [float(Fraction(row.factors[k], total)) for k in jobs]
+        self._engine.addRow(least, self._engine.inf, len(jobs), jobs, factors)
+        self.rows.append(row)
+
+    def solve(self) -> None:
+        """Find the best ends and the multipliers that prove them, both in floating point."""
+        self._engine.run()
+        solution = self._engine.getSolution()
+        self.ends = [value * self._scale for value in solution.col_value]
+        self._multipliers = list(solution.row_dual)
+
+    def bound(self) -> int:
+        """Least weighted sum of ends that the multipliers prove, exactly.
+
+        What the multipliers take of a job's weight is shared out to the inequalities, and the rest counts with
+        the job's own end. Where rounding has taken more than there is, all multipliers are scaled down.
+        """
+        shares = self._shares()
+        used = [Fraction(0)] * len(self.own)
+        for row, share in shares:
+            for k, factor in row.factors.items():
+                used[k] += share * factor
+        scale = min([Fraction(1), *(weight / part for weight, part in zip(self.weights, used, strict=True) if part)])
+        gains = (
+            share * (row.least - sum(factor * self.own[k] for k, factor in row.factors.items()))
+            for row, share in shares
+        )
+        base = sum(weight * end for weight, end in zip(self.weights, self.own, strict=True))
+        return base + max(0, ceil(scale * sum(gains, Fraction(0))))
+
+    def reasons(self) -> list[str]:
+        """What the inequalities in use rest on, the one that gains most first."""
+        gains: dict[str, Fraction] = {}
+        for row, share in self._shares():
+            gain = share * (row.least - sum(factor * self.own[k] for k, factor in row.factors.items()))
+            gains[row.reason] = gains.get(row.reason, Fraction(0)) + gain
+        return sorted(gains, key=lambda reason: -gains[reason])
+
+    def _shares(self) -> list[tuple[Inequality, Fraction]]:
+        """Multipliers as fractions, in the units of the inequalities, without those that are not in use."""
+        pairs = zip(self.rows, self._multipliers, strict=False)
+        return [(row, Fraction(value) / sum(row.factors.values())) for row, value in pairs if value > 0]
+
+    def _start(self) -> Highs:
+        import highspy
+
+        engine = highspy.Highs()
+        for name, value in {"output_flag": False, "threads": 1, "random_seed": 0, "presolve": "off"}.items():
+            engine.setOptionValue(name, value)
+        for weight, end in zip(self.weights, self.own, strict=True):
+            engine.addVar(end / self._scale, engine.inf)
+            engine.changeColCost(engine.getNumCol() - 1, float(weight))
+        return engine
