@@ -12,7 +12,7 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts
 
-__all__ = ["link_resources"]
+__all__ = ["Grouping", "groupings", "link_resources"]
 
 _MOST_CUTS = 32
 """In a cluster of more links, single links are not tried."""
@@ -23,7 +23,7 @@ def link_resources(pieces: Pieces, facts: Sequence[Facts]) -> Iterator[Resource]
     links = pieces.cluster.links
     if not any(fact.shape.crosses and fact.shape.ring for fact in facts):
         return
-    for grouping in _groupings(pieces.cluster):
+    for grouping in groupings(pieces.cluster):
         yield from _boundaries(pieces.cluster, facts, grouping)
     for cut in links if len(links) <= _MOST_CUTS else ():
         part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
@@ -32,7 +32,7 @@ def link_resources(pieces: Pieces, facts: Sequence[Facts]) -> Iterator[Resource]
         yield Resource(1, demands, f"transfers over link {cut.name}")
 
 
-class _Grouping(NamedTuple):
+class Grouping(NamedTuple):
     """Servers put together: the group of each server, and the links that leave each group."""
 
     group: tuple[int, ...]
@@ -44,7 +44,7 @@ class _Grouping(NamedTuple):
         return sum(map(len, self.leaving.values())) > len(frozenset().union(*self.leaving.values()))
 
 
-def _groupings(cluster: Cluster) -> Iterator[_Grouping]:
+def groupings(cluster: Cluster) -> Iterator[Grouping]:
     """Single servers, then servers that the links at hand join, as behind one switch, and so on."""
     inside: list[Link] = []
     while True:
@@ -53,7 +53,7 @@ def _groupings(cluster: Cluster) -> Iterator[_Grouping]:
         leaving = {g: frozenset(_leaving(cluster, part, g)) for g in set(group)}
         if not any(leaving.values()):
             return
-        yield _Grouping(group, leaving)
+        yield Grouping(group, leaving)
         inside += [cluster.links[k] for k in frozenset().union(*leaving.values())]
 
 
@@ -64,7 +64,7 @@ def _leaving(cluster: Cluster, part: dict[str, int], group: int) -> Iterator[int
             yield k
 
 
-def _boundaries(cluster: Cluster, facts: Sequence[Facts], grouping: _Grouping) -> Iterator[Resource]:
+def _boundaries(cluster: Cluster, facts: Sequence[Facts], grouping: Grouping) -> Iterator[Resource]:
     """Jobs that need several groups use a link of each; where groups share links, one less in all."""
     groups = {id(fact.shape): frozenset(grouping.group[s] for s in fact.shape.gpus) for fact in facts}
     needed = {id(fact.shape): _fewest(fact, grouping.group) - grouping.shared for fact in facts}

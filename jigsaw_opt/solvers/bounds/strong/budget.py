@@ -1,0 +1,38 @@
+"""How long the stronger bounds may search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+__all__ = ["Budget"]
+
+
+class Budget:
+    """Deterministic work, and a caller who may stop it at any moment.
+
+    Parameters
+    ----------
+    work
+        Limit in seconds as a usual core would need, counted from the size of what is computed, so that
+        the same limit gives the same bounds on every machine.
+    stop
+        Asked between steps; once it holds, the search ends and what was proven stays.
+    """
+
+    def __init__(self, work: float = math.inf, stop: Callable[[], bool] = lambda: False) -> None:
+        self.left = work
+        self._stop = stop
+
+    @property
+    def spent(self) -> bool:
+        """Whether the search should end."""
+        return self.left <= 0 or self._stop()
+
+    def pay(self, work: float) -> None:
+        """Count work that was done."""
+        self.left -= work
+
+    def share(self, part: float) -> Budget:
+        """A budget of its own with this part of what is left; what it uses is not counted here."""
+        return Budget(self.left * part, self._stop)

@@ -1,0 +1,105 @@
+"""Stronger bounds: never above an optimum, above the cheap ones where bins are hard to fill, exact in integers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from jigsaw_opt.instances import catalogue
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.solvers.bounds import Bound, lower_bound
+from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Item, best_content
+from jigsaw_opt.solvers.bounds.strong.patterns import Bins, Packing, Piece, refutation, refutes
+from tests.oracle import optimum
+from tests.random_instances import MICRO, random_instance
+
+
+def rising(instance: Instance) -> list[Bound]:
+    """The cheap bound, then all stronger ones."""
+    pieces = cut(instance)
+    cheap = lower_bound(pieces)
+    return [cheap, *stronger_bounds(pieces, cheap.value)]
+
+
+@pytest.mark.parametrize(("horizon", "objective"), (("finite", "makespan"), ("cyclic", "period")))
+def test_no_bound_exceeds_the_optimum(horizon: str, objective: str) -> None:
+    compared = 0
+    for seed in range(60):
+        instance = random_instance(seed, horizon, objective, 6)  # type: ignore[arg-type]
+        best = optimum(instance)
+        if best is not None:
+            bounds = [bound.value for bound in rising(instance)]
+            assert bounds == sorted(set(bounds))
+            assert bounds[-1] <= best, (seed, bounds)
+            compared += 1
+    assert compared >= 40
+
+
+def test_no_bound_exceeds_the_best_plan_known_of_a_tiny_instance() -> None:
+    for name in catalogue.names("tiny"):
+        instance = catalogue.load(name)
+        best = catalogue.best_known(name)
+        if instance.objective != "weighted_completion":
+            assert best.objective is not None
+            assert rising(instance)[-1].value <= best.objective, name
+
+
+def star(payloads: list[int], servers: int = 3, gpus: int = 2) -> Instance:
+    """Full jobs of two workers too many for one server; a transfer takes about the payload in microseconds."""
+    hosts = tuple(Server(f"s{k}", "v", gpus, 10**9, 10**9) for k in range(servers))
+    links = tuple(Link(f"l{k}", (f"s{k}", "hub"), MICRO) for k in range(servers))
+    models = {f"m{p}": Model((Segment("a", {"v": 1}, {"v": 0}, p, 0),)) for p in payloads}
+    jobs = tuple(Job(f"j{k}", f"m{p}", 2, 1) for k, p in enumerate(payloads))
+    return Instance("star", Cluster(hosts, ("hub",), links), models, jobs, "cyclic", "period")
+
+
+def test_transfers_that_do_not_share_a_link_within_a_period_need_links_of_their_own() -> None:
+    # Four jobs on three links, two links each, none of which holds a third job: eight halves on three links.
+    instance = star([100, 100, 100, 100], gpus=1)
+    cheap, *stronger = rising(instance)
+    assert cheap == (267, "transfers of jobs too wide for one place over 3 links")
+    assert stronger[-1].value == 300
+    assert stronger[-1].reason == "jobs too wide for one place packed onto the links of 3 places"
+
+
+def test_it_ends_early_and_repeats_under_a_limit_of_work() -> None:
+    pieces = cut(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
+    start = lower_bound(pieces).value
+    assert list(stronger_bounds(pieces, start, work=0)) == []
+    assert list(stronger_bounds(pieces, start, stop=lambda: True)) == []
+    assert list(stronger_bounds(pieces, start, work=0.01)) == list(stronger_bounds(pieces, start, work=0.01))
+
+
+def test_weighted_completion_is_left_to_others() -> None:
+    instance = replace(star([10, 10]), horizon="finite", objective="weighted_completion")
+    assert list(stronger_bounds(cut(instance), 0)) == []
+
+
+@pytest.mark.parametrize("capacity", (0, 7, 23, CELLS, CELLS * 5 + 3))
+def test_a_knapsack_is_never_underestimated(capacity: int) -> None:
+    scale = max(1, capacity // 23)
+    items = [Item(7, 5 * scale, 2, 0), Item(9, 6 * scale, 1, 2 * scale), Item(4, 3 * scale, 3, scale), Item(1, 0, 2, 0)]
+    found = best_content(items, capacity)
+    best = 0
+    for copies in product(*(range(item.copies + 1) for item in items)):
+        head = min((item.head for item, count in zip(items, copies, strict=True) if count), default=0)
+        if head + sum(item.size * count for item, count in zip(items, copies, strict=True)) <= capacity:
+            best = max(best, sum(item.value * count for item, count in zip(items, copies, strict=True)))
+    assert found.value >= best
+    assert found.value == sum(items[k].value * count for k, count in found.copies.items())
+    if capacity <= CELLS:
+        assert found.value == best
+
+
+def test_a_refutation_is_an_inequality_between_integers() -> None:
+    # Three bins of 10 hold at most one piece of 6 each, so four pieces of 6 do not fit, though 24 < 30.
+    packing = Packing((Bins(3, 10, {0: Piece(6, 4, 0), 1: Piece(4, 2, 0)}),), (4, 2))
+    prices = refutation(packing, packing.sizes(), Budget())
+    assert prices is not None
+    assert refutes(packing, prices)
+    assert 3 * packing.bins[0].best(prices).value < 4 * prices[0] + 2 * prices[1]
+    assert refutation(replace(packing, demands=(3, 3)), packing.sizes(), Budget()) is None
