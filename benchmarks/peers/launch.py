@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +24,7 @@ from jigsaw_opt.problem import Instance
 
 __all__ = ["Order", "judged", "launch"]
 
-_GRACE_SECONDS = 20.0
+GRACE_SECONDS = 20.0
 """For the start of the process, and for engines that do not listen at once."""
 
 
@@ -58,18 +61,30 @@ def launch(order: Order) -> Run:
         limits = ("--time-limit", order.time_limit, "--threads", order.threads, "--seed", order.seed)
         script = Path(__file__).with_name("run_one.py")
         command = [sys.executable, *map(str, (script, order.method, source, folder, *limits))]
-        patience = order.time_limit + _GRACE_SECONDS
-        try:
-            ended = subprocess.run(
-                command, timeout=patience, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-            )
-        except subprocess.TimeoutExpired:
+        patience = order.time_limit + GRACE_SECONDS
+        ended = _ended(command, patience)
+        if ended is None:
             return make(Verdict.NO_PLAN, seconds=patience, note="did not end, stopped by force")
+        code, errors = ended
         found = folder / "found.json"
-        if ended.returncode != 0 or not found.exists():
-            last = ended.stderr.strip().rpartition("\n")[2] or f"exit code {ended.returncode}"
+        if code != 0 or not found.exists():
+            last = errors.strip().rpartition("\n")[2] or f"exit code {code}"
             return make(Verdict.CRASHED, note=last)
         return judged(order, folder, json.loads(found.read_text("utf-8")))
+
+
+def _ended(command: Sequence[str], patience: float) -> tuple[int, str] | None:
+    """Exit code and last words of a process; None where it had to be stopped, with all that it started."""
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, start_new_session=True, stdout=null, stderr=pipe, text=True) as process:
+        try:
+            errors = process.communicate(timeout=patience)[1]
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, errors
 
 
 def judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:

@@ -153,6 +153,18 @@ def test_a_crash_is_told(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (found.verdict, found.objective, found.note) == (Verdict.CRASHED, None, "exit code 1")
 
 
+def test_an_attempt_that_does_not_end_is_stopped(
+    pair: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\nsleep 60\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(endless))
+    monkeypatch.setattr("launch.GRACE_SECONDS", 0.1)
+    found = launch(Order(pair, "list", 0, 0.1, 1))
+    assert (found.verdict, found.note) == (Verdict.NO_PLAN, "did not end, stopped by force")
+
+
 def test_an_attempt_in_a_process_of_its_own(pair: Instance) -> None:
     found = launch(Order(pair, "greedy", 0, 5.0, 1))
     assert (found.verdict, found.objective, found.trajectory[-1][1]) == (Verdict.PLAN, 1800, 1800)
