@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-__all__ = ["ceil_div", "ceil_fraction", "contributors", "staircase", "transfer_us"]
+__all__ = ["ceil_div", "ceil_fraction", "contributors", "lower_hull", "staircase", "transfer_us"]
 
 
 def ceil_div(numerator: int, denominator: int) -> int:
@@ -45,3 +45,19 @@ def ceil_fraction(value: Fraction) -> int:
 def contributors(levels: Sequence[int], bucket: int) -> int:
     """Number of levels that reach `bucket`."""
     return sum(level >= bucket for level in levels)
+
+
+def lower_hull(points: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Corners of the lower convex hull of points whose first coordinates ascend."""
+    corners: list[tuple[int, int]] = []
+    for point in points:
+        while len(corners) > 1 and _is_above(corners[-2], corners[-1], point):
+            corners.pop()
+        corners.append(point)
+    return corners
+
+
+def _is_above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
+    """Whether the middle point lies on or above the line through the others."""
+    (a, f), (b, g), (c, h) = first, middle, last
+    return (g - f) * (c - a) >= (h - f) * (b - a)

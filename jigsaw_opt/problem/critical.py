@@ -12,7 +12,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import ceil_div, contributors
+from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = [
@@ -283,18 +283,8 @@ def least_work_us(job: PieceGraph, cost: Sequence[int]) -> int:
 
 def _envelope(cost: Sequence[int], count: int, total: int) -> int:
     """Least cost, rounded up, of `count` levels that add up to `total` if levels and numbers may be fractions."""
-    corners: list[tuple[int, int]] = []
-    for x, y in enumerate(cost, 1):
-        while len(corners) > 1 and _is_above(corners[-2], corners[-1], (x, y)):
-            corners.pop()
-        corners.append((x, y))
+    corners = lower_hull(enumerate(cost, 1))
     for (low, cheap), (high, dear) in pairwise(corners):
         if total <= count * high:
             return count * cheap + ceil_div((dear - cheap) * (total - count * low), high - low)
     return count * cost[-1]
-
-
-def _is_above(first: tuple[int, int], middle: tuple[int, int], last: tuple[int, int]) -> bool:
-    """Whether the middle point lies on or above the line through the others."""
-    (a, f), (b, g), (c, h) = first, middle, last
-    return (g - f) * (c - a) >= (h - f) * (b - a)

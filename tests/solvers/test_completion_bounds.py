@@ -10,9 +10,11 @@ from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds import completion_pairs, lower_bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
+from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.demand import Run
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -20,9 +22,10 @@ WEIGHTED = [name for name in catalogue.names("tiny") if catalogue.load(name).obj
 
 
 def best_bound(pieces: Pieces) -> int:
-    values = [bound.value for bound in stronger_completion_bounds(pieces, lambda: False)]
+    known = lower_bound(pieces).value
+    values = [known, *(bound.value for bound in stronger_completion_bounds(pieces, known))]
     assert values == sorted(set(values)), "each bound is better than those before"
-    return max([lower_bound(pieces).value, *values])
+    return values[-1]
 
 
 @pytest.mark.parametrize("size", (6, 8))
@@ -61,18 +64,65 @@ def test_iterations_tell_more_than_whole_jobs() -> None:
     assert best_bound(pieces) > lower_bound(pieces).value
 
 
-def test_links_of_a_server_pair_give_more() -> None:
-    pieces = cut(generate("server", 76))
-    assert best_bound(pieces) > 1.02 * lower_bound(pieces).value
+def star(servers: int, jobs: tuple[Job, ...]) -> Instance:
+    """Servers of one GPU around a switch, and jobs of 10 us and 40 us of transfers over each link that they use."""
+    model = Model((Segment("a", {"v": 10}, {"v": 0}, 40, 0),))
+    names = tuple(f"s{k}" for k in range(servers))
+    links = tuple(Link(name, (name, "hub"), 10**6) for name in names)
+    cluster = Cluster(tuple(Server(name, "v", 1, 10**6, 10**9) for name in names), ("hub",), links)
+    return Instance("star", cluster, {"m": model}, jobs, objective="weighted_completion")
+
+
+def test_two_jobs_over_the_same_links_merge_in_the_best_order() -> None:
+    instance = star(2, (Job("a", "m", 2, 2, weight=2), Job("b", "m", 2, 1, weight=1)))
+    # b ends at 10 + 40; meanwhile a is ready, and its transfers end at 90 and 140.
+    assert best_bound(cut(instance)) == optimum(instance) == 50 + 2 * 140
+
+
+def test_of_three_jobs_on_four_links_two_exclude_each_other() -> None:
+    pieces = cut(star(4, tuple(Job(name, "m", 2, 2) for name in "abc")))
+    # Two jobs side by side end at 100, and the third shares links with one of them.
+    assert lower_bound(pieces).value < best_bound(pieces)
+    assert best_bound(pieces) >= 100 + optimum_of_two()
+
+
+def optimum_of_two() -> int:
+    best = optimum(star(2, (Job("a", "m", 2, 2), Job("b", "m", 2, 2))))
+    assert best is not None
+    return best
+
+
+def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = (Run(1, 7, 3, 13), Run(1, 13, 11, 0))
+    one, other = Chain(0, 4, 30, runs), Chain(5, 5, 26, (Run(1, 11, 9, 0),))
+    exact = list(pair_inequalities((0, 1), one, other, "pair"))
+    monkeypatch.setattr(completion_pairs, "_MOST_LABELS", 2)
+    relaxed = list(pair_inequalities((0, 1), one, other, "pair"))
+    ends = [float(row.least) for row in exact[:2]]
+    assert relaxed != exact
+    assert all(row.least <= most for row, most in zip(relaxed[:2], ends, strict=True))
+
+
+@pytest.mark.parametrize(("seed", "share"), ((76, 1.04), (44, 1.04), (21, 1.02)))
+def test_shared_links_give_more(seed: int, share: float) -> None:
+    pieces = cut(generate("server", seed))
+    assert best_bound(pieces) > share * lower_bound(pieces).value
 
 
 def test_nothing_follows_a_stop() -> None:
-    assert not list(stronger_completion_bounds(cut(generate("server", 76)), lambda: True))
+    assert not list(stronger_completion_bounds(cut(generate("server", 76)), 0, stop=lambda: True))
 
 
-def test_bounds_repeat() -> None:
-    first, second = (list(stronger_completion_bounds(cut(generate("server", 44)), lambda: False)) for _ in range(2))
+def test_other_objectives_have_no_such_bound() -> None:
+    assert not list(stronger_completion_bounds(cut(generate("tiny", 0)), 0))
+
+
+def test_bounds_repeat_within_the_same_work() -> None:
+    first, second, less = (
+        list(stronger_completion_bounds(cut(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001)
+    )
     assert first == second
+    assert less == first[: len(less)]
 
 
 def test_the_program_adds_up_exactly() -> None:

@@ -2,59 +2,70 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import Bound
-from jigsaw_opt.solvers.bounds.completion_loads import Load
-from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion_groups import contests
+from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
+from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.links import link_resources
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
 
 __all__ = ["stronger_completion_bounds"]
 
-Stop = Callable[[], bool]
 
-_ROUNDS = 200
-"""Most times that the program is solved for the inequalities of loads."""
-_ROWS = 50
-"""Most inequalities that are added in a round; the ones that are broken most."""
-_TOLERANCE = 1e-5
-"""Inequalities that are broken by less, as a share of the latest end, are left alone."""
-
-
-def stronger_completion_bounds(pieces: Pieces, stop: Stop) -> Iterator[Bound]:
-    """Lower bounds on the weighted sum of ends, each better than those before.
+def stronger_completion_bounds(
+    pieces: Pieces, known: int, work: float = math.inf, stop: Callable[[], bool] = lambda: False
+) -> Iterator[Bound]:
+    """Rising proven lower bounds on the weighted sum of ends, each better than all before.
 
     Parameters
     ----------
     pieces
-        The instance, cut, with the objective ``weighted_completion``.
+        The instance, cut, with the objective ``weighted_completion``; none come for other objectives.
+    known
+        A proven lower bound, such as that of `lower_bound`; only better ones are yielded.
+    work
+        Limit in seconds of a usual core, counted from the size of what is computed; the same limit gives the
+        same bounds on every machine.
     stop
-        Asked often; as soon as it holds, no more bounds follow.
+        Asked between steps of at most about a second; once it holds, no more bounds come.
     """
+    if pieces.objective != "weighted_completion":
+        return
+    for bound in _bounds(pieces, Budget(work, stop)):
+        if bound.value > known:
+            known = bound.value
+            yield bound
+
+
+def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
+    """One program over all resources, then the contests for links, then both with every way to share the links."""
     classes = gpu_classes(pieces)
     facts = gather(pieces, classes)
+    resources = [*gpu_resources(facts, classes), *link_resources(pieces, facts)]
     program = CompletionProgram([fact.job.weight for fact in facts], [fact.end for fact in facts])
-    loads = [Load(resource, facts) for resource in (*gpu_resources(facts, classes), *link_resources(pieces, facts))]
-    best = program.bound()
-    for _ in range(_ROUNDS):
-        if stop() or not _cut_off(program, loads):
-            return
-        if program.bound() > best:
-            best = program.bound()
-            yield Bound(best, f"{program.reasons()[0]}, iteration by iteration")
+    loads = [Load(resource, facts) for resource in resources]
+    yield from _rounds(program, loads, budget)
+    fights = contests(resources, facts)
+    settled = [contest for contest in fights if contest.settled]
+    loads += [contest.settle(program) for contest in settled]
+    yield from _rounds(program, loads, budget)
+    for contest in fights:
+        if not contest.settled:
+            for value in contest.branch(program, loads, budget):
+                yield Bound(value, contest.reason)
 
 
-def _cut_off(program: CompletionProgram, loads: Sequence[Load]) -> bool:
-    """Add the inequalities that the present ends break most, and solve again; says whether there were any."""
-    ends = program.ends
-    tolerance = _TOLERANCE * max(ends)
-    found: list[Inequality] = [row for load in loads for row in load.violated(ends, tolerance)]
-    found.sort(key=lambda row: -row.violation(ends))
-    for row in found[:_ROWS]:
-        program.add(row)
-    if found:
-        program.solve()
-    return bool(found)
+def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[Bound]:
+    """Bounds of a program that grows by what its ends break."""
+    if budget.spent:
+        return
+    program.solve()
+    yield Bound(program.bound(), program.reason)
+    for _ in rounds(program, loads, budget):
+        yield Bound(program.bound(), program.reason)

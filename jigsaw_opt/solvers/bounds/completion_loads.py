@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from jigsaw_opt.solvers.bounds.completion_program import Inequality
+from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
 
-__all__ = ["Load", "Portion"]
+__all__ = ["Load", "Portion", "rounds"]
 
 _MOST_PORTIONS = 2_000
 """Iterations are taken together so that a resource has at most about so many portions."""
@@ -24,6 +25,14 @@ _MOST_HEADS = 64
 """Heads that the sets of portions may begin with; a larger number is thinned out."""
 _SLICES = 12
 """Parts of equal length that the work of one iteration is cut into."""
+_ROUNDS = 200
+"""Most times that a program is solved for the inequalities of loads."""
+_ROWS = 50
+"""Most inequalities that are added in a round; the ones that are broken most."""
+_TOLERANCE = 1e-5
+"""Inequalities that are broken by less, as a share of the latest end, are left alone."""
+_STEP_WORK = 1e-7
+"""Seconds for one portion and head, or for one job and inequality."""
 
 
 class Portion(NamedTuple):
@@ -70,6 +79,11 @@ class Load:
             if portion.work
         ]
         self._heads = _thinned(sorted({portion.head for portion in self._portions}), _MOST_HEADS)
+
+    @property
+    def steps(self) -> int:
+        """Size of the search for a violated inequality."""
+        return len(self._heads) * len(self._portions)
 
     def violated(self, ends: Sequence[float], tolerance: float) -> Iterator[Inequality]:
         """For each head, the inequality that the ends of the jobs break most, if they do by `tolerance` microseconds.
@@ -147,3 +161,21 @@ def _slices(run: Run) -> Iterator[tuple[int, int, int]]:
 def _thinned(values: Sequence[int], most: int) -> list[int]:
     step = -(-len(values) // most) if values else 1
     return list(values[::step])
+
+
+def rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[None]:
+    """Add the inequalities that the ends of a solved program break most and solve again, until hardly any are broken.
+
+    Yields after every round.
+    """
+    for _ in range(_ROUNDS):
+        tolerance = _TOLERANCE * max(program.ends)
+        found = [row for load in loads for row in load.violated(program.ends, tolerance)]
+        budget.pay(_STEP_WORK * (sum(load.steps for load in loads) + len(program.rows) * len(program.ends)))
+        if not found or budget.spent:
+            return
+        found.sort(key=lambda row: -row.violation(program.ends))
+        for row in found[:_ROWS]:
+            program.add(row)
+        program.solve()
+        yield

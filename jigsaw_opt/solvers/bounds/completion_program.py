@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CompletionProgram", "Inequality"]
 
+_UNIT = 2**160
+"""Multipliers are rounded down to parts of one over this."""
+
 
 class Inequality(NamedTuple):
     """The ends of jobs, each times its factor, add up to at least `least`.
@@ -69,6 +72,13 @@ class CompletionProgram:
         self._engine.addRow(least, self._engine.inf, len(jobs), jobs, factors)
         self.rows.append(row)
 
+    def copy(self) -> CompletionProgram:
+        """A program of its own with the inequalities in use."""
+        program = CompletionProgram(self.weights, self.own)
+        for row, _ in self._shares():
+            program.add(row)
+        return program
+
     def solve(self) -> None:
         """Find the best ends and the multipliers that prove them, both in floating point."""
         self._engine.run()
@@ -82,31 +92,32 @@ class CompletionProgram:
         What the multipliers take of a job's weight is shared out to the inequalities, and the rest counts with
         the job's own end. Where rounding has taken more than there is, all multipliers are scaled down.
         """
-        shares = self._shares()
-        used = [Fraction(0)] * len(self.own)
-        for row, share in shares:
+        used = [0] * len(self.own)
+        gain = 0
+        for row, share in self._shares():
+            gain += share * self._gain(row)
             for k, factor in row.factors.items():
                 used[k] += share * factor
-        scale = min([Fraction(1), *(weight / part for weight, part in zip(self.weights, used, strict=True) if part)])
-        gains = (
-            share * (row.least - sum(factor * self.own[k] for k, factor in row.factors.items()))
-            for row, share in shares
-        )
+        whole = (Fraction(weight * _UNIT, part) for weight, part in zip(self.weights, used, strict=True) if part)
         base = sum(weight * end for weight, end in zip(self.weights, self.own, strict=True))
-        return base + max(0, ceil(scale * sum(gains, Fraction(0))))
+        return base + max(0, ceil(min([Fraction(1), *whole]) * gain / _UNIT))
 
-    def reasons(self) -> list[str]:
-        """What the inequalities in use rest on, the one that gains most first."""
-        gains: dict[str, Fraction] = {}
+    @property
+    def reason(self) -> str:
+        """What the multipliers make most of, in the user's terms."""
+        gains = {"critical paths of all jobs": 0}
         for row, share in self._shares():
-            gain = share * (row.least - sum(factor * self.own[k] for k, factor in row.factors.items()))
-            gains[row.reason] = gains.get(row.reason, Fraction(0)) + gain
-        return sorted(gains, key=lambda reason: -gains[reason])
+            gains[row.reason] = gains.get(row.reason, 0) + share * self._gain(row)
+        return max(gains, key=lambda reason: gains[reason])
 
-    def _shares(self) -> list[tuple[Inequality, Fraction]]:
-        """Multipliers as fractions, in the units of the inequalities, without those that are not in use."""
+    def _gain(self, row: Inequality) -> int:
+        """What the right side asks for beyond the jobs' own ends."""
+        return row.least - sum(factor * self.own[k] for k, factor in row.factors.items())
+
+    def _shares(self) -> list[tuple[Inequality, int]]:
+        """Positive multipliers of the inequalities, in parts of one over `_UNIT`."""
         pairs = zip(self.rows, self._multipliers, strict=False)
-        return [(row, Fraction(value) / sum(row.factors.values())) for row, value in pairs if value > 0]
+        return [(row, int(Fraction(value) * _UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
 
     def _start(self) -> Highs:
         import highspy

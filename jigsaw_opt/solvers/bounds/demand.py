@@ -79,11 +79,25 @@ class Claim(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """Capacity, the demand of each job (None for none), and what it is in the user's terms."""
+    """A set of GPUs or links.
+
+    Parameters
+    ----------
+    capacity
+        Amount of work in a microsecond.
+    demands
+        What each job asks of it, None for nothing.
+    reason
+        What it is, in the user's terms.
+    exclusive
+        Whether it consists of as many units as its capacity, of which a job uses the same ones for all its runs, as
+        many as their rate, in their order and alone.
+    """
 
     capacity: int
     demands: Sequence[Demand | None]
     reason: str
+    exclusive: bool = False
 
 
 def least_period(resource: Resource) -> int:

@@ -29,7 +29,7 @@ def link_resources(pieces: Pieces, facts: Sequence[Facts]) -> Iterator[Resource]
         part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
         group = tuple(part[server.name] for server in pieces.cluster.servers)
         demands = [_demand(fact, [cut], int(_fewest(fact, group) > 1)) for fact in facts]
-        yield Resource(1, demands, f"transfers over link {cut.name}")
+        yield Resource(1, demands, f"transfers over link {cut.name}", True)
 
 
 class Grouping(NamedTuple):
@@ -72,7 +72,8 @@ def _boundaries(cluster: Cluster, facts: Sequence[Facts], grouping: Grouping) ->
         links = [cluster.links[k] for k in sorted(frozenset().union(*(grouping.leaving[g] for g in reach)))]
         uses = [needed[id(fact.shape)] if groups[id(fact.shape)] <= reach else 0 for fact in facts]
         demands = [_demand(fact, links, count) for fact, count in zip(facts, uses, strict=True)]
-        yield Resource(len(links), demands, f"transfers of jobs too wide for one place over {len(links)} links")
+        reason = f"transfers of jobs too wide for one place over {len(links)} links"
+        yield Resource(len(links), demands, reason, True)
 
 
 def _fewest(fact: Facts, group: Sequence[int]) -> int:
