@@ -26,7 +26,7 @@ from jigsaw_opt.instances.layers import Layer
 from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.model import Model, Segment
 
-__all__ = ["profile"]
+__all__ = ["even_bounds", "profile"]
 
 _COMPUTE_BYTES, _PARAMETER_BYTES = 2, 4
 
@@ -51,7 +51,7 @@ def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> M
         For an unknown name, or a number out of range.
     """
     units = _units(name, batch, gpu_types, segments)
-    bounds = _bounds([unit.flops for unit in units], segments)
+    bounds = even_bounds([unit.flops for unit in units], segments)
     parts = tuple(_segment(units[low:high], batch, gpu_types) for low, high in pairwise(bounds))
     return Model(parts, executor={"zoo": name, "arguments": {}, "batch_size": batch})
 
@@ -66,8 +66,16 @@ def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tu
     return units
 
 
-def _bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
-    """Indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached."""
+def even_bounds(work: Sequence[int], parts: int) -> tuple[int, ...]:
+    """Indices that cut `work` into `parts` runs, none empty, each ending where its even share is reached.
+
+    Parameters
+    ----------
+    work
+        Work of each unit, in order.
+    parts
+        1 to the number of units.
+    """
     done = list(accumulate(work))
     bounds = [0]
     for part in range(1, parts):

@@ -1,0 +1,225 @@
+"""From a model of an instance to the model that trains: its `executor` entry says what to build.
+
+Nothing is imported because a document names it: a network of the user's own is built only if the caller trusts
+exactly that ``module:function``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module
+from itertools import chain, pairwise
+from typing import Any
+
+import torch
+from torch import nn
+
+from jigsaw_opt.documents.report import Place, Report, quoted
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.executor.catalogue import resolve
+from jigsaw_opt.executor.segments import SegmentedModel
+from jigsaw_opt.executor.zoo import BUILDERS, Network
+from jigsaw_opt.executor.zoo.network import Batch
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["Replica", "build", "build_network", "even_segments", "replica", "run_name"]
+
+
+@dataclass(frozen=True)
+class Replica:
+    """A model that trains, and its data.
+
+    Parameters
+    ----------
+    model
+        In segments, on the CPU.
+    network
+        What it was cut from.
+    batch_size
+        Samples a worker and iteration.
+    """
+
+    model: SegmentedModel
+    network: Network
+    batch_size: int
+
+    def batch(self, seed: int, worker: int, iteration: int) -> Batch:
+        """The batch of a worker in an iteration: the same one whenever it is asked for."""
+        digest = sha256(f"{seed} {worker} {iteration}".encode()).digest()
+        return self.network.batch(self.batch_size, torch.Generator().manual_seed(int.from_bytes(digest[:7])))
+
+
+def build(name: str, model: Model, trusted: Collection[str] = (), seed: int = 0) -> Replica:
+    """The replica that the `executor` entry of `model` describes, equal for equal seeds.
+
+    Parameters
+    ----------
+    name, model
+        A model of an instance and its name. Each segment is a run of units of the network and is called after
+        the first and the last of them, as in ``stem-stage1.0``, or after the only one.
+    trusted
+        ``module:function`` that may be imported.
+    seed
+        Of the initial parameters.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such entry, or with every problem of it.
+    """
+    place: Place = (("$", "models"), name)
+    if model.executor is None:
+        raise InvalidInputError([Problem(f"$.models.{name}", 'has no "executor", so it cannot be built')])
+    entry = model.executor
+    network = build_network(entry["zoo"], entry["arguments"], trusted, seed, (place, "executor"))
+    report = Report()
+    runs = _runs([segment.name for segment in model.segments], list(network.units), (place, "segments"), report)
+    report.raise_if_any()
+    return replica(network, runs, entry["batch_size"], model.levels)
+
+
+def replica(network: Network, bounds: Sequence[int], batch_size: int, levels: Sequence[int] = ()) -> Replica:
+    """Replica of `network` in segments.
+
+    Parameters
+    ----------
+    network
+        What to cut.
+    bounds
+        Indices of units where a segment begins, and their number at the end.
+    batch_size
+        Samples a worker and iteration.
+    levels
+        As in an instance; empty means 1, 2, ..., L.
+    """
+    names, units = list(network.units), list(network.units.values())
+    segments = [units[low] if high == low + 1 else nn.Sequential(*units[low:high]) for low, high in pairwise(bounds)]
+    called = [run_name(names[low:high]) for low, high in pairwise(bounds)]
+    model = SegmentedModel(called, segments, network.loss, levels or range(1, len(segments) + 1))
+    return Replica(model, network, batch_size)
+
+
+def run_name(units: Sequence[str]) -> str:
+    """Name of a segment that holds `units`, as `build` reads it back."""
+    return units[0] if len(units) == 1 else f"{units[0]}-{units[-1]}"
+
+
+def _runs(segments: Sequence[str], units: Sequence[str], place: Place, report: Report) -> list[int]:
+    """Bounds of the runs of `units` that the names of `segments` tell; they must be all units in order."""
+    ends = {
+        run_name(units[low : high + 1]): (low, high) for low in range(len(units)) for high in range(low, len(units))
+    }
+    bounds = [0]
+    for index, name in enumerate(segments):
+        low, high = ends.get(name, (None, bounds[-1]))
+        if low is None:
+            report.add_misspelt((place, index), f"{quoted(name)} is no run of units of the network", name, units)
+        elif low != bounds[-1]:
+            report.add((place, index), f"{quoted(name)} must begin at the unit {quoted((*units, 'end')[bounds[-1]])}")
+        bounds.append(high + 1)
+    if bounds[-1] != len(units) and not report.problems:
+        report.add(place, f"end before the unit {quoted(units[bounds[-1]])}")
+    return bounds
+
+
+def build_network(
+    zoo: str, arguments: Mapping[str, Any], trusted: Collection[str] = (), seed: int = 0, place: Place = "$"
+) -> Network:
+    """Build a network of the zoo, or the user's own where `zoo` is a trusted ``module:function``.
+
+    Such a function takes the arguments by name and returns a ``torch.nn.Sequential``, a loss of output and
+    targets, and a function that draws a batch from its size and a ``torch.Generator``.
+
+    Parameters
+    ----------
+    zoo, arguments
+        As in a document.
+    trusted
+        ``module:function`` that may be imported.
+    seed
+        Of the initial parameters.
+    place
+        Where problems are said to be.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of name and arguments.
+    """
+    report = Report()
+    if ":" in zoo:
+        builder = _own_builder(zoo, arguments, trusted, place, report)
+    else:
+        family, arguments = resolve(zoo, arguments, place, report)
+        builder = BUILDERS.get(family, _own_network)
+    report.raise_if_any()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return builder(**arguments)
+
+
+def _own_builder(
+    zoo: str, arguments: Mapping[str, Any], trusted: Collection[str], place: Place, report: Report
+) -> Callable[..., Network]:
+    if zoo not in trusted:
+        report.add((place, "zoo"), f"{quoted(zoo)} is code that nobody has trusted", f"--trust {zoo} imports it")
+        return _own_network
+    module, _, name = zoo.partition(":")
+    try:
+        function = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"cannot import {zoo}: {error}") from error
+    try:
+        inspect.signature(function).bind(**arguments)
+    except TypeError as error:
+        report.add((place, "arguments"), f"{zoo} does not take them: {error}")
+    return lambda **given: _own_network(*function(**given))
+
+
+def _own_network(model: nn.Module, loss: Callable[..., Any], batch: Callable[..., Any]) -> Network:
+    units = dict(model.named_children())
+    if not isinstance(model, nn.Sequential) or not units:
+        raise UsageError(f"a network of your own is a torch.nn.Sequential with modules, not {type(model).__name__}")
+    return Network(units, loss, batch)
+
+
+def even_segments(network: Network, parts: int) -> tuple[int, ...]:
+    """Bounds that cut `network` where its forward operations are shared most evenly.
+
+    Operations are counted without doing them. With at least as many `parts` as units, each unit is a segment.
+
+    Raises
+    ------
+    UsageError
+        If `parts` is below 1, or a module of the user's own cannot be run on shapes alone.
+    """
+    from jigsaw_opt.instances.profiles import even_bounds
+
+    if parts < 1:
+        raise UsageError(f"a model needs at least 1 segment, not {parts}")
+    if parts >= len(network.units):
+        return tuple(range(len(network.units) + 1))
+    return even_bounds(_operations(network), parts)
+
+
+def _operations(network: Network) -> list[int]:
+    """Floating-point operations of each unit in a forward pass over two samples, counted on shapes."""
+    from torch.func import functional_call
+    from torch.utils.flop_counter import FlopCounterMode
+
+    values, _ = network.batch(2, torch.Generator().manual_seed(0))
+    values = values.to("meta")
+    counts = []
+    for name, unit in network.units.items():
+        shapes = {key: t.to("meta") for key, t in chain(unit.named_parameters(), unit.named_buffers())}
+        try:
+            with torch.no_grad(), FlopCounterMode(display=False) as counter:
+                values = functional_call(unit, shapes, (values,))
+        except (RuntimeError, NotImplementedError) as error:
+            message = f"the operations of {name} cannot be counted: {error}; with more segments each unit is one"
+            raise UsageError(message) from error
+        counts.append(counter.get_total_flops())
+    return counts

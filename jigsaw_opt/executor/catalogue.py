@@ -1,0 +1,126 @@
+"""What the zoo offers: families of networks, their arguments, and known networks by name. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from jigsaw_opt.documents.report import Place, Report, describe, quoted
+
+__all__ = ["FAMILIES", "KNOWN", "resolve"]
+
+Value = int | str | tuple[int, ...]
+Arguments = Mapping[str, Value]
+
+FAMILIES: Mapping[str, Arguments] = MappingProxyType(
+    {
+        "mlp": {"inputs": 64, "hidden": (64, 64), "classes": 10, "data": "synthetic"},
+        "vgg": {"image": 32, "channels": 3, "stages": (1, 1), "widths": (16, 32), "dense": (64,), "classes": 10},
+        "resnet": {"image": 32, "channels": 3, "stages": (1, 1), "width": 8, "classes": 10},
+        "bert": {"layers": 2, "width": 32, "heads": 2, "rows": 16, "positions": 64, "vocabulary": 128},
+        "gpt": {
+            "layers": 2,
+            "width": 32,
+            "heads": 2,
+            "rows": 16,
+            "positions": 64,
+            "vocabulary": 256,
+            "data": "synthetic",
+        },
+    }
+)
+"""Arguments of each family with their defaults, which make a tiny network."""
+
+_GPT2 = {"rows": 1024, "positions": 1024, "vocabulary": 50257}
+KNOWN: Mapping[str, tuple[str, Arguments]] = MappingProxyType(
+    {
+        **{family: (family, {}) for family in FAMILIES},
+        "vgg16": (
+            "vgg",
+            {
+                "image": 224,
+                "stages": (2, 2, 3, 3, 3),
+                "widths": (64, 128, 256, 512, 512),
+                "dense": (4096, 4096),
+                "classes": 1000,
+            },
+        ),
+        "resnet50": ("resnet", {"image": 224, "stages": (3, 4, 6, 3), "width": 64, "classes": 1000}),
+        "bert_large": (
+            "bert",
+            {"layers": 24, "width": 1024, "heads": 16, "rows": 128, "positions": 512, "vocabulary": 30522},
+        ),
+        "gpt2_small": ("gpt", {"layers": 12, "width": 768, "heads": 12, **_GPT2}),
+        "gpt2_medium": ("gpt", {"layers": 24, "width": 1024, "heads": 16, **_GPT2}),
+    }
+)
+"""Family and changed arguments of every name that a document may use."""
+
+_DATA = {"mlp": ("synthetic", "digits"), "gpt": ("synthetic", "text")}
+
+
+def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) -> tuple[str, dict[str, Any]]:
+    """The family of `zoo` and all its arguments.
+
+    Parameters
+    ----------
+    zoo
+        A name in `KNOWN`.
+    given
+        Arguments of the document or the command line, which take precedence over the defaults.
+    place
+        Where they stand.
+    report
+        Takes every problem; where it took one, the result is of no use.
+    """
+    if zoo not in KNOWN:
+        report.add_misspelt((place, "zoo"), f"no network is called {quoted(zoo)}", zoo, KNOWN)
+        return zoo, {}
+    family, changes = KNOWN[zoo]
+    defaults = {**FAMILIES[family], **changes}
+    where: Place = (place, "arguments")
+    before = len(report.problems)
+    for name, value in given.items():
+        if name not in defaults:
+            report.add_misspelt((where, name), f"{quoted(zoo)} has no such argument", name, defaults)
+        else:
+            _check_type(value, defaults[name], (where, name), report)
+    arguments = {**defaults, **given}
+    if len(report.problems) == before:
+        _check_sense(family, arguments, where, report)
+    return family, arguments
+
+
+def _check_type(value: object, default: Value, place: Place, report: Report) -> None:
+    if isinstance(default, int):
+        if type(value) is not int or value < 1:
+            report.add(place, f"must be an integer of at least 1; is {describe(value)}")
+    elif isinstance(default, tuple):
+        items = value if isinstance(value, list | tuple) else ()
+        if not items or not all(type(item) is int and item >= 1 for item in items):
+            report.add(place, "must be a list of one or more integers of at least 1")
+    elif not isinstance(value, str):
+        report.add(place, f"must be a string; is {describe(value)}")
+
+
+def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report: Report) -> None:
+    """What the types alone do not say."""
+    data, options = arguments.get("data"), _DATA.get(family, ())
+    if data not in (None, *options):
+        report.add_misspelt((place, "data"), f"no data is called {quoted(str(data))}", str(data), options)
+    elif data == "digits" and (arguments["inputs"], arguments["classes"]) != (64, 10):
+        report.add((place, "data"), 'the digits have "inputs" 64 and "classes" 10')
+    elif data == "text" and arguments["vocabulary"] < 256:
+        report.add((place, "vocabulary"), "the text is read as bytes, so it must be at least 256")
+    if family == "vgg" and len(arguments["stages"]) != len(arguments["widths"]):
+        report.add((place, "widths"), f'must have as many items as "stages", {len(arguments["stages"])}')
+    if family == "vgg" and arguments["image"] < 2 ** len(arguments["stages"]):
+        report.add((place, "image"), f"must be at least {2 ** len(arguments['stages'])}: each stage halves it")
+    if "heads" in arguments and arguments["width"] % arguments["heads"]:
+        report.add((place, "heads"), f"must divide the width {arguments['width']}; is {arguments['heads']}")
+    if "rows" in arguments and arguments["rows"] > arguments["positions"]:
+        report.add((place, "rows"), f"must be at most the positions {arguments['positions']}; is {arguments['rows']}")
+    for name in ("rows", "vocabulary") if family == "bert" else ():
+        if arguments[name] < 2:
+            report.add((place, name), "must be at least 2 for pairs of sentences; is 1")

@@ -1,0 +1,113 @@
+"""Batches, synthetic and real; a generator alone decides what is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.util import find_spec
+
+import torch
+from torch import Generator, Tensor
+
+from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.executor.zoo.network import Batch
+
+__all__ = ["digits", "features", "masked_tokens", "next_tokens", "text"]
+
+Source = Callable[[int, Generator], Batch]
+
+_MASK_SHARE = 0.15
+_IGNORED = -100
+
+
+def features(shape: Sequence[int], classes: int) -> Source:
+    """Random features of `shape` whose class is told by the mean of a stretch of them, so that it can be learnt."""
+
+    def draw(count: int, generator: Generator) -> Batch:
+        targets = torch.randint(classes, (count,), generator=generator)
+        inputs = torch.randn(count, *shape, generator=generator)
+        places = torch.arange(inputs[0].numel()) * classes // inputs[0].numel()
+        inputs += (places == targets[:, None]).view_as(inputs)
+        return inputs, targets
+
+    return draw
+
+
+def next_tokens(vocabulary: int, rows: int) -> Source:
+    """Random walks over the vocabulary; the target of a token is the one after it."""
+
+    def draw(count: int, generator: Generator) -> Batch:
+        steps = torch.randint(1, 4, (count, rows + 1), generator=generator)
+        steps[:, 0] = torch.randint(vocabulary, (count,), generator=generator)
+        return _shifted(steps.cumsum(1) % vocabulary)
+
+    return draw
+
+
+def masked_tokens(vocabulary: int, rows: int) -> Source:
+    """Random walks with some tokens hidden as token 0, half of them broken in the middle.
+
+    Targets are the hidden tokens, -100 elsewhere, and in an additional last column whether the walk is whole.
+    """
+    walks = next_tokens(vocabulary, rows)
+
+    def draw(count: int, generator: Generator) -> Batch:
+        tokens, _ = walks(count, generator)
+        whole = torch.randint(2, (count, 1), generator=generator)
+        second = torch.arange(rows) >= rows // 2
+        tokens = torch.where(second & (whole == 0), (tokens + vocabulary // 2) % vocabulary, tokens)
+        hidden = torch.rand(count, rows, generator=generator) < _MASK_SHARE
+        hidden[:, 0] = True  # at least one a sample: the mean over none is not a number
+        return tokens.masked_fill(hidden, 0), torch.cat([tokens.masked_fill(~hidden, _IGNORED), whole], dim=1)
+
+    return draw
+
+
+def text(rows: int) -> Source:
+    """Stretches of the language reference that Python ships, as bytes; the target of a byte is the one after it."""
+
+    def draw(count: int, generator: Generator) -> Batch:
+        whole = _text()
+        starts = torch.randint(len(whole) - rows, (count, 1), generator=generator)
+        return _shifted(whole[starts + torch.arange(rows + 1)])
+
+    return draw
+
+
+def digits() -> Source:
+    """Handwritten digits, 8 x 8 pixels in 64 features of 0 to 1, as scikit-learn ships them.
+
+    Raises
+    ------
+    MissingEngineError
+        scikit-learn is not installed.
+    """
+    if find_spec("sklearn") is None:
+        raise MissingEngineError("scikit-learn, which ships the digits,", "scikit-learn")
+
+    def draw(count: int, generator: Generator) -> Batch:
+        inputs, targets = _digits()
+        chosen = torch.randint(len(targets), (count,), generator=generator)
+        return inputs[chosen], targets[chosen]
+
+    return draw
+
+
+def _shifted(tokens: Tensor) -> Batch:
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+@cache
+def _text() -> Tensor:
+    from pydoc_data.topics import topics
+
+    whole = "\n".join(body for _, body in sorted(topics.items()))
+    return torch.frombuffer(bytearray(whole.encode()), dtype=torch.uint8).long()
+
+
+@cache
+def _digits() -> Batch:
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+    images, targets = load_digits(return_X_y=True)
+    return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(targets)
