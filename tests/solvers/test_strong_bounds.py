@@ -66,6 +66,37 @@ def test_transfers_that_do_not_share_a_link_within_a_period_need_links_of_their_
     assert stronger[-1].reason == "jobs too wide for one place packed onto the links of 3 places"
 
 
+def test_memory_that_leaves_room_for_few_workers_makes_some_job_cross() -> None:
+    # A GPU has room for one worker, so one of two pairs has its workers on both servers, and its transfer on the link.
+    model = Model((Segment("a", {"v": 10}, {"v": 0}, 50, 0),), state_factor=1)
+    servers = (Server("s0", "v", 3, 60, 10**9), Server("s1", "v", 1, 60, 10**9))
+    cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), MICRO),))
+    instance = Instance("memory", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
+    cheap, *stronger = rising(instance)
+    assert cheap.value == 11
+    assert stronger[-1] == (optimum(instance), "work, transfers and memory of every placement")
+    assert stronger[-1].value == 60
+
+
+def test_workers_that_share_a_gpu_wait_for_its_last_exchange() -> None:
+    # Three jobs on two GPUs of one server: two share them, and whichever ends last still has its exchange to do.
+    model = Model((Segment("a", {"v": 10}, {"v": 0}, 50, 0),), state_factor=1)
+    cluster = Cluster((Server("s", "v", 2, 10**6, MICRO),))
+    instance = Instance("tails", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
+    assert rising(instance)[-1].value == optimum(instance) == 80
+
+
+@pytest.mark.parametrize("unit", (1, 2**20, 2**45))
+def test_large_numbers_are_rounded_so_that_the_bound_stays_below_the_optimum(unit: int) -> None:
+    # The same instance with times, memory and latencies that many times as large.
+    model = Model((Segment("a", {"v": 10 * unit}, {"v": 0}, 50 * unit, 0),), state_factor=1)
+    servers = (Server("s0", "v", 3, 60 * unit, 10**9 * unit), Server("s1", "v", 1, 60 * unit, 10**9 * unit))
+    cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), MICRO),))
+    instance = Instance("large", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(2)))
+    found = rising(instance)[-1].value
+    assert 59.9 * unit <= found <= 60 * unit
+
+
 def test_it_ends_early_and_repeats_under_a_limit_of_work() -> None:
     pieces = cut(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
     start = lower_bound(pieces).value

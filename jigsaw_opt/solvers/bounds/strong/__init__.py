@@ -12,8 +12,9 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.link_bins import link_bins
-from jigsaw_opt.solvers.bounds.strong.targets import refuted
+from jigsaw_opt.solvers.bounds.strong.link_bins import link_questions
+from jigsaw_opt.solvers.bounds.strong.placement import placement_questions
+from jigsaw_opt.solvers.bounds.strong.targets import Question, refuted
 
 __all__ = ["stronger_bounds"]
 
@@ -40,7 +41,8 @@ def stronger_bounds(
     budget = Budget(work, stop)
     classes = gpu_classes(pieces)
     facts = gather(pieces, classes)
-    for question in link_bins(pieces, facts, classes):
+    questions: tuple[Question, ...] = (*link_questions(pieces, facts, classes), *placement_questions(pieces))
+    for question in questions:
         for value in refuted(question, known, budget):
             known = value
             yield Bound(value, question.reason)

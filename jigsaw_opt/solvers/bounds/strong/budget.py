@@ -25,6 +25,11 @@ class Budget:
         self._stop = stop
 
     @property
+    def stopped(self) -> bool:
+        """Whether the caller wants no more."""
+        return self._stop()
+
+    @property
     def spent(self) -> bool:
         """Whether the search should end."""
         return self.left <= 0 or self._stop()

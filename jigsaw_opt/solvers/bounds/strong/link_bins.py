@@ -15,12 +15,13 @@ from jigsaw_opt.problem.cluster import Channel, Link
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass, Shape
 from jigsaw_opt.solvers.bounds.links import Grouping, groupings
-from jigsaw_opt.solvers.bounds.strong.patterns import Bins, Packing, Piece
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.strong.patterns import Bins, Packing, Piece, Refuter
 
-__all__ = ["LinkBins", "link_bins"]
+__all__ = ["LinkBins", "link_questions"]
 
 
-def link_bins(pieces: Pieces, facts: Sequence[Facts], classes: Sequence[GpuClass]) -> Iterator[LinkBins]:
+def link_questions(pieces: Pieces, facts: Sequence[Facts], classes: Sequence[GpuClass]) -> Iterator[LinkBins]:
     """One question for servers, one for racks and so on, as far as no link leaves two of them."""
     for grouping in groupings(pieces.cluster):
         if not grouping.shared:
@@ -59,11 +60,17 @@ class LinkBins:
 
     def __init__(self, pieces: Pieces, facts: Sequence[Facts], classes: Sequence[GpuClass], grouping: Grouping) -> None:
         self._finite = pieces.horizon == "finite"
+        self._refuter = Refuter()
         self._kinds = _kinds(pieces, classes, grouping)
         self._classes = _classes(facts)
         self.reason = f"jobs too wide for one place packed onto the links of {len(grouping.leaving)} places"
 
-    def at(self, limit: int) -> Packing | None:
+    def refutes(self, limit: int, budget: Budget) -> bool:
+        """Whether no plan has an objective of at most `limit`."""
+        packing = self.packing(limit)
+        return packing is None or self._refuter.refutes(packing, budget)
+
+    def packing(self, limit: int) -> Packing | None:
         """What the links hold within an objective of `limit`; None where some job does not even find GPUs."""
         asked = []
         for each in self._classes:

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Content, Item, best
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["Bins", "Packing", "Piece", "refutation", "refutes"]
+__all__ = ["Bins", "Packing", "Piece", "Refuter", "refutation", "refutes"]
 
 _FINEST = 2**36
 """Integer that the largest price is rounded to."""
@@ -71,6 +71,24 @@ class Packing:
             min((kind.pieces[c].size for kind in self.bins if c in kind.pieces), default=0)
             for c in range(len(self.demands))
         )
+
+
+class Refuter:
+    """Answers one question after the other, trying first the prices that answered the last."""
+
+    def __init__(self) -> None:
+        self._prices: tuple[int, ...] = ()
+
+    def refutes(self, packing: Packing, budget: Budget) -> bool:
+        """Whether it is proven that not all that is asked fits."""
+        for known in (self._prices, packing.sizes()):
+            if len(known) == len(packing.demands):
+                budget.pay(packing.seconds)
+                if refutes(packing, known):
+                    return True
+        found = refutation(packing, packing.sizes(), budget)
+        self._prices = found or self._prices
+        return found is not None
 
 
 def refutes(packing: Packing, prices: Sequence[int]) -> bool:

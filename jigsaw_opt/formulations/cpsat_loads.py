@@ -1,0 +1,326 @@
+"""Whether all workers find a place without too much work on a GPU or link, as a CP-SAT model without starts.
+
+A relaxation of both exact models, for lower bounds: within an objective of `limit`, every GPU has time for its
+blocks, every link for its transfers, every job for its iterations one after the other where it sits, and
+every GPU the memory. When pieces run is left out, so its size does not grow with the iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tail_us
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Terms = list[cp_model.LinearExprT]
+
+__all__ = ["Places", "build", "variable_count"]
+
+_LARGEST_NUMBER = 2**26
+"""Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits.
+
+The engine's presolve loses solutions where numbers exceed 2^32 (seen in OR-Tools 9.15, as it merges
+at-most-one constraints).
+"""
+
+
+class Places(Protocol):
+    """Groups of servers of which no two share a link: the group of each server, and the links that leave each."""
+
+    @property
+    def group(self) -> Sequence[int]:
+        """Group by server."""
+
+    @property
+    def leaving(self) -> Mapping[int, frozenset[int]]:
+        """Indices of links by group."""
+
+
+def variable_count(pieces: Pieces) -> int:
+    """About the number of variables of the model, a measure of its size."""
+    return pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+
+
+def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> cp_model.CpModel:
+    """Model that has a solution wherever there is a plan of makespan or period at most `limit`.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut; memory of all states stays below 2^62.
+    limit
+        The objective in question, in microseconds.
+    places
+        Groups of servers whose leaving links are looked at.
+    """
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    clock = _Clock(limit, -(-limit // _LARGEST_NUMBER) or 1)
+    seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]
+    for each in seats:
+        each.add_levels()
+        each.add_mode()
+        each.add_iterations()
+    gpu = 0
+    for s, server in enumerate(pieces.cluster.servers):
+        for _ in range(server.gpus):
+            here = [each for each in seats if gpu in each.here]
+            _add_work(model, clock, here, gpu, s)
+            _add_memory(model, here, gpu, server.gpu_memory)
+            gpu += 1
+    for place in places:
+        _add_transfers(model, pieces, clock, seats, place)
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The limit and the unit in which times are counted; `of` rounds down, so sums that fit still fit."""
+
+    limit: int
+    unit: int
+
+    def of(self, time: int) -> int:
+        return time // self.unit
+
+
+@dataclass
+class _Seats:
+    """Where the workers of a job sit, and how many iterations each spends at each level.
+
+    Parameters
+    ----------
+    here
+        Literal that a worker sits on a GPU.
+    count
+        Number of iterations that it spends there at a level, by (GPU, level).
+    inside
+        Literal that all workers sit on one server, by server.
+    """
+
+    model: cp_model.CpModel
+    pieces: Pieces
+    clock: _Clock
+    job: PieceGraph
+    here: dict[int, cp_model.IntVar] = field(default_factory=dict)
+    count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    inside: dict[int, cp_model.IntVar] = field(default_factory=dict)
+
+    @cached_property
+    def server_of(self) -> list[int]:
+        """Server of every GPU."""
+        return [s for s, server in enumerate(self.pieces.cluster.servers) for _ in range(server.gpus)]
+
+    @cached_property
+    def gpus(self) -> dict[int, int]:
+        """Number of usable GPUs by server."""
+        return critical.usable_gpus(self.pieces, self.job)
+
+    @cached_property
+    def ring(self) -> Channel | None:
+        """Best channel over several servers."""
+        return self.pieces.pace.crossing(self.gpus, self.job.slots) if self.job.slots > 1 else None
+
+    @cached_property
+    def crossing(self) -> cp_model.IntVar:
+        """Literal that the workers sit on several servers."""
+        return self.model.new_bool_var(f"{self.job.name} crosses")
+
+    @property
+    def modes(self) -> list[tuple[int | None, cp_model.IntVar, Channel]]:
+        """Server or None for several, the literal, and the channel that is at best used."""
+        servers = self.pieces.cluster.servers
+        alone: list[tuple[int | None, cp_model.IntVar, Channel]] = [
+            (s, literal, Channel((), servers[s].fabric_bandwidth, servers[s].fabric_latency_us))
+            for s, literal in self.inside.items()
+        ]
+        return alone if self.ring is None else [*alone, (None, self.crossing, self.ring)]
+
+    def times(self, server: int) -> tuple[int, ...]:
+        """Duration of a block by level on a GPU of a server, as far as its memory allows the level."""
+        kind = self.pieces.cluster.servers[server]
+        deepest = critical.deepest_level(self.job, kind.gpu_memory)
+        return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
+
+    def add_levels(self) -> None:
+        """SPEC 4.1 and 4.2: GPUs of their own, and levels as the rule wants them in all iterations together."""
+        job, model = self.job, self.model
+        n, rule = job.iterations, job.rule
+        for gpu, s in enumerate(self.server_of):
+            if s in self.gpus:
+                self.here[gpu] = model.new_bool_var(f"{job.name} on {gpu}")
+                for level in candidate_levels(job):
+                    if level <= len(self.times(s)):
+                        self.count[gpu, level] = model.new_int_var(0, n, f"{job.name} on {gpu} at {level}")
+                model.add(sum(self._counts(gpu)) == n * self.here[gpu])
+        model.add(sum(self.here.values()) == job.slots)
+        if rule.multiset is not None:
+            for level in candidate_levels(job):
+                model.add(sum(self._at(level)) == n * rule.multiset.count(level))
+        else:
+            model.add(sum(self._at(job.levels)) >= n * rule.min_contributors)
+            model.add(sum(level * count for (_, level), count in self.count.items()) >= rule.min_total)
+
+    def _counts(self, gpu: int) -> Terms:
+        return [count for (g, _), count in self.count.items() if g == gpu]
+
+    def _at(self, level: int) -> Terms:
+        return [count for (_, d), count in self.count.items() if d == level]
+
+    def add_mode(self) -> None:
+        """SPEC section 3, *Ring*: one server or several, where the least span of the job allows it."""
+        job, model = self.job, self.model
+        if job.slots == 1:
+            return
+        for s, room in self.gpus.items():
+            if room >= job.slots and self._span(critical.sites(self.pieces, job, {s: room})) <= self.clock.limit:
+                self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
+                model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])
+        if self.ring is not None:
+            apart = [site for site in critical.sites(self.pieces, job, self.gpus) if site.channel == self.ring]
+            if self._span(apart) > self.clock.limit:
+                model.add(self.crossing == 0)
+        model.add_exactly_one(literal for _, literal, _ in self.modes)
+
+    def _span(self, sites: Sequence[critical.Site]) -> int:
+        return self.job.release_us + critical.least_span_us(self.job, sites)
+
+    def on(self, server: int) -> Terms:
+        """Literals of the GPUs of a server."""
+        return [literal for gpu, literal in self.here.items() if self.server_of[gpu] == server]
+
+    def add_iterations(self) -> None:
+        """SPEC section 3, *Barrier*: each iteration lasts from a block here to the end of what waits for it."""
+        room = self.clock.of(self.clock.limit - self.job.release_us)
+        for gpu in self.here:
+            s = self.server_of[gpu]
+            for server, literal, channel in self.modes if self.job.slots > 1 else ():
+                if server in (s, None):
+                    shortest = exchange_over(self.job, channel).shortest
+                    self.model.add(self._sum(gpu, self._tails(s, shortest)) <= room).only_enforce_if(literal)
+            if self.job.slots == 1:
+                self.model.add(self._sum(gpu, self._tails(s, ())) <= room)
+
+    def _tails(self, server: int, transfers: Sequence[int]) -> list[int]:
+        times = self.times(server)
+        return [tail_us(times, transfers, level) for level in range(1, len(times) + 1)]
+
+    def _sum(self, gpu: int, cost: Sequence[int]) -> cp_model.LinearExprT:
+        """Sum over the iterations of the worker on a GPU of a cost by level."""
+        levels = range(1, len(cost) + 1)
+        return sum(self.clock.of(cost[d - 1]) * self.count[gpu, d] for d in levels if (gpu, d) in self.count)
+
+    def work(self, gpu: int) -> cp_model.LinearExprT:
+        """Time that the worker on a GPU keeps it busy."""
+        return self._sum(gpu, self.times(self.server_of[gpu]))
+
+    @cached_property
+    def least_tail(self) -> int:
+        """Least time from the end of a block of the last iteration to the job's end."""
+        tails = [
+            tail_us(times, exchange_over(self.job, channel).shortest, level) - times[level - 1]
+            for _, _, channel in self.modes
+            for times in {self.times(s) for s in self.gpus}
+            for level in candidate_levels(self.job)
+            if level <= len(times)
+        ]
+        return min(tails, default=0)
+
+    @cached_property
+    def first_ready(self) -> int:
+        """Least moment at which bucket 1 is ready."""
+        return self.job.release_us + min((self.times(s)[0] for s in self.gpus), default=0)
+
+
+def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int, server: int) -> None:
+    """SPEC 4.4: the blocks of all workers on a GPU, after the first release and before the last exchange."""
+    if not here:
+        return
+    terms: Terms = [each.work(gpu) for each in here]
+    if here[0].pieces.horizon == "finite":
+        literals = [each.here[gpu] for each in here]
+        terms.append(_least(model, [clock.of(each.job.release_us) for each in here], literals))
+        terms.append(_least(model, [clock.of(each.least_tail) for each in here], literals))
+    model.add(sum(terms) <= clock.of(clock.limit))
+
+
+def _least(model: cp_model.CpModel, gaps: Sequence[int], literals: Sequence[cp_model.IntVar]) -> cp_model.LinearExprT:
+    """At most the least gap of those whose literal holds, where one holds."""
+    if not any(gaps):
+        return 0
+    chosen = [model.new_bool_var("first") for _ in gaps]
+    for pick, literal in zip(chosen, literals, strict=True):
+        model.add_implication(pick, literal)
+    nobody = model.new_bool_var("nobody")
+    model.add_exactly_one([*chosen, nobody])
+    for literal in literals:
+        model.add_implication(nobody, ~literal)
+    return sum(gap * pick for gap, pick in zip(gaps, chosen, strict=True))
+
+
+def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memory: int) -> None:
+    """SPEC 4.5: states of all workers and the largest activations among them."""
+    largest = max((each.job.activation_bytes[candidate_levels(each.job)[-1] - 1] for each in here), default=0)
+    if sum(each.job.state_bytes for each in here) + largest <= memory:
+        return
+    unit = -(-memory // _LARGEST_NUMBER) or 1
+    peak = model.new_int_var(0, memory // unit, f"activations on {gpu}")
+    for each in here:
+        job = each.job
+        for level in candidate_levels(job):
+            if (gpu, level) in each.count:
+                used = model.new_bool_var(f"{job.name} reaches {level} on {gpu}")
+                model.add(each.count[gpu, level] <= job.iterations * used)
+                model.add(peak >= job.activation_bytes[level - 1] // unit * used)
+    model.add(sum(each.job.state_bytes // unit * each.here[gpu] for each in here) + peak <= memory // unit)
+
+
+def _add_transfers(
+    model: cp_model.CpModel, pieces: Pieces, clock: _Clock, seats: Sequence[_Seats], places: Places
+) -> None:
+    """SPEC 4.4: a job that sits in several groups uses a link that leaves each of them."""
+    uses: dict[int, list[tuple[_Seats, cp_model.IntVar]]] = {group: [] for group in places.leaving}
+    for each in seats:
+        if each.ring is not None:
+            for group, literal in _leaves(model, each, places).items():
+                uses[group].append((each, literal))
+    for group, users in uses.items():
+        links = [pieces.cluster.links[k] for k in places.leaving[group]]
+        if users and links:
+            rate, latency = max(link.bandwidth for link in links), min(link.latency_us for link in links)
+            terms: Terms = [clock.of(_least_transfers(each, rate, latency)) * literal for each, literal in users]
+            if pieces.horizon == "finite":
+                heads = [clock.of(len(links) * each.first_ready) for each, _ in users]
+                terms.append(_least(model, heads, [literal for _, literal in users]))
+            model.add(sum(terms) <= clock.of(len(links) * clock.limit))
+
+
+def _leaves(model: cp_model.CpModel, each: _Seats, places: Places) -> dict[int, cp_model.IntVar]:
+    """Literal that a job uses a link that leaves a group, by group."""
+    groups = sorted({places.group[s] for s in each.gpus})
+    on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
+    for gpu, literal in each.here.items():
+        model.add_implication(literal, on[places.group[each.server_of[gpu]]])
+    several = model.new_bool_var(f"{each.job.name} in several")
+    leaves = {group: model.new_bool_var(f"{each.job.name} leaves {group}") for group in groups}
+    for group in groups:
+        model.add_bool_or([leaves[group], ~on[group], ~several])
+        model.add_bool_or([~leaves[group], on[group]])
+    model.add(sum(on.values()) <= 1).only_enforce_if(~several)
+    return leaves
+
+
+def _least_transfers(each: _Seats, rate: int, latency: int) -> int:
+    ring = each.ring
+    assert ring is not None, "only jobs that may sit on several servers leave one"
+    channel = Channel((), min(ring.rate, rate), max(ring.latency_us, latency))
+    return critical.least_transfer_us(each.job, exchange_over(each.job, channel))
