@@ -6,34 +6,29 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from operator import mul
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.greedy.cyclic import compress
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
-from jigsaw_opt.solvers.greedy.timing import Schedule, list_schedule
 
-__all__ = ["MAX_BLOCKS", "greedy_timetable", "require_size", "timetables"]
+__all__ = ["MAX_BLOCKS", "greedy_timetable", "placements", "require_size", "timetables"]
 
 MAX_BLOCKS = 20_000_000
 _STEP_PIECES = 150_000
 _MAX_STEPS = 200
 _EXACT_JOBS = 12
-_LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A schedule, the keys that led to it, its objective, and its period on a cyclic horizon."""
+    """The keys that were tried, and what came out."""
 
     keys: _Keys
-    value: int
-    schedule: Schedule
-    period_us: int | None
+    outcome: Outcome
 
 
 def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
@@ -78,12 +73,29 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
         else:
             return
         trial = search.trial(keys)
-        if trial is None or (best is not None and trial.value > best.value):
+        if trial is None or (best is not None and trial.outcome.value > best.outcome.value):
             yield None
             continue
-        better = best is None or trial.value < best.value
+        better = best is None or trial.outcome.value < best.outcome.value
         best = trial
-        yield search.timetable(best) if better else None
+        yield search.evaluator.timetable(best.outcome) if better else None
+
+
+def placements(pieces: Pieces, asked: Sequence[Demand]) -> Iterator[list[PlacedJob]]:
+    """The placements that the heuristic begins with, as far as it finds any.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    asked
+        What each job asks for.
+    """
+    search = _Search(pieces, asked, random.Random(0))
+    for order in _Order:
+        jobs = search.place(search.plain(order))
+        if jobs is not None:
+            yield jobs
 
 
 def require_size(pieces: Pieces) -> None:
@@ -134,25 +146,12 @@ class _Search:
     def __init__(self, pieces: Pieces, asked: Sequence[Demand], draw: random.Random) -> None:
         self.pieces, self.asked, self.draw = pieces, asked, draw
         self.layout = Layout(pieces)
-        self.weighted = pieces.objective == "weighted_completion"
-        size = pieces.blocks + pieces.transfers
-        self.sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size))
+        self.evaluator = Evaluator(pieces, self.layout)
 
     def trial(self, keys: _Keys) -> _Trial | None:
-        """The heuristic's schedule under `keys`; None where it finds no placement."""
-        jobs = self._place(keys)
-        if jobs is None:
-            return None
-        gpus, links = len(self.layout.gpus), self.layout.links
-        rule = _smith if self.weighted else _tail
-        schedule = list_schedule(jobs, gpus, links, rule, keys.urgency, keys.hold_us)
-        if self.pieces.horizon == "cyclic":
-            period, schedule = compress(schedule, gpus, links, self.sweeps)
-            return _Trial(keys, period, schedule, period)
-        ends = [progress.end for progress in schedule.jobs]
-        weights = [job.weight for job in self.pieces.jobs]
-        value = sum(map(mul, weights, ends)) if self.weighted else max(ends)
-        return _Trial(keys, value, schedule, None)
+        """What comes out under `keys`; None where no placement is found."""
+        jobs = self.place(keys)
+        return None if jobs is None else _Trial(keys, self.evaluator.evaluate(jobs, keys.urgency, keys.hold_us))
 
     def plain(self, order: _Order) -> _Keys:
         """The rules as they are."""
@@ -166,21 +165,13 @@ class _Search:
         for _ in range(draw.randint(1, 3)):
             index, kind = draw.randrange(count), draw.randrange(5)
             if kind == 0:
-                other = best.schedule.jobs[draw.randrange(count)]
+                other = best.outcome.schedule.jobs[draw.randrange(count)]
                 keys.hold_us[index] = draw.choice((0, 0, other.job.job.release_us, min(other.blocks[0]), other.end))
             else:
                 (keys.place if kind % 2 else keys.urgency)[index] = draw.uniform(0.3, 1.7)
         return keys
 
-    def timetable(self, trial: _Trial) -> Timetable:
-        """The timetable of a trial."""
-        decisions = [
-            JobDecision([self.layout.gpus[gpu] for gpu in done.job.gpus], done.levels, done.blocks, done.transfers)
-            for done in trial.schedule.jobs
-        ]
-        return Timetable(assemble(self.pieces, decisions), trial.period_us)
-
-    def _place(self, keys: _Keys) -> list[PlacedJob] | None:
+    def place(self, keys: _Keys) -> list[PlacedJob] | None:
         """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
         asked = self.asked
         by_load = self._by_load(keys)
@@ -207,17 +198,7 @@ class _Search:
             demand, job = self.asked[index], self.pieces.jobs[index]
             ahead = job.slots**0.5 if keys.order is _Order.ROOT_OF_WIDTH else 1.0
             work = max(demand.slot_us.values()) * keys.place[index]
-            rank = work / (job.weight * ahead) if self.weighted else -work * ahead
+            rank = work / (job.weight * ahead) if self.evaluator.weighted else -work * ahead
             return keys.order is _Order.WIDE_FIRST and job.slots <= widest, rank
 
         return sorted(range(len(self.asked)), key=key)
-
-
-def _tail(job: PlacedJob, left: int) -> float:
-    """The job with the longest time still to run goes first."""
-    return -left * job.iteration_us
-
-
-def _smith(job: PlacedJob, left: int) -> float:
-    """The job with the least time still to run per weight goes first (Smith's rule)."""
-    return left * job.iteration_us / job.job.weight

@@ -1,0 +1,117 @@
+"""Some placed jobs timed anew between fixed others, as a CP-SAT model; see ``docs/search.md`` for it in formulas.
+
+Every worker keeps its GPU; levels and starts are free. On a line the latest end or the weighted sum of all ends is
+least; on a circle the period is given and any solution will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_retiming.levels import add_depth_rule
+from jigsaw_opt.formulations.cpsat_retiming.resources import Busy, add_disjoint
+from jigsaw_opt.formulations.cpsat_retiming.timing import add_job
+from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, Task, TaskVariables
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Busy", "Frame", "Model", "Task", "Timing", "build"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Levels and starts of one job.
+
+    Parameters
+    ----------
+    levels, blocks, transfers
+        By iteration: level and start of each slot, start of each transfer.
+    """
+
+    levels: list[tuple[int, ...]]
+    blocks: list[list[int]]
+    transfers: list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Variables and constraints.
+
+    Parameters
+    ----------
+    tasks
+        Variables, one entry for each job.
+    proto
+        The CP-SAT model.
+    """
+
+    tasks: Sequence[TaskVariables]
+    proto: cp_model.CpModel
+
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[Timing]:
+        """Timing of each job in a solution, given the value of each variable."""
+        return [
+            Timing(
+                [tuple(_chosen(literals, value) for literals in row) for row in it.levels],
+                [[value(start) for start in row] for row in it.starts],
+                [[value(start) for start in row] for row in it.moves],
+            )
+            for it in self.tasks
+        ]
+
+    def hint(self, timings: Sequence[Timing]) -> None:
+        """Offer a timing to the engine as its first solution."""
+        for it, timing in zip(self.tasks, timings, strict=True):
+            for rows, values in ((it.starts, timing.blocks), (it.moves, timing.transfers)):
+                for variables, starts in zip(rows, values, strict=True):
+                    for variable, start in zip(variables, starts, strict=True):
+                        self.proto.add_hint(variable, start)
+            for literals_of, levels in zip(it.levels, timing.levels, strict=True):
+                for literals, level in zip(literals_of, levels, strict=True):
+                    for d, literal in literals.items() if len(literals) > 1 else ():
+                        self.proto.add_hint(literal, d == level)
+
+
+def build(tasks: Sequence[Task], frame: Frame, busy_gpus: Busy, busy_links: Busy) -> Model:
+    """Build the model.
+
+    Parameters
+    ----------
+    tasks
+        The jobs to be timed.
+    frame
+        Period, objective, and its limits.
+    busy_gpus, busy_links
+        Intervals that others take, by GPU and by link.
+    """
+    from ortools.sat.python import cp_model
+
+    proto = cp_model.CpModel()
+    jobs = [TaskVariables(task) for task in tasks]
+    for it in jobs:
+        add_depth_rule(proto, it)
+        add_job(proto, it, frame)
+    add_disjoint(proto, jobs, frame, busy_gpus, busy_links)
+    if frame.period is None:
+        _add_objective(proto, jobs, frame)
+    return Model(jobs, proto)
+
+
+def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame) -> None:
+    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    objective = proto.new_int_var(frame.bound, frame.limit, "objective")
+    proto.minimize(objective)
+    if frame.weighted:
+        proto.add(objective == sum(it.task.job.weight * it.ends[-1] for it in jobs))
+        return
+    for it in jobs:
+        proto.add(objective >= it.ends[-1])
+
+
+def _chosen(literals: Mapping[int, cp_model.IntVar], value: Callable[[cp_model.IntVar], int]) -> int:
+    if len(literals) == 1:
+        return next(iter(literals))
+    return next(level for level, literal in literals.items() if value(literal))

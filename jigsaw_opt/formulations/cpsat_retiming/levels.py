@@ -1,0 +1,50 @@
+"""Levels of the slots (SPEC 4.2), within what memory admits (SPEC 4.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_retiming.variables import TaskVariables
+from jigsaw_opt.problem.critical import candidate_levels
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["add_depth_rule"]
+
+
+def add_depth_rule(model: cp_model.CpModel, it: TaskVariables) -> None:
+    """SPEC 4.2: one level for every slot in every iteration, by the job's depth rule."""
+    task, candidates = it.task, candidate_levels(it.task.job)
+    for _ in range(task.job.iterations):
+        it.levels.append([_literals(model, [d for d in candidates if d <= cap]) for cap in task.caps])
+    multiset = task.job.rule.multiset
+    if multiset is None:
+        _add_free(model, it)
+    elif len(candidates) > 1:
+        for row in it.levels:
+            for d in candidates:
+                model.add(sum(literals[d] for literals in row if d in literals) == multiset.count(d))
+
+
+def _literals(model: cp_model.CpModel, levels: Sequence[int]) -> dict[int, cp_model.IntVar]:
+    literals = {d: model.new_bool_var("") for d in levels}
+    model.add_exactly_one(literals.values())
+    return literals
+
+
+def _add_free(model: cp_model.CpModel, it: TaskVariables) -> None:
+    job = it.task.job
+    rule, deepest = job.rule, job.levels
+    for row in it.levels:
+        full = sum(literals[deepest] for literals in row if deepest in literals)
+        model.add(full >= rule.min_contributors)
+    totals = [sum(d * literal for row in it.levels for d, literal in row[slot].items()) for slot in range(job.slots)]
+    most = deepest * job.slots * job.iterations
+    model.add(sum(totals) >= min(rule.min_total, most + 1))
+    if rule.balance is not None:
+        least = model.new_int_var(0, deepest * job.iterations, "")
+        for total in totals:
+            model.add(total >= least)
+            model.add(total <= least + min(rule.balance, most))

@@ -1,0 +1,85 @@
+"""When the blocks and transfers of one job run: readiness, order and barrier (SPEC section 3)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, TaskVariables
+from jigsaw_opt.problem.critical import fewest_contributors
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_retiming.variables import Expression
+
+__all__ = ["add_job"]
+
+
+def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
+    """SPEC section 3 for all iterations of a job; on a circle its barrier wraps (SPEC section 5)."""
+    task, period = it.task, frame.period
+    latest = task.deadline if period is None else 2 * period
+    phase = None if period is None else model.new_int_var(0, period - 1, "")
+    for i in range(task.job.iterations):
+        it.starts.append([model.new_int_var(task.job.release_us, latest, "") for _ in task.gpus])
+        it.ends.append(model.new_int_var(task.job.release_us, latest, ""))
+        barrier = phase if i == 0 else it.ends[i - 1]
+        for start in it.starts[i] if barrier is not None else ():
+            model.add(start >= barrier)
+        it.sizes.append([_size(model, it, i, slot) for slot in range(len(task.gpus))])
+        for start, size in zip(it.starts[i], it.sizes[i], strict=True):
+            model.add(it.ends[i] >= start + size)
+        _add_transfers(model, it, i, latest)
+    if phase is not None:
+        model.add(it.ends[-1] <= phase + task.deadline)
+
+
+def _size(model: cp_model.CpModel, it: TaskVariables, i: int, slot: int) -> Expression:
+    """Duration of a block at the level that is chosen for it."""
+    table, literals = it.task.tables[slot], it.levels[i][slot]
+    if len(literals) == 1:
+        return table[next(iter(literals)) - 1]
+    times = [table[d - 1] for d in literals]
+    size = model.new_int_var(min(times), max(times), "")
+    model.add(size == sum(table[d - 1] * literal for d, literal in literals.items()))
+    return size
+
+
+def _add_transfers(model: cp_model.CpModel, it: TaskVariables, i: int, latest: int) -> None:
+    job = it.task.job
+    it.moves.append([model.new_int_var(job.release_us, latest, "") for _ in job.transfers])
+    it.durations.append([_duration(model, it, i, piece.bucket) for piece in job.transfers])
+    for b, (start, duration) in enumerate(zip(it.moves[i], it.durations[i], strict=True), 1):
+        following = it.moves[i][b] if b < len(job.transfers) else it.ends[i]
+        model.add(following >= start + duration)
+        for slot, block in enumerate(it.starts[i]):
+            _add_readiness(model, it.levels[i][slot], b, start, block + it.task.tables[slot][b - 1])
+
+
+def _add_readiness(
+    model: cp_model.CpModel,
+    literals: dict[int, cp_model.IntVar],
+    bucket: int,
+    start: cp_model.IntVar,
+    ready: Expression,
+) -> None:
+    """A transfer starts when its bucket is ready at a slot, if that slot's level reaches it."""
+    if bucket <= min(literals):
+        model.add(start >= ready)
+        return
+    for literal in (literal for d, literal in literals.items() if d >= bucket):
+        model.add(start >= ready).only_enforce_if(literal)
+
+
+def _duration(model: cp_model.CpModel, it: TaskVariables, i: int, bucket: int) -> Expression:
+    """Duration of a transfer; under a free rule by the number of its contributors."""
+    job, channel = it.task.job, it.task.channel
+    fewest = fewest_contributors(job, bucket)
+    if job.rule.multiset is not None or fewest == job.slots:
+        return job.transfer_us(bucket, fewest, channel)
+    times = [job.transfer_us(bucket, count, channel) for count in range(job.slots + 1)[1:]]
+    count = model.new_int_var(1, job.slots, "")
+    model.add(count == sum(literal for row in it.levels[i] for d, literal in row.items() if d >= bucket))
+    duration = model.new_int_var(min(times), max(times), "")
+    model.add_element(count - 1, times, duration)
+    return duration

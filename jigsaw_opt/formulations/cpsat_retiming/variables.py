@@ -1,0 +1,92 @@
+"""What is given, and the variables of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Expression = cp_model.LinearExpr | int
+
+__all__ = ["Frame", "Task", "TaskVariables"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A placed job.
+
+    Parameters
+    ----------
+    job
+        Its pieces.
+    gpus
+        GPU of each slot, by number.
+    tables
+        Duration of a block by slot and level, in microseconds.
+    channel
+        Links, rate and latency of its transfers.
+    caps
+        Deepest level of each slot that memory admits.
+    deadline
+        It ends no later; on a circle its span is at most this.
+    """
+
+    job: PieceGraph
+    gpus: Sequence[int]
+    tables: Sequence[Sequence[int]]
+    channel: Channel
+    caps: Sequence[int]
+    deadline: int
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What holds for all jobs.
+
+    Parameters
+    ----------
+    period
+        Length of the circle in microseconds, or None for a line.
+    weighted
+        On a line, whether the weighted sum of all ends is minimised; else the latest end is.
+    bound, limit
+        On a line, least and largest value of interest of that objective.
+    """
+
+    period: int | None = None
+    weighted: bool = False
+    bound: int = 0
+    limit: int = 0
+
+
+@dataclass(slots=True)
+class TaskVariables:
+    """Variables of one job.
+
+    Parameters
+    ----------
+    task
+        What the variables stand for.
+    levels
+        ``levels[i][slot][d]``: the slot is at level ``d`` in iteration ``i``; empty values where there is no choice.
+    starts, ends
+        Start of each block, and the barrier, by iteration.
+    sizes
+        Duration of each block.
+    moves, durations
+        Start and duration of each transfer, by iteration.
+    """
+
+    task: Task
+    levels: list[list[dict[int, cp_model.IntVar]]] = field(default_factory=list)
+    starts: list[list[cp_model.IntVar]] = field(default_factory=list)
+    sizes: list[list[Expression]] = field(default_factory=list)
+    moves: list[list[cp_model.IntVar]] = field(default_factory=list)
+    durations: list[list[Expression]] = field(default_factory=list)
+    ends: list[cp_model.IntVar] = field(default_factory=list)

@@ -1,0 +1,227 @@
+"""Balancing: a placement whose fullest GPU, fullest link and longest job are as little as can be.
+
+Workers are moved from server to server, and jobs put elsewhere; simulated annealing decides what is kept. No
+timetable is made, so a step costs a fraction of a millisecond.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from math import exp
+
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.places import Places
+
+__all__ = ["Balance"]
+
+_NEAR_SHARE = 0.8
+_PATH_WEIGHT = 4.0
+_LINK_WEIGHT = 1.0
+
+
+class Balance:
+    """Local search over placements.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    draw
+        Source of chance.
+    target_us
+        What GPUs, links and jobs are to keep to.
+
+    Attributes
+    ----------
+    loads
+        The placement.
+    """
+
+    def __init__(self, ground: Ground, draw: random.Random, target_us: int) -> None:
+        self.ground, self.draw, self.target_us = ground, draw, target_us
+        self.loads = Loads(ground)
+        self.places = Places(ground, draw)
+
+    def build(self, order: Sequence[int]) -> bool:
+        """Place all jobs in an order, each where it costs least; says whether all found room."""
+        return all(self._insert(index) for index in order)
+
+    def adopt(self, spots: Sequence[PlacedJob]) -> None:
+        """Take over a whole placement."""
+        for index, spot in enumerate(self.loads.spots):
+            if spot is not None:
+                self.loads.unplace(index)
+        for index, spot in enumerate(spots):
+            self.place(index, spot)
+
+    def spots(self) -> list[PlacedJob]:
+        """The spots of a whole placement."""
+        return [spot for spot in self.loads.spots if spot is not None]
+
+    def anneal(self, steps: int, heat: float) -> None:
+        """Take some steps, at a temperature that falls from `heat` to 0."""
+        for step in range(steps):
+            self.step(heat * (1 - step / steps) ** 2)
+
+    def step(self, heat: float) -> None:
+        """Change the placement, or leave it where that costs too much."""
+        before = self.change()
+        if before is None:
+            return
+        moved, gain = before
+        if gain >= 0 or (heat > 0 and self.draw.random() < exp(gain / heat)):
+            return
+        self.undo(moved)
+
+    def change(self, first: int | None = None) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Move a job, by itself or with others; returns the old spots of all that moved and the gain, or None."""
+        kind = self.draw.random()
+        if first is None:
+            first = self._crowded()
+        if kind < 0.15:
+            return self._move([(first, None)])
+        if kind < 0.25:
+            return self._move([(first, None), (self._other(first), None)])
+        if kind < 0.6:
+            return self._trade(first)
+        shift = self.places.shifted(self.loads, first)
+        if shift is None:
+            return None
+        gpus, server = shift
+        guests = self.loads.guests(server, first) if kind > 0.8 else []
+        if not guests:
+            return self._move([(first, gpus)])
+        other = self.draw.choice(guests)
+        home = self.ground.layout.server_of[next(g for g in self.spot(first).gpus if g not in gpus)]
+        return self._swap(first, other, server, home)
+
+    def undo(self, moved: Sequence[tuple[int, PlacedJob]]) -> None:
+        """Put jobs back where they were."""
+        for index, _ in moved:
+            self.loads.unplace(index)
+        for index, spot in moved:
+            self.place(index, spot)
+
+    def spot(self, index: int) -> PlacedJob:
+        """Spot of a placed job."""
+        spot = self.loads.spots[index]
+        if spot is None:
+            raise ValueError(f"job {index} is not placed")
+        return spot
+
+    def place(self, index: int, spot: PlacedJob) -> None:
+        """Put a job on a spot."""
+        plan = spot.plan
+        fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
+        self.loads.place(index, spot, fixed or self.ground.demands[index].need)
+
+    def _move(
+        self, moves: Sequence[tuple[int, Sequence[int] | None]]
+    ) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Take jobs away and put each on the given GPUs, or where it costs least."""
+        old, gain = [], 0.0
+        for index, _ in moves:
+            spot = self.spot(index)
+            self.loads.unplace(index)
+            gain += self._cost(spot, index)
+            old.append((index, spot))
+        done: list[int] = []
+        for index, gpus in moves:
+            spot_or_none = self._cheapest(index) if gpus is None else self.loads.spot(index, gpus)
+            if spot_or_none is None:
+                for index in done:
+                    self.loads.unplace(index)
+                for index, spot in old:
+                    self.place(index, spot)
+                return None
+            gain -= self._cost(spot_or_none, index)
+            self.place(index, spot_or_none)
+            done.append(index)
+        return old, gain
+
+    def _trade(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Exchange the places of two jobs of one width."""
+        width = self.ground.pieces.jobs[first].slots
+        others = self.ground.of_width[width]
+        second = self.draw.choice(others)
+        if second == first or self.spot(first).gpus == self.spot(second).gpus:
+            return None
+        return self._move([(first, self.spot(second).gpus), (second, self.spot(first).gpus)])
+
+    def _swap(
+        self, first: int, second: int, server: int, home: int
+    ) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Exchange what two jobs have on two servers."""
+        one, two = self.spot(first), self.spot(second)
+        self.loads.unplace(first)
+        self.loads.unplace(second)
+        gpus = self.places.exchanged(self.loads, first, one.gpus, home, server)
+        others = self.places.exchanged(self.loads, second, two.gpus, server, home)
+        self.place(second, two)
+        self.place(first, one)
+        if gpus is None or others is None:
+            return None
+        return self._move([(first, gpus), (second, others)])
+
+    def _crowded(self) -> int:
+        """A job on something full."""
+        draw, loads = self.draw, self.loads
+        if draw.random() < 0.15:
+            return max(range(len(loads.spots)), key=lambda i: self.spot(i).iteration_us * self.spot(i).job.iterations)
+        if loads.link_us and draw.random() < 0.6:
+            count = len(loads.link_us)
+            sample = range(count) if draw.random() < 0.3 else draw.sample(range(count), min(8, count))
+            on = list(loads.on_link[max(sample, key=loads.link_us.__getitem__)])
+        else:
+            sample = draw.sample(range(len(loads.gpu_us)), min(8, len(loads.gpu_us)))
+            on = list(loads.on_gpu[max(sample, key=loads.gpu_us.__getitem__)])
+        if not on or draw.random() < 0.1:
+            return draw.randrange(len(loads.spots))
+        return draw.choice(on)
+
+    def _other(self, first: int) -> int:
+        count = len(self.loads.spots)
+        if count == 1:
+            return first
+        near = [i for gpu in self.spot(first).gpus[:2] for i in self.loads.on_gpu[gpu] if i != first]
+        if near and self.draw.random() < 0.5:
+            return self.draw.choice(near)
+        return (first + self.draw.randrange(1, count)) % count
+
+    def _insert(self, index: int) -> bool:
+        spot = self._cheapest(index)
+        if spot is not None:
+            self.place(index, spot)
+        return spot is not None
+
+    def _cheapest(self, index: int) -> PlacedJob | None:
+        best, least = None, float("inf")
+        for gpus in self.places.of(self.loads, index):
+            spot = self.loads.spot(index, gpus)
+            if spot is not None and (cost := self._cost(spot, index)) < least:
+                best, least = spot, cost
+        return best
+
+    def _cost(self, spot: PlacedJob, index: int) -> float:
+        """What the job adds to the excess of its GPUs, its links and itself."""
+        target, loads = self.target_us, self.loads
+        iterations = spot.job.iterations
+        total = _PATH_WEIGHT * _excess(spot.iteration_us * iterations, target)
+        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+            load = loads.gpu_us[gpu]
+            total += _excess(load + slot_us * iterations, target) - _excess(load, target)
+        if spot.links:
+            exchange = sum(map(sum, spot.exchange))
+            for link in spot.links:
+                load = loads.link_us[link]
+                total += _excess(load + exchange, target) - _excess(load, target)
+            total += _LINK_WEIGHT * len(spot.links) * exchange / target
+        return total
+
+
+def _excess(load: int, target: int) -> float:
+    share = load / target
+    power = share * share * share * share
+    return power if share <= 1 else power + 400 * (share - 1) ** 2 + 20 * (share - 1)

@@ -1,0 +1,100 @@
+"""A timetable from which single jobs are taken out and into which they are laid again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.solvers.greedy.levels import LevelPlan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.laying import Laid, lay
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.timeline import Timeline
+
+__all__ = ["Board"]
+
+
+class Board:
+    """A timetable under construction.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    period
+        Length of the circle, or None for a finite horizon.
+
+    Attributes
+    ----------
+    loads
+        Who is where.
+    laid
+        Each job as it is laid, or None.
+    gpus, links
+        Timelines.
+    """
+
+    def __init__(self, ground: Ground, period: int | None) -> None:
+        self.ground, self.period = ground, period
+        self.loads = Loads(ground)
+        self.laid: list[Laid | None] = [None] * len(ground.pieces.jobs)
+        self.gpus = [Timeline(period) for _ in ground.layout.gpus]
+        self.links = [Timeline(period) for _ in range(ground.layout.links)]
+
+    def lay(self, index: int, spot: PlacedJob, begin: int, latest: int | None) -> Laid | None:
+        """The job laid at a spot; the board does not change."""
+        gpus = [self.gpus[gpu] for gpu in spot.gpus]
+        links = [self.links[link] for link in spot.links]
+        return lay(self.ground.pieces.jobs[index], spot, gpus, links, begin, latest)
+
+    def put(self, index: int, laid: Laid) -> None:
+        """Take a laid job in."""
+        self.laid[index] = laid
+        self.loads.place(index, laid.spot, [max(column) for column in zip(*laid.levels, strict=True)])
+        self._book(laid, Timeline.add)
+
+    def take(self, index: int) -> Laid:
+        """Take a job out."""
+        laid = self.laid[index]
+        if laid is None:
+            raise ValueError(f"job {index} is not laid")
+        self.laid[index] = None
+        self.loads.unplace(index)
+        self._book(laid, Timeline.remove)
+        return laid
+
+    def _book(self, laid: Laid, change: Callable[[Timeline, int, int], None]) -> None:
+        spot = laid.spot
+        links = [self.links[link] for link in spot.links]
+        for levels, starts, moves, exchange in zip(
+            laid.levels, laid.blocks, laid.transfers, spot.exchange, strict=True
+        ):
+            for gpu, table, level, start in zip(spot.gpus, spot.tables, levels, starts, strict=True):
+                change(self.gpus[gpu], start, start + table[level - 1])
+            for link in links:
+                for start, duration in zip(moves, exchange, strict=True):
+                    change(link, start, start + duration)
+
+    def timetable(self) -> Timetable:
+        """The timetable of a full board."""
+        gpus = self.ground.layout.gpus
+        decisions = [
+            JobDecision([gpus[gpu] for gpu in it.spot.gpus], it.levels, it.blocks, it.transfers)
+            for it in self.laid
+            if it is not None
+        ]
+        return Timetable(assemble(self.ground.pieces, decisions), self.period)
+
+    def adopt(self, index: int, plan: JobPlan) -> None:
+        """Take a job in as a plan has it; the plan keeps to the rules together with the jobs laid already."""
+        ground = self.ground
+        job = ground.pieces.jobs[index]
+        gpus = [ground.number[name] for name in plan.gpus]
+        rows = tuple(tuple(block.level for block in it.blocks) for it in plan.iterations)
+        spot = ground.placed(index, gpus, LevelPlan(rows, fixed=True), [job.levels] * job.slots)
+        if spot is None:
+            raise ValueError(f"no path joins all servers of job {job.name}")
+        blocks = [[block.start_us for block in it.blocks] for it in plan.iterations]
+        moves = [[transfer.start_us for transfer in it.transfers] for it in plan.iterations]
+        self.put(index, Laid(job, spot, list(rows), blocks, moves, min(blocks[0]), job_end(plan)))

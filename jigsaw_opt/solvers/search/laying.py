@@ -1,0 +1,142 @@
+"""Laying one job into the free times that the others leave, iteration after iteration, each piece as early as it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
+
+__all__ = ["Laid", "lay"]
+
+
+@dataclass(slots=True, eq=False)
+class Laid:
+    """A job with all its pieces laid.
+
+    Parameters
+    ----------
+    job
+        Its pieces.
+    spot
+        Where it is.
+    levels, blocks, transfers
+        Levels of the slots, starts of the blocks and of the transfers, by iteration.
+    start, end
+        Earliest block of the first iteration, latest end of the last one, in microseconds.
+    """
+
+    job: PieceGraph
+    spot: PlacedJob
+    levels: list[Sequence[int]]
+    blocks: list[list[int]]
+    transfers: list[list[int]]
+    start: int
+    end: int
+
+
+def lay(
+    job: PieceGraph,
+    spot: PlacedJob,
+    gpus: Sequence[Timeline],
+    links: Sequence[Timeline],
+    begin: int,
+    latest: int | None,
+) -> Laid | None:
+    """The job laid at a spot, each piece as early as the free times permit.
+
+    Parameters
+    ----------
+    job, spot
+        What is laid where.
+    gpus, links
+        Timelines of the spot's GPUs, by slot, and of its links.
+    begin
+        No block starts earlier.
+    latest
+        Give up where the job ends later; None for no such limit. On a circle also where it takes more than
+        the period.
+
+    Returns
+    -------
+    Laid or None
+        None where it was given up.
+    """
+    laid = Laid(job, spot, [], [], [], begin, begin)
+    barrier = begin
+    for iteration in range(job.iterations):
+        rest = (job.iterations - iteration) * spot.iteration_us
+        if latest is not None and barrier + rest > latest:
+            return None
+        end = _lay_iteration(laid, iteration, gpus, links, barrier)
+        if end is None:
+            return None
+        barrier = end
+        if iteration == 0:
+            laid.start = min(laid.blocks[0])
+            period = gpus[0].period
+            if period is not None:
+                latest = laid.start + period if latest is None else min(latest, laid.start + period)
+    laid.end = barrier
+    return laid if latest is None or barrier <= latest else None
+
+
+def _lay_iteration(
+    laid: Laid, iteration: int, gpus: Sequence[Timeline], links: Sequence[Timeline], barrier: int
+) -> int | None:
+    """Lay the blocks and transfers of one iteration; returns its end."""
+    spot = laid.spot
+    levels = _levels(spot, iteration, gpus, barrier)
+    if levels is None:
+        return None
+    exchange = spot.exchange[iteration]
+    ready = [0] * len(exchange)
+    starts: list[int] = []
+    end = barrier
+    for timeline, table, level in zip(gpus, spot.tables, levels, strict=True):
+        start = timeline.earliest(barrier, table[level - 1])
+        if start is None:
+            return None
+        starts.append(start)
+        end = max(end, start + table[level - 1])
+        for bucket in range(min(level, len(ready))):
+            if start + table[bucket] > ready[bucket]:
+                ready[bucket] = start + table[bucket]
+    moves, moment = [], 0
+    for moment_ready, duration in zip(ready, exchange, strict=True):
+        found = earliest_on_all(links, max(moment, moment_ready), duration)
+        if found is None:
+            return None
+        moves.append(found)
+        moment = found + duration
+    laid.levels.append(levels)
+    laid.blocks.append(starts)
+    laid.transfers.append(moves)
+    return max(end, moment)
+
+
+def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[Timeline], barrier: int) -> Sequence[int] | None:
+    """Levels of the slots: the deepest to the slot that would end it first, within what memory admits."""
+    row = spot.plan.rows[iteration]
+    if spot.plan.fixed or row[0] == row[-1]:
+        return row
+    finish = []
+    for slot, (timeline, table) in enumerate(zip(gpus, spot.tables, strict=True)):
+        start = timeline.earliest(barrier, table[row[0] - 1])
+        if start is None:
+            # A GPU without room for the deepest block may have it for a shallower one.
+            start = barrier + (timeline.period or 0)
+        finish.append((start + table[row[0] - 1], slot))
+    finish.sort(key=itemgetter(0))
+    left = [slot for _, slot in finish]
+    levels = [0] * len(left)
+    for level in row:
+        at = 0
+        if spot.caps is not None:
+            while spot.caps[left[at]] < level:
+                at += 1
+        levels[left.pop(at)] = level
+    return levels

@@ -1,0 +1,205 @@
+"""Who is where: memory and expected load of every GPU and link, without a timetable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+
+__all__ = ["Ground", "Loads"]
+
+
+class Ground:
+    """An instance as the search sees it: layout, demands, and what it has worked out about spots.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    layout
+        Its GPUs.
+    demands
+        What each job asks for.
+    """
+
+    def __init__(self, pieces: Pieces, layout: Layout, demands: Sequence[Demand]) -> None:
+        self.pieces, self.layout, self.demands = pieces, layout, demands
+        self._channels: dict[tuple[int, ...], Channel | None] = {}
+        self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
+        self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
+        self._lengths: dict[tuple[object, ...], int] = {}
+        self.of_width: dict[int, list[int]] = {}
+        for index, job in enumerate(pieces.jobs):
+            self.of_width.setdefault(job.slots, []).append(index)
+        self.number = {pieces.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
+
+    def channel(self, gpus: Sequence[int]) -> Channel | None:
+        """Channel of a job on these GPUs."""
+        server_of = self.layout.server_of
+        key = tuple(sorted([server_of[gpu] for gpu in gpus]))
+        if key not in self._channels:
+            self._channels[key] = self.layout.channel(gpus)
+        return self._channels[key]
+
+    def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
+        """Levels under caps."""
+        key = (id(demand), tuple(caps))
+        if key not in self._levels:
+            self._levels[key] = level_plan(demand.job, caps) if min(caps) > 0 else None
+        return self._levels[key]
+
+    def tables(self, job: PieceGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
+        """Duration of a block of a job by slot and level."""
+        type_of = self.layout.type_of
+        return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
+
+    def placed(self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int]) -> PlacedJob | None:
+        """A job on these GPUs with these levels; None where no path joins them."""
+        channel = self.channel(gpus)
+        if channel is None:
+            return None
+        job, demand, type_of = self.pieces.jobs[index], self.demands[index], self.layout.type_of
+        tables = self.tables(job, gpus)
+        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
+        return PlacedJob(
+            job=job,
+            gpus=list(gpus),
+            tables=tables,
+            links=channel.links,
+            plan=plan,
+            caps=None if min(caps) >= job.levels else list(caps),
+            exchange=exchange,
+            slot_us=[demand.slot_us[type_of[gpu]] // job.iterations for gpu in gpus],
+            iteration_us=self.iteration_us(demand, tables, plan.rows[0], exchange[0]),
+        )
+
+    def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
+        """Durations of the transfers of an iteration, by bucket."""
+        key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
+        if key not in self._exchange:
+            self._exchange[key] = exchange_us(demand.job, row, channel)
+        return self._exchange[key]
+
+    def iteration_us(
+        self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
+    ) -> int:
+        """Length of an iteration without contention."""
+        levels = tuple(sorted(row, reverse=True))
+        key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))
+        if key not in self._lengths:
+            self._lengths[key] = iteration_us(tables, levels, exchange)
+        return self._lengths[key]
+
+
+class Loads:
+    """A placement under construction.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+
+    Attributes
+    ----------
+    spots
+        Spot of each job, or None.
+    gpu_us, link_us
+        Expected busy time over the horizon of every GPU and link.
+    on_gpu, on_link
+        Jobs on every GPU, with the bytes of their activations, and on every link.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.spots: list[PlacedJob | None] = [None] * len(ground.pieces.jobs)
+        count = len(ground.layout.gpus)
+        self.gpu_us = [0] * count
+        self.link_us = [0] * ground.layout.links
+        self._state = [0] * count
+        self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
+        self.on_link: list[dict[int, None]] = [{} for _ in range(ground.layout.links)]
+
+    def cap(self, index: int, gpu: int) -> int:
+        """Deepest level of one more worker, of job `index`, that the memory of a GPU admits; 0 for none."""
+        job, inside = self.ground.pieces.jobs[index], self.on_gpu[gpu]
+        room = self.ground.layout.memory[gpu] - self._state[gpu] - job.state_bytes
+        if inside and room < max(inside.values()):
+            return 0
+        sizes = job.activation_bytes
+        return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
+
+    def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
+        """A job on these GPUs as memory is now; None where memory or routes do not admit it."""
+        caps = [self.cap(index, gpu) for gpu in gpus]
+        plan = self.ground.levels(self.ground.demands[index], caps)
+        return None if plan is None else self.ground.placed(index, gpus, plan, caps)
+
+    def place(self, index: int, spot: PlacedJob, deepest: Sequence[int]) -> None:
+        """Put a job on its spot; `deepest` is the largest level of each slot."""
+        self.spots[index] = spot
+        job = self.ground.pieces.jobs[index]
+        for gpu, level in zip(spot.gpus, deepest, strict=True):
+            self._state[gpu] += job.state_bytes
+            self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
+        self._weigh(index, spot, 1)
+
+    def unplace(self, index: int) -> None:
+        """Take a placed job away."""
+        spot = self.spots[index]
+        if spot is None:
+            raise ValueError(f"job {index} is not placed")
+        self.spots[index] = None
+        size = self.ground.pieces.jobs[index].state_bytes
+        for gpu in spot.gpus:
+            self._state[gpu] -= size
+            del self.on_gpu[gpu][index]
+        self._weigh(index, spot, -1)
+
+    def settled(self) -> list[PlacedJob] | None:
+        """All jobs with levels that memory admits now that everyone is there; None where one finds none."""
+        memory, state = self.ground.layout.memory, self._state
+        settled = []
+        for index, spot in enumerate(self.spots):
+            if spot is None:
+                return None
+            sizes = spot.job.activation_bytes
+            tight = any(memory[gpu] - state[gpu] < sizes[-1] for gpu in spot.gpus)
+            if tight or spot.caps is not None:
+                caps = [sum(size <= memory[gpu] - state[gpu] for size in sizes) for gpu in spot.gpus]
+                plan = self.ground.levels(self.ground.demands[index], caps)
+                anew = None if plan is None else self.ground.placed(index, spot.gpus, plan, caps)
+                if anew is None:
+                    return None
+                settled.append(anew)
+            else:
+                settled.append(spot)
+        return settled
+
+    def guests(self, server: int, index: int) -> list[int]:
+        """Jobs on a server but not on all servers of job `index`."""
+        spot = self.spots[index]
+        inside = self.ground.layout.on_server[server]
+        found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
+        own = set(spot.gpus) if spot is not None else set()
+        return [job for job in found if job != index and not own.intersection(self._gpus(job))]
+
+    def _gpus(self, index: int) -> Sequence[int]:
+        spot = self.spots[index]
+        return () if spot is None else spot.gpus
+
+    def _weigh(self, index: int, spot: PlacedJob, sign: int) -> None:
+        times = sign * spot.job.iterations
+        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+            self.gpu_us[gpu] += times * slot_us
+        if spot.links:
+            exchange = sign * sum(map(sum, spot.exchange))
+            for link in spot.links:
+                self.link_us[link] += exchange
+                if sign > 0:
+                    self.on_link[link][index] = None
+                else:
+                    del self.on_link[link][index]

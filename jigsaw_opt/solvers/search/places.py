@@ -1,0 +1,230 @@
+"""Where a job might go: a few sets of GPUs that are worth trying."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+
+__all__ = ["Places"]
+
+T = TypeVar("T")
+
+_MOST_ANCHORS = 3
+_SAMPLE = 16
+_BLUR = 0.5
+
+
+class Places:
+    """Proposes GPUs for jobs, by loads.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    draw
+        Source of chance.
+    """
+
+    def __init__(self, ground: Ground, draw: random.Random) -> None:
+        self.ground, self.draw = ground, draw
+        self.layout = ground.layout
+        graph = self.layout.routes.graph
+        self._links_at: list[list[int]] = [
+            [data["link"] for _, _, data in graph.edges(server.name, data=True)] for server in self.layout.servers
+        ]
+        self._kinds: dict[int, list[list[int]]] = {}
+        self._sets: dict[int, frozenset[int]] = {}
+        self._aligned: dict[tuple[int, int, int], list[tuple[int, ...]]] = {}
+
+    def of(self, loads: Loads, index: int) -> Iterator[list[int]]:
+        """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
+
+        Servers of one type and of all types together; a job too wide for a server takes those near one another, the
+        least used ones first.
+        """
+        seen: set[tuple[int, ...]] = set()
+        kinds = self._by_kind(index)
+        for servers in kinds if len(kinds) < 3 else (self.draw.choice(kinds[:-1]), kinds[-1]):
+            for gpus in self._among(loads, index, servers):
+                if gpus is not None and (key := tuple(sorted(gpus))) not in seen:
+                    seen.add(key)
+                    yield gpus
+
+    def shifted(self, loads: Loads, index: int) -> tuple[list[int], int] | None:
+        """GPUs of a placed job after all its workers on one server have gone to another one, and that server.
+
+        Within a server, other GPUs than before may be taken.
+        """
+        spot, draw = loads.spots[index], self.draw
+        if spot is None:
+            return None
+        server_of = self.layout.server_of
+        homes = list(dict.fromkeys([server_of[gpu] for gpu in spot.gpus]))
+        home = max(draw.sample(homes, min(2, len(homes))), key=lambda s: self.use(loads, s))
+        others = [s for s in self._neighbours(index, home) if s not in homes]
+        if not others:
+            return None
+        sample = draw.sample(others, min(3, len(others)))
+        server = min(sample, key=lambda s: self.use(loads, s)) if draw.random() < 0.5 else draw.choice(sample)
+        gpus = self.exchanged(loads, index, spot.gpus, home, server)
+        return None if gpus is None else (gpus, server)
+
+    def exchanged(self, loads: Loads, index: int, gpus: Sequence[int], home: int, server: int) -> list[int] | None:
+        """GPUs of a job with those on `home` replaced by the least loaded ones of `server`; None without room."""
+        leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == home]
+        need = self.ground.demands[index].need
+        free = self._sorted(loads, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
+        free = [gpu for gpu in free if loads.cap(index, gpu) >= need[leaving[0]]]
+        if len(free) < len(leaving):
+            return None
+        after = list(gpus)
+        for slot, gpu in zip(leaving, free, strict=False):
+            after[slot] = gpu
+        return after
+
+    def _neighbours(self, index: int, home: int) -> Sequence[int]:
+        """Servers that may hold workers of a job: the nearest other ones, or all."""
+        usable = self._by_kind(index)[-1]
+        rings = self.layout.near(home)
+        if self.draw.random() < 0.8 and len(rings) > 1:
+            kinds = self._usable(index)
+            near = [s for s in rings[1] if s in kinds]
+            if near:
+                return near
+        return usable
+
+    def _usable(self, index: int) -> frozenset[int]:
+        key = id(self.ground.demands[index])
+        if key not in self._sets:
+            self._sets[key] = frozenset(self._by_kind(index)[-1])
+        return self._sets[key]
+
+    def use(self, loads: Loads, server: int) -> int:
+        """Load of the fullest link at a server, or the mean load of its GPUs, if that is more."""
+        inside = self.layout.on_server[server]
+        load = sum([loads.gpu_us[gpu] for gpu in inside]) // len(inside)
+        return max([load, *[loads.link_us[link] for link in self._links_at[server]]])
+
+    def _by_kind(self, index: int) -> list[list[int]]:
+        """Servers that may hold workers of a job: by type, and all together where there are several types."""
+        demand = self.ground.demands[index]
+        if id(demand) not in self._kinds:
+            kinds: dict[str, list[int]] = {}
+            for s, server in enumerate(self.layout.servers):
+                if server.gpu_type in demand.slot_us:
+                    kinds.setdefault(server.gpu_type, []).append(s)
+            found = list(kinds.values())
+            together = sorted(s for servers in found for s in servers)
+            self._kinds[id(demand)] = found if len(found) == 1 else [*found, together]
+        return self._kinds[id(demand)]
+
+    def _among(self, loads: Loads, index: int, servers: Sequence[int]) -> Iterator[list[int] | None]:
+        slots, inside = self.ground.pieces.jobs[index].slots, self.layout.on_server
+        sample = servers if len(servers) <= _SAMPLE else self.draw.sample(servers, _SAMPLE)
+        alone = [s for s in sample if len(inside[s]) >= slots]
+        if alone:
+            for server in self._least(alone, lambda s: sorted([loads.gpu_us[g] for g in inside[s]])[slots - 1]):
+                yield self._choose(loads, index, self._sorted(loads, inside[server]))
+        if slots > 1 and len(servers) > 1 and (not alone or self.draw.random() < 0.2):
+            blocks = self._blocks(index, servers)
+            for block in self._least(blocks, lambda block: max([self.use(loads, s) for s in block])):
+                gpus = [gpu for s in block for gpu in self._sorted(loads, inside[s])]
+                yield self._choose(loads, index, gpus)
+            if self.draw.random() < 0.3:
+                usable = set(servers)
+                anchor = min(self.draw.sample(sample, min(4, len(sample))), key=lambda s: self.use(loads, s))
+                yield self._around(loads, index, usable, anchor)
+            if len(servers) <= _SAMPLE:
+                yield self._anywhere(loads, index, servers)
+
+    def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
+        """Aligned blocks of as many servers as a job needs, in the order in which each neighbourhood lists them.
+
+        Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other.
+        """
+        slots = self.ground.pieces.jobs[index].slots
+        key = (slots, servers[0], len(servers))
+        if key not in self._aligned:
+            self._aligned[key] = list(self._align(slots, servers))
+        blocks = self._aligned[key]
+        return blocks if len(blocks) <= _SAMPLE else self.draw.sample(blocks, _SAMPLE)
+
+    def _align(self, slots: int, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        left = dict.fromkeys(servers)
+        while left:
+            first = next(iter(left))
+            rings = self.layout.near(first)
+            near = [s for s in sorted([*rings[0], *(rings[1] if len(rings) > 1 else ())]) if s in left]
+            for s in near:
+                del left[s]
+            block: list[int] = []
+            room = 0
+            for s in near:
+                block.append(s)
+                room += len(self.layout.on_server[s])
+                if room >= slots:
+                    yield tuple(block)
+                    block, room = [], 0
+
+    def _least(self, servers: Sequence[T], key: Callable[[T], int]) -> list[T]:
+        """The servers of the smallest keys, and one of the others."""
+        ranked = sorted(servers, key=key)
+        chosen = ranked[:_MOST_ANCHORS]
+        if len(ranked) > _MOST_ANCHORS:
+            chosen.append(self.draw.choice(ranked[_MOST_ANCHORS:]))
+        return chosen
+
+    def _around(self, loads: Loads, index: int, usable: set[int], anchor: int) -> list[int] | None:
+        """GPUs of a server, and where these do not suffice of those nearest to it, the least used ones first."""
+        slots = self.ground.pieces.jobs[index].slots
+        collected: list[int] = []
+        for ring in self.layout.near(anchor):
+            near = self._blurred([s for s in ring if s in usable], lambda s: self.use(loads, s))
+            for server in near:
+                collected += self._sorted(loads, self.layout.on_server[server])
+                if len(collected) >= slots:
+                    gpus = self._choose(loads, index, collected)
+                    if gpus is not None:
+                        return gpus
+        return None
+
+    def _anywhere(self, loads: Loads, index: int, servers: Sequence[int]) -> list[int] | None:
+        """The least loaded GPUs of one connected part."""
+        part = self.layout.routes.component
+        home = part[self.draw.choice(servers)]
+        gpus = [g for s in servers if part[s] == home for g in self.layout.on_server[s]]
+        return self._choose(loads, index, self._sorted(loads, gpus))
+
+    def _sorted(self, loads: Loads, gpus: Sequence[int]) -> list[int]:
+        return self._blurred(gpus, loads.gpu_us.__getitem__)
+
+    def _blurred(self, items: Sequence[int], key: Callable[[int], int]) -> list[int]:
+        """Items by key, in half of all cases blurred by chance."""
+        draw = self.draw.random
+        if draw() < 0.5:
+            return sorted(items, key=key)
+        return sorted(items, key=lambda item: key(item) * (1 + _BLUR * draw()))
+
+    def _choose(self, loads: Loads, index: int, gpus: Sequence[int]) -> list[int] | None:
+        """The first GPUs with memory for the levels in need, which descend, or None."""
+        chosen: list[int] = []
+        skipped: list[tuple[int, int]] = []
+        coming = iter(gpus)
+        for level in self.ground.demands[index].need:
+            at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
+            if at is not None:
+                chosen.append(skipped.pop(at)[0])
+                continue
+            for gpu in coming:
+                cap = loads.cap(index, gpu)
+                if cap >= level:
+                    chosen.append(gpu)
+                    break
+                if cap:
+                    skipped.append((gpu, cap))
+            else:
+                return None
+        return chosen

@@ -1,0 +1,181 @@
+"""Levels, order and starts of some jobs chosen anew by CP-SAT, while the rest of the plan and all GPUs stay."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from jigsaw_opt.formulations import cpsat_retiming
+from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
+from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.search.loads import Ground
+
+__all__ = ["Retiming"]
+
+
+class Retiming:
+    """Improves a plan around some of its jobs.
+
+    Parameters
+    ----------
+    control
+        The solve under way.
+    ground
+        The instance.
+
+    Attributes
+    ----------
+    work
+        Deterministic seconds of the engine so far.
+    """
+
+    def __init__(self, control: Control, ground: Ground) -> None:
+        self.control, self.ground = control, ground
+        self.work = 0.0
+
+    def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
+        """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
+
+        Parameters
+        ----------
+        plan
+            The plan.
+        jobs
+            Numbers of the jobs that may change.
+        work
+            Limit in the engine's deterministic seconds.
+        """
+        frame = self._weighted_frame(plan, jobs) if self._weighted else self._latest_frame(plan, jobs)
+        return None if frame.limit < frame.bound else self._solve(plan, jobs, frame, work)
+
+    def at_period(self, plan: Timetable, jobs: Sequence[int], period: int, work: float) -> Timetable | None:
+        """A plan of a given period in which only some jobs differ; the others keep to that period already."""
+        return self._solve(plan, jobs, cpsat_retiming.Frame(period), work)
+
+    @property
+    def _weighted(self) -> bool:
+        return self.ground.pieces.objective == "weighted_completion"
+
+    def _latest_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
+        chosen = set(jobs)
+        stays = max((job_end(job) for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
+        latest = max(job_end(plan.jobs[index]) for index in jobs)
+        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - 1)
+
+    def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
+        weights = self.ground.pieces.jobs
+        now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
+        return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - 1)
+
+    def _least(self, index: int) -> int:
+        """Weighted least end of a job."""
+        pieces = self.ground.pieces
+        job = pieces.jobs[index]
+        return job.weight * (
+            job.release_us + job.iterations * least_iteration_us(pieces, job, usable_gpus(pieces, job))
+        )
+
+    def _deadline(self, index: int, frame: cpsat_retiming.Frame) -> int:
+        if frame.period is not None:
+            return frame.period
+        if not frame.weighted:
+            return frame.limit
+        return (frame.limit - frame.bound + self._least(index)) // self.ground.pieces.jobs[index].weight
+
+    def _solve(
+        self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
+    ) -> Timetable | None:
+        from ortools.sat.python import cp_model
+
+        tasks = self._tasks(plan, jobs, frame)
+        gpus = {gpu for task in tasks for gpu in task.gpus}
+        links = {link for task in tasks for link in task.channel.links}
+        model = cpsat_retiming.build(tasks, frame, *self._busy(plan, jobs, frame.period, gpus, links))
+        model.hint([_timing(plan.jobs[index]) for index in jobs])
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = self.control.options.seed
+        solver.parameters.catch_sigint_signal = False
+        solver.parameters.max_deterministic_time = work
+        if self.control.remaining is not None:
+            solver.parameters.max_time_in_seconds = self.control.remaining
+        status = self.control.run(partial(solver.solve, model.proto), solver.stop_search)
+        self.work += solver.response_proto.deterministic_time
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        return self._merged(plan, jobs, model.plan(solver.value), frame.period)
+
+    def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
+        ground = self.ground
+        placed = [[ground.number[name] for name in job.gpus] for job in plan.jobs]
+        state: dict[int, int] = {}
+        for piece, gpus in zip(ground.pieces.jobs, placed, strict=True):
+            for gpu in gpus:
+                state[gpu] = state.get(gpu, 0) + piece.state_bytes
+        tasks = []
+        for index in jobs:
+            job, gpus = ground.pieces.jobs[index], placed[index]
+            channel = ground.channel(gpus)
+            assert channel is not None, "the plan has passed the check"
+            room = [ground.layout.memory[gpu] - state[gpu] for gpu in gpus]
+            caps = [sum(size <= left for size in job.activation_bytes) for left in room]
+            tasks.append(
+                cpsat_retiming.Task(job, gpus, ground.tables(job, gpus), channel, caps, self._deadline(index, frame))
+            )
+        return tasks
+
+    def _busy(
+        self, plan: Timetable, jobs: Sequence[int], period: int | None, gpus: set[int], links: set[int]
+    ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
+        """Intervals of all other jobs on some GPUs and links."""
+        ground, chosen = self.ground, set(jobs)
+        on_gpu: dict[int, list[tuple[int, int]]] = {gpu: [] for gpu in gpus}
+        on_link: dict[int, list[tuple[int, int]]] = {link: [] for link in links}
+        for index, job in enumerate(plan.jobs):
+            if index in chosen:
+                continue
+            numbers = [ground.number[name] for name in job.gpus]
+            channel = ground.channel(numbers)
+            used = links.intersection(channel.links if channel is not None else ())
+            for iteration in job.iterations:
+                for gpu, block in zip(numbers, iteration.blocks, strict=True):
+                    if gpu in on_gpu:
+                        on_gpu[gpu] += _parts(block.start_us, block.end_us, period)
+                for link in used:
+                    for transfer in iteration.transfers:
+                        on_link[link] += _parts(transfer.start_us, transfer.end_us, period)
+        return on_gpu, on_link
+
+    def _merged(
+        self, plan: Timetable, jobs: Sequence[int], timings: Iterable[cpsat_retiming.Timing], period: int | None
+    ) -> Timetable:
+        """The plan with the new timings; it is worked out anew as a whole."""
+        ground = self.ground
+        decisions = []
+        fresh = dict(zip(jobs, timings, strict=True))
+        for index, job in enumerate(plan.jobs):
+            timing = fresh.get(index) or _timing(job)
+            gpus = [ground.layout.gpus[ground.number[name]] for name in job.gpus]
+            decisions.append(JobDecision(gpus, timing.levels, timing.blocks, timing.transfers))
+        return Timetable(assemble(ground.pieces, decisions), period)
+
+
+def _timing(job: JobPlan) -> cpsat_retiming.Timing:
+    return cpsat_retiming.Timing(
+        [tuple(block.level for block in it.blocks) for it in job.iterations],
+        [[block.start_us for block in it.blocks] for it in job.iterations],
+        [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+    )
+
+
+def _parts(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
+    """An interval as it lies on the line, or within one period of the circle."""
+    if start == end:
+        return []
+    if period is None:
+        return [(start, end)]
+    phase = start % period
+    last = phase + end - start
+    return [(phase, last)] if last <= period else [(phase, period), (0, last - period)]
