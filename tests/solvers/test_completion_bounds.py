@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from jigsaw_opt.instances import catalogue
@@ -12,9 +13,15 @@ from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Ser
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import completion_pairs, lower_bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
+from jigsaw_opt.solvers.bounds.completion_curves import Curve, Profile
+from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
 from jigsaw_opt.solvers.bounds.demand import Run
+from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
+from jigsaw_opt.solvers.bounds.gpus import gpu_resources
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -107,6 +114,35 @@ def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch)
 def test_shared_links_give_more(seed: int, share: float) -> None:
     pieces = cut(generate("server", seed))
     assert best_bound(pieces) > share * lower_bound(pieces).value
+
+
+def test_windows_see_what_whole_loads_do_not() -> None:
+    pieces = cut(generate("server", 37))
+    classes = gpu_classes(pieces)
+    facts = gather(pieces, classes)
+    resources = list(gpu_resources(facts, classes))
+    program = CompletionProgram([fact.job.weight for fact in facts], [fact.end for fact in facts])
+    program.solve()
+    for _ in rounds(program, [Load(resource, facts) for resource in resources], Budget()):
+        continue
+    assert max(window_bounds(program, resources, facts, Budget())) > 1.01 * program.bound()
+
+
+def test_a_curve_is_exact_at_integers_and_near_in_between() -> None:
+    curve = Curve([(3, 2, 4), (1, 5, 10), (2, 0, 1)])
+    values = [0, 2, 2, 5, 8, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 24]
+    assert [curve.at(time) for time in range(17)] == values
+    assert curve.at(-3) == 0
+    assert list(curve.near(np.array([2.5, 100.0]))) == [3.5, 24.0]
+
+
+def test_corners_split_a_profile_into_straight_parts() -> None:
+    profile = Profile(Curve([(2, 1, 5), (2, 9, 5)]), Curve([(3, 0, 4), (3, 8, 4)]), 14)
+    for work in (0, 5, 17, 34):
+        left = [max(0, work - profile.at(length)) for length in range(20)]
+        corners = profile.corners(work)
+        bends = {k for k in range(1, 19) if left[k + 1] - left[k] != left[k] - left[k - 1]}
+        assert bends <= corners, work
 
 
 def test_nothing_follows_a_stop() -> None:

@@ -10,6 +10,7 @@ from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion_groups import contests
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram
+from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.links import link_resources
@@ -55,6 +56,8 @@ def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
     settled = [contest for contest in fights if contest.settled]
     loads += [contest.settle(program) for contest in settled]
     yield from _rounds(program, loads, budget)
+    for value in window_bounds(program, resources, facts, budget):
+        yield Bound(value, f"{program.reason}, and windows of time")
     for contest in fights:
         if not contest.settled:
             for value in contest.branch(program, loads, budget):

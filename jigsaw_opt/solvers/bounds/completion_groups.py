@@ -16,7 +16,7 @@ from typing import NamedTuple
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
-from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
+from jigsaw_opt.solvers.bounds.demand import Demand, Resource
 from jigsaw_opt.solvers.bounds.facts import Facts
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
 
@@ -151,5 +151,6 @@ def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
 def _alone(demand: Demand) -> Demand:
     """What a job that uses several links at once asks of one of them."""
     rate = demand.runs[0].rate
-    runs = tuple(Run(1, run.length, run.before, run.after) for run in demand.runs)
-    return Demand(demand.head, demand.work // rate, demand.tail, demand.lag // rate, runs, demand.room // rate)
+    runs = tuple(run._replace(rate=1) for run in demand.runs)
+    spare = demand.spare and demand.spare._replace(rate=1)
+    return Demand(demand.head, demand.work // rate, demand.tail, demand.lag // rate, runs, spare)

@@ -137,8 +137,8 @@ def _surplus(job: int, fact: Facts, demand: Demand, first: int, last: int) -> It
 
     Ordered by time, the last iterations have no room for more, so what is before is further from the end.
     """
-    n, length, room = fact.job.iterations, fact.shape.iteration, demand.room
-    surplus = demand.work - n * sum(run.work for run in demand.runs)
+    length, surplus = fact.shape.iteration, demand.surplus(fact.job.iterations)
+    room = demand.spare.work if demand.spare else 0
     amount = min(surplus, last * room) - first * room
     if amount > 0:
         full, rest = divmod(amount, room)

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["CompletionProgram", "Inequality"]
+__all__ = ["UNIT", "CompletionProgram", "Inequality"]
 
-_UNIT = 2**160
+UNIT = 2**160
 """Multipliers are rounded down to parts of one over this."""
 
 
@@ -75,9 +75,13 @@ class CompletionProgram:
     def copy(self) -> CompletionProgram:
         """A program of its own with the inequalities in use."""
         program = CompletionProgram(self.weights, self.own)
-        for row, _ in self._shares():
+        for row in self.used():
             program.add(row)
         return program
+
+    def used(self) -> list[Inequality]:
+        """The inequalities with positive multipliers."""
+        return [row for row, _ in self._shares()]
 
     def solve(self) -> None:
         """Find the best ends and the multipliers that prove them, both in floating point."""
@@ -98,9 +102,9 @@ class CompletionProgram:
             gain += share * self._gain(row)
             for k, factor in row.factors.items():
                 used[k] += share * factor
-        whole = (Fraction(weight * _UNIT, part) for weight, part in zip(self.weights, used, strict=True) if part)
+        whole = (Fraction(weight * UNIT, part) for weight, part in zip(self.weights, used, strict=True) if part)
         base = sum(weight * end for weight, end in zip(self.weights, self.own, strict=True))
-        return base + max(0, ceil(min([Fraction(1), *whole]) * gain / _UNIT))
+        return base + max(0, ceil(min([Fraction(1), *whole]) * gain / UNIT))
 
     @property
     def reason(self) -> str:
@@ -115,9 +119,9 @@ class CompletionProgram:
         return row.least - sum(factor * self.own[k] for k, factor in row.factors.items())
 
     def _shares(self) -> list[tuple[Inequality, int]]:
-        """Positive multipliers of the inequalities, in parts of one over `_UNIT`."""
+        """Positive multipliers of the inequalities, in parts of one over `UNIT`."""
         pairs = zip(self.rows, self._multipliers, strict=False)
-        return [(row, int(Fraction(value) * _UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
+        return [(row, int(Fraction(value) * UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
 
     def _start(self) -> Highs:
         import highspy

@@ -58,8 +58,8 @@ class Demand(NamedTuple):
         Twice the sum over all its work of amount times least distance from its middle to the job's end.
     runs
         Work that every iteration has.
-    room
-        Most that one iteration counts beyond this.
+    spare
+        Most that one iteration counts beyond this, or None where there is no more.
     """
 
     head: int
@@ -67,7 +67,11 @@ class Demand(NamedTuple):
     tail: int
     lag: int
     runs: tuple[Run, ...] = ()
-    room: int = 0
+    spare: Run | None = None
+
+    def surplus(self, iterations: int) -> int:
+        """Work beyond that of all runs, which may lie in any of the iterations."""
+        return self.work - iterations * sum(run.work for run in self.runs)
 
 
 class Claim(NamedTuple):

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
 
@@ -64,7 +65,7 @@ class _Tariff(NamedTuple):
         Price of an iteration that no choice of levels goes below, and its moment (see `Facts.lag`).
     crowding
         What an iteration costs more because a job has at most one worker on each GPU of its cheapest class.
-    runs, room
+    runs, spare
         See `Demand`.
     """
 
@@ -73,7 +74,7 @@ class _Tariff(NamedTuple):
     moment: int
     crowding: int
     runs: tuple[Run, ...]
-    room: int
+    spare: Run
 
 
 class _Market:
@@ -100,7 +101,7 @@ class _Market:
         tariff = self._tariff(fact, prices)
         lag = fact.lag(tariff.once, tariff.moment)
         work, tail = self._work(fact, prices), fact.shape.tail
-        return Demand(fact.job.release_us, work, tail, lag, tariff.runs, tariff.room)
+        return Demand(fact.job.release_us, work, tail, lag, tariff.runs, tariff.spare)
 
     def search(self, prices: Prices) -> Prices:
         """Prices of a larger load: one class after the other, by factors that come closer to 1."""
@@ -135,7 +136,9 @@ class _Market:
         crowding, top = self._crowding(fact, prices), max(prices)
         runs = tuple(Run(count * top, cost[d - 1] // top, 0, tails[d - 1]) for d, count in Counter(least).items())
         most = (once if job.rule.multiset else job.slots * cost[-1]) + crowding
-        return _Tariff(cost, once, moment, crowding, runs, most - sum(run.work for run in runs))
+        rate, room = job.slots * top, most - sum(run.work for run in runs)
+        spare = Run(rate, ceil_div(room, rate), 0, fact.shape.tail)
+        return _Tariff(cost, once, moment, crowding, runs, spare)
 
     def _crowding(self, fact: Facts, prices: Prices) -> int:
         regrets: dict[int, list[int]] = {}

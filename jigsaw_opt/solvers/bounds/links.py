@@ -98,16 +98,16 @@ def _demand(fact: Facts, links: Sequence[Link], uses: int) -> Demand | None:
     latency = max(shape.ring.latency_us, min(link.latency_us for link in links))
     channel = Channel((), rate, latency)
     exchange = shape.exchange_over(fact.job, channel)
-    once = sum(exchange.shortest)
+    once, first = sum(exchange.shortest), min(times[0] for times in shape.blocks.values())
     longest = sum(fact.job.transfer_us(piece.bucket, fact.job.slots, channel) for piece in fact.job.transfers)
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
     return Demand(
-        head=fact.job.release_us + min(times[0] for times in shape.blocks.values()),
+        head=fact.job.release_us + first,
         work=critical.least_transfer_us(fact.job, exchange) * uses,
         tail=0,
         lag=uses * fact.lag(once, once * once),
         runs=tuple(_runs(shape.blocks, exchange.shortest, uses)),
-        room=uses * max(0, longest - once),
+        spare=Run(uses, max(0, longest - once), first, 0),
     )
 
 

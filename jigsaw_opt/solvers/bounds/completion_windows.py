@@ -1,0 +1,284 @@
+"""Bounds on the weighted sum of ends from windows of time that are too narrow for all the work in them.
+
+If a job ends at ``e``, at least ``W - early(s) - late(e - t)`` of its work on a resource lies between ``s`` and ``t``:
+all but what is done by ``s`` at best and what the time from ``t`` to its end has room for. The resource does no
+more than its capacity times ``t - s``. With a multiplier for each window this relaxes to one small problem for each
+job: which end is the cheapest. The multipliers come from a linear program over mixtures of ends, and the bound that
+they prove is added up in integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.completion_curves import profiles
+from jigsaw_opt.solvers.bounds.completion_program import UNIT, CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.demand import Resource
+from jigsaw_opt.solvers.bounds.facts import Facts
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.bounds.completion_curves import Floats
+
+__all__ = ["window_bounds"]
+
+_ROUNDS = 40
+"""Most times that the program is solved."""
+_MOMENTS = 64
+"""Windows begin and end at about so many moments."""
+_NEW_WINDOWS = 8
+"""Windows of a resource that are added in a round: the ones that are most too narrow."""
+_TOLERANCE = 1e-6
+"""Share by which a window must be too narrow, or an end cheaper, to count."""
+_FILTER = 1e-9
+"""Share of the sum of all terms by which floating point may be wrong about which end is the cheapest."""
+_STEP_WORK = 3e-8
+"""Seconds for one window and end."""
+
+
+class _Window(NamedTuple):
+    """A window of time on one of the resources."""
+
+    view: int
+    start: int
+    end: int
+
+
+class _View:
+    """A resource, seen through windows.
+
+    Parameters
+    ----------
+    resource
+        Capacity and demands.
+    facts
+        The jobs.
+    """
+
+    def __init__(self, resource: Resource, facts: Sequence[Facts]) -> None:
+        self.capacity = resource.capacity
+        pairs = enumerate(zip(facts, resource.demands, strict=True))
+        self.profiles = {k: both for k, (fact, demand) in pairs if (both := profiles(fact, demand))}
+        self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
+        self.release = [fact.job.release_us for fact in facts]
+
+    def inside(self, job: int, start: int) -> int:
+        """Work of a job that is not done by `start`."""
+        return max(0, self.work[job] - self.profiles[job][0].at(start - self.release[job]))
+
+    def too_narrow(self, mixture: Sequence[tuple[int, int, float]], moments: Floats) -> Floats:
+        """How much of a mixture of ends, as (job, end, share), is too much for the windows between two moments each."""
+        import numpy as np
+
+        excess = -self.capacity * (moments[None, :] - moments[:, None])
+        for job, end, share in mixture:
+            if job in self.profiles:
+                early, late = self.profiles[job]
+                left = self.work[job] - early.near(moments - self.release[job])
+                excess = excess + share * np.maximum(0, left[:, None] - late.near(end - moments)[None, :])
+        found: Floats = np.where(moments[None, :] > moments[:, None], excess, 0)
+        return found
+
+
+def window_bounds(
+    program: CompletionProgram, resources: Sequence[Resource], facts: Sequence[Facts], budget: Budget
+) -> Iterator[int]:
+    """Rising bounds from windows on all resources, together with the inequalities in use of a solved program.
+
+    Parameters
+    ----------
+    program
+        Gives the weights, the least ends, and what is known of the ends.
+    resources, facts
+        What the jobs ask for, and the jobs.
+    budget
+        Asked between rounds.
+    """
+    views = [_View(resource, facts) for resource in resources]
+    mixture = _Mixture(program, views)
+    moments = _moments(program, facts)
+    for _ in range(_ROUNDS):
+        if budget.spent or not mixture.solve():
+            return
+        budget.pay(_STEP_WORK * mixture.steps(len(moments)))
+        yield mixture.bound()
+        if not (mixture.add_windows(moments) | mixture.add_ends()):
+            return
+
+
+def _moments(program: CompletionProgram, facts: Sequence[Facts]) -> Floats:
+    """Releases, least and likely ends, and an even grid between the first and the last of them."""
+    import numpy as np
+
+    known = sorted({fact.job.release_us for fact in facts} | set(program.own) | {int(end) for end in program.ends})
+    step = -(-len(known) // _MOMENTS)
+    grid = range(known[0], known[-1], max(1, (known[-1] - known[0]) // _MOMENTS))
+    return np.array(sorted({*known[::step], *grid}), dtype=float)
+
+
+class _Mixture:
+    """The linear program over mixtures of ends of each job.
+
+    Parameters
+    ----------
+    program
+        Weights, least ends, inequalities.
+    views
+        The resources.
+    """
+
+    def __init__(self, program: CompletionProgram, views: Sequence[_View]) -> None:
+        import highspy
+
+        self._weights, self._own, self._views = program.weights, program.own, views
+        self._rows = program.used()
+        self._windows: dict[_Window, None] = {}
+        self._ends: dict[tuple[int, int], None] = {}
+        self._cheapest: list[tuple[int, int]] = []
+        self._scale = float(max(1, *self._own))
+        self._engine = highspy.Highs()
+        self._engine.setOptionValue("output_flag", False)
+        self._engine.setOptionValue("threads", 1)
+        for _ in self._own:
+            self._engine.addRow(1.0, 1.0, 0, [], [])
+        for row in self._rows:
+            self._engine.addRow(self._least(row), self._engine.inf, 0, [], [])
+        latest = 4 * max(*map(int, program.ends), *self._own)
+        for job, own in enumerate(self._own):
+            for end in {own, int(program.ends[job]), latest}:
+                self._add_end(job, end)
+
+    def steps(self, moments: int) -> int:
+        """Size of the search for windows."""
+        return moments * moments * len(self._views) * len(self._ends)
+
+    def solve(self) -> bool:
+        """Find the best mixture and its multipliers; whether there is one."""
+        import highspy
+
+        self._engine.run()
+        return bool(self._engine.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+
+    def bound(self) -> int:
+        """Least weighted sum of ends that the multipliers prove, exactly."""
+        rows, windows = self._shares()
+        total = sum(share * row.least for row, share in rows)
+        total -= sum(share * self._views[w.view].capacity * (w.end - w.start) for w, share in windows)
+        prices = self._prices(rows)
+        self._cheapest = [self._cheapest_end(job, price, windows) for job, price in enumerate(prices)]
+        return ceil_div(total + sum(value for value, _ in self._cheapest), UNIT)
+
+    def add_ends(self) -> bool:
+        """Add the cheapest end of each job, as the last bound found them; says whether there was a new one."""
+        fresh = [(job, end) for job, (_, end) in enumerate(self._cheapest) if (job, end) not in self._ends]
+        for job, end in fresh:
+            self._add_end(job, end)
+        return bool(fresh)
+
+    def add_windows(self, moments: Floats) -> bool:
+        """Add the windows that the mixture fills most beyond their capacity; says whether there were any."""
+        import numpy as np
+
+        shares = zip(self._ends, self._engine.getSolution().col_value, strict=True)
+        mixture = [(job, end, share) for (job, end), share in shares if share > _TOLERANCE]
+        before = len(self._windows)
+        for number, view in enumerate(self._views):
+            excess = view.too_narrow(mixture, moments) / view.capacity
+            for place in np.argsort(-excess, axis=None, kind="stable")[:_NEW_WINDOWS]:
+                start, end = np.unravel_index(int(place), excess.shape)
+                if excess[start, end] > _TOLERANCE * self._scale:
+                    self._add_window(_Window(number, int(moments[start]), int(moments[end])))
+        return len(self._windows) > before
+
+    def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_Window, int]]]:
+        """Positive multipliers in parts of one over `UNIT`, scaled down where they take more than a job's weight."""
+        duals = list(self._engine.getSolution().row_dual)[len(self._own) :]
+        rows = [
+            (row, int(Fraction(dual) * UNIT / sum(row.factors.values())))
+            for row, dual in zip(self._rows, duals, strict=False)
+            if dual > 0
+        ]
+        windows = [
+            (window, int(Fraction(-dual * self._scale) * UNIT / self._capacity(window)))
+            for window, dual in zip(self._windows, duals[len(self._rows) :], strict=True)
+            if dual < 0
+        ]
+        pairs = zip(self._weights, self._prices(rows), strict=True)
+        part = min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
+        return [(row, int(share * part)) for row, share in rows], windows
+
+    def _prices(self, rows: Sequence[tuple[Inequality, int]]) -> list[int]:
+        """What is left of each job's weight."""
+        prices = [weight * UNIT for weight in self._weights]
+        for row, share in rows:
+            for job, factor in row.factors.items():
+                prices[job] -= share * factor
+        return prices
+
+    def _cheapest_end(self, job: int, price: int, windows: Sequence[tuple[_Window, int]]) -> tuple[int, int]:
+        """Least price of an end, with what its work pays for the windows, and that end.
+
+        The price is linear between the ends at which some window meets a corner of the job's profile, or its
+        work inside begins or stops to count. Floating point picks some of them, integers decide.
+        """
+        import numpy as np
+
+        paid = [
+            (window.end, inside, share, self._views[window.view].profiles[job][1])
+            for window, share in windows
+            if job in self._views[window.view].profiles
+            and (inside := self._views[window.view].inside(job, window.start))
+        ]
+        own = self._own[job]
+        corners = {end + length for end, inside, _, late in paid for length in late.corners(inside)}
+        ends = sorted({own, *(end for end in corners if end > own)})
+        near = np.array(ends, dtype=float)
+        value, size = price / UNIT * near, price / UNIT * near
+        for end, inside, share, late in paid:
+            value = value + share / UNIT * np.maximum(0, inside - late.near(near - end))
+            size = size + share / UNIT * inside
+        likely = [end for end, low in zip(ends, value - _FILTER * size, strict=True) if low <= float(value.min())]
+        return min(
+            (price * e + sum(share * max(0, inside - late.at(e - end)) for end, inside, share, late in paid), e)
+            for e in likely
+        )
+
+    def _add_end(self, job: int, end: int) -> None:
+        entries = [(job, 1.0)]
+        for number, row in enumerate(self._rows, len(self._own)):
+            if job in row.factors:
+                factor = Fraction(row.factors[job], sum(row.factors.values()))
+                entries.append((number, float(factor * end) / self._scale))
+        for number, window in enumerate(self._windows, len(self._own) + len(self._rows)):
+            if load := self._load(job, end, window):
+                entries.append((number, load))
+        places, values = zip(*entries, strict=True)
+        cost = self._weights[job] * end / self._scale
+        self._engine.addCol(cost, 0.0, self._engine.inf, len(entries), list(places), list(values))
+        self._ends[job, end] = None
+
+    def _add_window(self, window: _Window) -> None:
+        if window not in self._windows:
+            loads = [(number, self._load(job, end, window)) for number, (job, end) in enumerate(self._ends)]
+            entries = [(number, load) for number, load in loads if load]
+            self._engine.addRow(
+                -self._engine.inf, 1.0, len(entries), [number for number, _ in entries], [load for _, load in entries]
+            )
+            self._windows[window] = None
+
+    def _capacity(self, window: _Window) -> int:
+        return self._views[window.view].capacity * (window.end - window.start)
+
+    def _load(self, job: int, end: int, window: _Window) -> float:
+        """Share of a window that a job fills if it ends at `end`."""
+        view = self._views[window.view]
+        if job not in view.profiles:
+            return 0.0
+        work = max(0, view.inside(job, window.start) - view.profiles[job][1].at(end - window.end))
+        return work / self._capacity(window)
+
+    def _least(self, row: Inequality) -> float:
+        return float(Fraction(row.least, sum(row.factors.values()))) / self._scale
