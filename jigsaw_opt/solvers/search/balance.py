@@ -45,7 +45,10 @@ class Balance:
         self.places = Places(ground, draw)
 
     def build(self, order: Sequence[int]) -> bool:
-        """Place all jobs in an order, each where it costs least; says whether all found room."""
+        """Place all jobs anew in an order, each where it costs least; says whether all found room."""
+        for index, spot in enumerate(self.loads.spots):
+            if spot is not None:
+                self.loads.unplace(index)
         return all(self._insert(index) for index in order)
 
     def adopt(self, spots: Sequence[PlacedJob]) -> None:

@@ -1,4 +1,4 @@
-"""Laying one job into the free times that the others leave, iteration after iteration, each piece as early as it fits."""
+"""Laying one job into the free times that the others leave, each piece as early as it fits."""
 
 from __future__ import annotations
 

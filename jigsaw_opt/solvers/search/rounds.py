@@ -1,42 +1,44 @@
-"""The rounds of the search: where each begins, how long its parts take, and what is kept.
+"""The rounds of the search: what is tried next, from where, and what is kept.
 
-Every part has a number of steps or a limit of deterministic work, so a time limit cuts the sequence of plans
-short and never changes it.
+Every part has a number of steps or a limit of deterministic work, and chance comes from the seed, so a time limit
+cuts the sequence of plans short and never changes it.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cached_property
 
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
-from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
 
-_PATIENCE = 6
+_PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
 _STEP_PIECES = 600_000
 _LEAST_STEPS, _MOST_STEPS = 100, 2500
-_BALANCE_STEPS = 2000
+_BALANCE_STEPS_OF_JOB = 80
+_LEAST_BALANCE, _MOST_BALANCE = 1000, 20_000
+_STEPS_A_LOOK = 50
 _WORK_OF_PIECE = 2e-6
-"""Deterministic seconds that a piece in an evaluation counts as."""
-_HEATS = (0.01, 0.004, 0.02)
-_TARGETS = (1.0, 1.04, 1.1)
-_BALANCE_HEAT = 0.1
-_CLOSE = 1.04
-"""Drafts within this ratio of the best plan are worth the engine's time."""
-_RETIMED_PIECES = 700
-_RETIMING_WORK = 2.0
+_WORK_OF_BALANCING = 3e-4
+"""Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
+_HEATS = (0.01, 0.003, 0.02)
+_TARGETS = (1.0, 1.03, 1.08)
+_BALANCE_HEATS = (0.1, 1.0)
+_BUILDS = 5
+"""Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
 
 
 class Rounds:
@@ -53,29 +55,47 @@ class Rounds:
     def __init__(self, control: Control, pieces: Pieces) -> None:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed)
-        self.steps = 0
         self.best: Draft | None = None
+        self._work = 0.0
 
     def run(self) -> StoppedBy:
         """Search until there is a reason to stop."""
         asked = demands(self.pieces)
         if asked is None:
             return StoppedBy.COMPLETED
-        self.ground = Ground(self.pieces, Layout(self.pieces), asked)
-        self.evaluator = Evaluator(self.pieces, self.ground.layout)
-        self.retiming = Retiming(self.control, self.ground)
+        self._prepare(asked)
         self._begin()
         idle = 0
-        for number, start in enumerate(self._starts()):
-            before = self.control.objective
-            self._round(number, start)
-            idle = 0 if self.control.objective != before else idle + 1
-            reason = self._reason()
-            if reason is not None:
-                return reason
-            if idle >= _PATIENCE and self.control.options.time_limit is None:
-                break
-        return StoppedBy.COMPLETED
+        while (reason := self._reason()) is None:
+            if idle >= _PATIENCE and not self._limited:
+                return StoppedBy.COMPLETED
+            before, spent = self.control.objective, self.work
+            name = self.choice.next()
+            self._moves[name]()
+            better = self.control.objective != before
+            self.choice.reward(name, better, self.work - spent)
+            idle = 0 if better else idle + 1
+        return reason
+
+    @property
+    def work(self) -> float:
+        """Deterministic seconds so far."""
+        return self._work + self.parts.work
+
+    @property
+    def _limited(self) -> bool:
+        options = self.control.options
+        return not (options.time_limit is None and options.work_limit is None)
+
+    def _prepare(self, asked: list[Demand]) -> None:
+        self.ground = Ground(self.pieces, Layout(self.pieces), asked)
+        self.evaluator = Evaluator(self.pieces, self.ground.layout)
+        self.parts = Parts(self.control, self.ground, self.draw)
+        self.choice = Choice(tuple(self._moves), self.draw)
+
+    @cached_property
+    def _moves(self) -> dict[str, Callable[[], None]]:
+        return {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
 
     def _reason(self) -> StoppedBy | None:
         limit = self.control.options.work_limit
@@ -83,136 +103,76 @@ class Rounds:
             return StoppedBy.TIME
         return self.control.reason()
 
-    @property
-    def work(self) -> float:
-        """Deterministic seconds so far."""
-        size = self.pieces.blocks + self.pieces.transfers
-        return self.steps * size * _WORK_OF_PIECE + self.retiming.work
-
     def _begin(self) -> None:
         """The heuristic's placements, scheduled."""
         count = len(self.pieces.jobs)
         for spots in placements(self.pieces, self.ground.demands):
             outcome = self.evaluator.evaluate(spots, [1.0] * count, [0] * count)
+            self._work += self.pieces.blocks * _WORK_OF_PIECE
             self._keep(Draft(spots, [1.0] * count, [0] * count, outcome))
             if self._reason() is not None:
                 return
 
-    def _starts(self) -> Iterator[Draft | None]:
-        """Drafts to begin a round with, in turn a new placement and the best draft."""
-        number = 0
-        while self._reason() is None:
-            fresh = self._balanced(_TARGETS[number % len(_TARGETS)])
-            if fresh is not None:
-                self._keep(fresh)
-                yield fresh
-            if self._reason() is None:
-                yield self.best
-            number += 1
-
-    def _balanced(self, target: float) -> Draft | None:
-        """A placement made anew and balanced."""
-        self.balance = Balance(self.ground, self.draw, max(1, round(target * self._target())))
-        if not self.balance.build(self._order()):
-            return None
-        steps = _BALANCE_STEPS
-        for step in range(steps):
-            self.balance.step(_BALANCE_HEAT * (1 - step / steps) ** 2)
-            if step % 50 == 0 and self._reason() is not None:
+    def _fresh(self) -> None:
+        """A placement made anew, balanced and annealed."""
+        balance = self._balance(self.draw.choice(_TARGETS))
+        if not any(balance.build(self._order()) for _ in range(_BUILDS)):
+            return self._again()
+        steps = min(max(_LEAST_BALANCE, _BALANCE_STEPS_OF_JOB * len(self.pieces.jobs)), _MOST_BALANCE)
+        heat = self.draw.choice(_BALANCE_HEATS)
+        for done in range(0, steps, _STEPS_A_LOOK):
+            balance.anneal(_STEPS_A_LOOK, heat * (1 - done / steps) ** 2)
+            self._work += _STEPS_A_LOOK * _WORK_OF_BALANCING
+            if self._reason() is not None:
                 break
-        return self._annealing().draft()
+        draft = Annealing(balance, self.evaluator, self.draw).draft()
+        if draft is not None:
+            self._anneal(balance, draft)
+        return None
 
-    def _annealing(self) -> Annealing:
-        return Annealing(self.balance, self.evaluator, self.draw)
+    def _again(self) -> None:
+        """The best draft, annealed once more."""
+        if self.best is not None:
+            self._anneal(self._balance(1.0), self.best)
 
-    def _target(self) -> int:
-        """What loads should keep to: the bound; for weighted ends, the mean load of a GPU."""
-        if self.pieces.objective != "weighted_completion":
-            return self.control.bound
-        demand = (max(d.slot_us.values()) * d.job.slots for d in self.ground.demands)
-        return max(1, sum(demand) // len(self.ground.layout.gpus))
+    def _improve_parts(self) -> None:
+        """The best plan, improved part by part."""
+        if self.control.best is not None:
+            self.parts.improve(self.control.best)
 
-    def _order(self) -> list[int]:
-        """Wide jobs first, long ones first among these, blurred by chance."""
-        load = [max(d.slot_us.values()) * self.draw.uniform(0.8, 1.25) for d in self.ground.demands]
-        jobs = self.pieces.jobs
-        return sorted(range(len(jobs)), key=lambda index: (-jobs[index].slots, -load[index]))
-
-    def _round(self, number: int, start: Draft | None) -> None:
-        if start is None:
-            return
-        if not hasattr(self, "balance"):
-            self.balance = Balance(self.ground, self.draw, self._target())
+    def _anneal(self, balance: Balance, start: Draft) -> None:
+        self._keep(start)
         size = self.pieces.blocks + self.pieces.transfers
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // size))
-        best = self._annealing().run(start, steps, _HEATS[number % len(_HEATS)], self._watch)
-        self._keep(best)
-        objective = self.control.objective
-        if objective is not None and best.outcome.value <= _CLOSE * objective and self._reason() is None:
-            self._retime(self.evaluator.timetable(best.outcome))
+        annealing = Annealing(balance, self.evaluator, self.draw)
+        annealing.run(start, steps, self.draw.choice(_HEATS), self._watch)
 
     def _watch(self, best: Draft) -> bool:
         """Keep the best draft of the annealing as it goes; says whether to stop."""
-        self.steps += 1
+        self._work += (self.pieces.blocks + self.pieces.transfers) * _WORK_OF_PIECE
         self._keep(best)
         return self._reason() is not None
 
     def _keep(self, draft: Draft) -> None:
         if self.best is None or draft.outcome.value < self.best.outcome.value:
             self.best = draft
-        if self.control.objective is None or draft.outcome.value < self.control.objective:
-            self.control.offer(self.evaluator.timetable(draft.outcome))
+            if self.control.objective is None or draft.outcome.value < self.control.objective:
+                self.control.offer(self.evaluator.timetable(draft.outcome))
 
-    def _retime(self, plan: Timetable) -> None:
-        """Let the engine improve a plan, part by part, as long as it does."""
-        if plan.period_us is not None:
-            self._retime_cycle(plan)
-            return
-        failures = 0
-        while failures < 2 and self._reason() is None:
-            better = self.retiming.improve(plan, self._part(plan), _RETIMING_WORK)
-            if better is None:
-                failures += 1
-                if self.pieces.blocks + self.pieces.transfers <= _RETIMED_PIECES:
-                    return
-                continue
-            plan = better
-            self.control.offer(plan)
-
-    def _retime_cycle(self, plan: Timetable) -> None:
-        """Close in on the least period of the placement, as long as each question is answered."""
-        low, jobs = self.control.bound, list(range(len(self.pieces.jobs)))
-        if self.pieces.blocks + self.pieces.transfers > _RETIMED_PIECES:
-            return
-        while plan.period_us is not None and low < plan.period_us and self._reason() is None:
-            period = (low + plan.period_us) // 2
-            better = self.retiming.at_period(plan, jobs, period, _RETIMING_WORK)
-            if better is None:
-                low = period + max(1, (plan.period_us - low) // 4)
-                if low >= plan.period_us:
-                    return
-            else:
-                plan = better
-                self.control.offer(plan)
-
-    def _part(self, plan: Timetable) -> list[int]:
-        """Jobs to be timed anew: all of a small instance; else those that end late and what shares their GPUs."""
-        sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in self.pieces.jobs]
-        if sum(sizes) <= _RETIMED_PIECES:
-            return list(range(len(sizes)))
-        ends = [job_end(job) for job in plan.jobs]
-        late = max(range(len(ends)), key=ends.__getitem__)
+    def _balance(self, target: float) -> Balance:
+        """What loads should keep to: the bound, or for weighted ends the mean load of a GPU; times a factor."""
+        least = self.control.bound
         if self.pieces.objective == "weighted_completion":
-            late = self.draw.randrange(len(ends))
-        chosen, room = [late], _RETIMED_PIECES - sizes[late]
-        near = sorted(range(len(ends)), key=lambda index: self._distance(plan, late, index))
-        for index in near:
-            if index != late and sizes[index] <= room:
-                chosen.append(index)
-                room -= sizes[index]
-        return sorted(chosen)
+            load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in self.ground.demands)
+            least = load // len(self.ground.layout.gpus)
+        return Balance(self.ground, self.draw, max(1, round(target * least)))
 
-    def _distance(self, plan: Timetable, first: int, second: int) -> tuple[int, float]:
-        """How little two jobs have to do with each other: GPUs in common, then chance."""
-        common = set(plan.jobs[first].gpus).intersection(plan.jobs[second].gpus)
-        return -len(common), self.draw.random()
+    def _order(self) -> list[int]:
+        """Jobs of most work first, or the widest, or those of most memory; blurred by chance."""
+        jobs, draw = self.ground.demands, self.draw
+        load = [max(d.slot_us.values()) * draw.uniform(0.8, 1.25) for d in jobs]
+        weight = draw.choice(("work", "width", "memory"))
+        if weight == "width":
+            return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
+        factor = [d.job.slots if weight == "work" else d.job.state_bytes for d in jobs]
+        return sorted(range(len(jobs)), key=lambda index: -load[index] * factor[index])

@@ -1,0 +1,91 @@
+"""Large neighbourhoods: which parts of a plan CP-SAT times anew, and for how long."""
+
+from __future__ import annotations
+
+import random
+
+from jigsaw_opt.problem.timetable import Timetable, job_end
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.retiming import Retiming
+
+__all__ = ["Parts"]
+
+_PIECES = (150, 300, 700)
+_LEAST_WORK, _MOST_WORK = 0.3, 4.0
+_TRIES = 4
+
+
+class Parts:
+    """Improves a plan by timing parts of it anew.
+
+    Parameters
+    ----------
+    control
+        Receives the plans.
+    ground
+        The instance.
+    draw
+        Source of chance.
+    """
+
+    def __init__(self, control: Control, ground: Ground, draw: random.Random) -> None:
+        self.control, self.ground, self.draw = control, ground, draw
+        self._retiming = Retiming(control, ground)
+        self._limit = _LEAST_WORK
+        self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
+
+    @property
+    def work(self) -> float:
+        """Deterministic seconds of the engine so far."""
+        return self._retiming.work
+
+    def improve(self, plan: Timetable) -> None:
+        """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
+        found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
+        self._limit = _LEAST_WORK if found else min(_MOST_WORK, self._limit * 1.5)
+
+    def _line(self, plan: Timetable) -> bool:
+        found, failures = False, 0
+        while failures < _TRIES and self.control.reason() is None:
+            jobs = self._around(plan, self._first(plan))
+            better = self._retiming.improve(plan, jobs, self._limit)
+            if better is not None:
+                plan, found = better, self.control.offer(better) or found
+            elif len(jobs) == len(self._sizes):
+                break
+            else:
+                failures += 1
+        return found
+
+    def _cycle(self, plan: Timetable) -> bool:
+        """Close in on the least period of the placement, all jobs at once."""
+        if sum(self._sizes) > _PIECES[-1]:
+            return False
+        low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
+        while plan.period_us is not None and low < plan.period_us and self.control.reason() is None:
+            period = (low + plan.period_us) // 2
+            better = self._retiming.at_period(plan, jobs, period, self._limit)
+            if better is None:
+                low = period + 1
+            else:
+                plan, found = better, self.control.offer(better) or found
+        return found
+
+    def _first(self, plan: Timetable) -> int:
+        """The job that ends last, or with weighted ends any."""
+        if self.ground.pieces.objective == "weighted_completion":
+            return self.draw.randrange(len(plan.jobs))
+        return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
+
+    def _around(self, plan: Timetable, first: int) -> list[int]:
+        """A job and those that share most GPUs with it, up to a number of pieces."""
+        most = self.draw.choice(_PIECES)
+        own = set(plan.jobs[first].gpus)
+        closeness = [(-len(own.intersection(job.gpus)), self.draw.random()) for job in plan.jobs]
+        chosen, left = {first}, most - self._sizes[first]
+        for index in sorted(range(len(closeness)), key=closeness.__getitem__):
+            if index not in chosen and self._sizes[index] <= left:
+                chosen.add(index)
+                left -= self._sizes[index]
+        return sorted(chosen)
