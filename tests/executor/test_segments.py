@@ -22,7 +22,6 @@ NETWORKS: dict[str, tuple[str, dict[str, Any], int]] = {
 
 @pytest.fixture(params=NETWORKS)
 def tiny(request: pytest.FixtureRequest) -> Replica:
-    torch.set_num_threads(1)
     zoo, arguments, parts = NETWORKS[request.param]
     network = build_network(zoo, arguments, seed=1)
     return replica(network, even_segments(network, parts), batch_size=4)

@@ -1,0 +1,103 @@
+"""Gradients by bucket: one buffer a bucket, and the moment in the backward pass when each is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.executor.segments import SegmentedModel
+
+__all__ = ["GradientBuckets", "Ready"]
+
+Ready = Callable[[int], None]
+"""Called with a bucket, from 1, as soon as its gradients are complete."""
+
+
+class GradientBuckets:
+    """The gradients of a model, each a view into the buffer of its bucket, so that a bucket is exchanged in one piece.
+
+    Parameters
+    ----------
+    model
+        Where its parameters will stay; its gradients are this object's from now on.
+
+    Attributes
+    ----------
+    buffers : tuple of Tensor
+        Gradients of buckets 1 to D, one flat tensor each; empty for a bucket without parameters.
+
+    Raises
+    ------
+    UsageError
+        The parameters of one bucket have different types of numbers, or lie on different devices.
+    """
+
+    def __init__(self, model: SegmentedModel) -> None:
+        self._buckets = model.bucket_parameters()
+        self.buffers = tuple(_buffer(parameters) for parameters in self._buckets)
+        for parameters, buffer in zip(self._buckets, self.buffers, strict=True):
+            _attach(parameters, buffer)
+        self._missing: list[int] = []
+        self._announced = self._level = 0
+        self._ready: Ready = _nobody
+        for bucket, parameters in enumerate(self._buckets):
+            for parameter in parameters:
+                hook = self._counting(bucket)
+                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+
+    def begin(self, level: int, ready: Ready) -> None:
+        """Clear all gradients and announce to `ready` buckets 1 to `level`, in this order, in what follows.
+
+        Parameters
+        ----------
+        level
+            To which the backward pass will go.
+        ready
+            Called in the thread of the backward pass, which goes on when it returns.
+        """
+        for buffer in self.buffers:
+            buffer.zero_()
+        self._missing = [len(parameters) for parameters in self._buckets]
+        self._announced, self._level, self._ready = 0, level, ready
+
+    def end(self) -> None:
+        """Announce what is left after the backward pass: buckets with a parameter that the loss does not depend on."""
+        self._missing[: self._level] = [0] * self._level
+        self._announce()
+
+    def _counting(self, bucket: int) -> Callable[[Tensor], None]:
+        def count(_: Tensor) -> None:
+            if self._announced < self._level:
+                self._missing[bucket] -= 1
+                self._announce()
+
+        return count
+
+    def _announce(self) -> None:
+        while self._announced < self._level and self._missing[self._announced] == 0:
+            self._announced += 1
+            self._ready(self._announced)
+
+
+def _buffer(parameters: Sequence[nn.Parameter]) -> Tensor:
+    kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
+    if len(kinds) > 1:
+        raise UsageError(f"the parameters of one bucket differ in type or device: {sorted(map(str, kinds))}")
+    if not parameters:
+        return torch.zeros(0)
+    dtype, device = kinds.pop()
+    return torch.zeros(sum(parameter.numel() for parameter in parameters), dtype=dtype, device=device)
+
+
+def _attach(parameters: Sequence[nn.Parameter], buffer: Tensor) -> None:
+    """Make each gradient a view into `buffer`; autograd then adds to it in place."""
+    pieces = torch.split(buffer, [parameter.numel() for parameter in parameters])
+    for parameter, piece in zip(parameters, pieces, strict=True):
+        parameter.grad = piece.view_as(parameter)
+
+
+def _nobody(_: int) -> None:
+    """Take an announcement that nobody waits for."""

@@ -1,0 +1,65 @@
+"""Levels of a job's workers in each iteration, where no plan states them. Needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.costs import staircase
+
+__all__ = ["Assignment", "LevelSchedule"]
+
+Assignment = Literal["fixed", "rotation", "permutation"]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelSchedule:
+    """Who goes how deep, the same on all workers without a word between them.
+
+    Parameters
+    ----------
+    depth, workers
+        Levels of the model, ``D``, and number of workers, ``w``.
+    rule
+        ``full``, or ``staircase``: the levels ``ceil(D*k/w)``, ``k = 1..w``.
+    assignment
+        ``fixed``: worker ``k`` has the ``k``-th. ``rotation`` (SPB's "cyclic"): the next worker has it after
+        every `granularity` iterations. ``permutation`` (SPB's "shuffle"): drawn anew after as many.
+    granularity
+        Iterations for which an assignment stays, at least 1 (SPB's "update granularity").
+    warm_up
+        Iterations at full depth before the rule begins (SPB's "start epoch", in iterations).
+    seed
+        Of the permutations.
+
+    Raises
+    ------
+    UsageError
+        A number is out of range.
+    """
+
+    depth: int
+    workers: int
+    rule: Literal["full", "staircase"] = "staircase"
+    assignment: Assignment = "rotation"
+    granularity: int = 1
+    warm_up: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.depth, self.workers, self.granularity) < 1 or self.warm_up < 0:
+            raise UsageError("depth, workers and granularity are at least 1, and the warm-up is at least 0")
+
+    def levels(self, iteration: int) -> tuple[int, ...]:
+        """Level of each worker in `iteration`, from 0."""
+        turn = (iteration - self.warm_up) // self.granularity
+        if self.rule == "full" or iteration < self.warm_up:
+            return (self.depth,) * self.workers
+        steps = staircase(self.depth, self.workers)
+        if self.assignment == "rotation":
+            return tuple(steps[(worker + turn) % self.workers] for worker in range(self.workers))
+        if self.assignment == "permutation":
+            return tuple(Random(f"{self.seed} {turn}").sample(steps, self.workers))
+        return steps

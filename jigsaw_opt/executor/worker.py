@@ -1,0 +1,192 @@
+"""One worker of a job: its replica, its optimiser, its data, and the two things that it does, blocks and transfers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.executor.buckets import GradientBuckets, Ready
+from jigsaw_opt.executor.building import Replica
+from jigsaw_opt.executor.exchange import Exchange
+
+__all__ = ["OPTIMISERS", "Recipe", "Worker", "train_iteration"]
+
+OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
+    {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a job trains.
+
+    Parameters
+    ----------
+    optimiser
+        A name in `OPTIMISERS`.
+    options
+        Of the optimiser, as in ``{"lr": 0.1, "momentum": 0.9}``.
+    seed
+        Of the data; initial parameters have their own.
+    """
+
+    optimiser: Literal["sgd", "adam", "adamw"] = "sgd"
+    options: Mapping[str, Any] = field(default_factory=lambda: {"lr": 0.01, "momentum": 0.9})
+    seed: int = 0
+
+
+class _Lane:
+    """Where transfers run; on a CPU a bucket that is announced is there."""
+
+    def mark(self, bucket: int) -> None:
+        """Note that the gradients of `bucket` have been asked for."""
+
+    @contextmanager
+    def of(self, bucket: int) -> Iterator[None]:
+        """Run what is inside when `bucket` is there, and leave when it is done."""
+        yield
+
+
+class _CudaLane(_Lane):
+    """A stream beside that of the blocks, so that a transfer need not wait for the rest of the backward pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._stream = device, torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._complete: dict[int, torch.cuda.Event] = {}
+
+    def mark(self, bucket: int) -> None:
+        self._complete[bucket] = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._complete[bucket].record()
+
+    @contextmanager
+    def of(self, bucket: int) -> Iterator[None]:
+        if bucket in self._complete:
+            self._complete.pop(bucket).synchronize()
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            yield
+        self._stream.synchronize()
+
+
+class Worker:
+    """A worker with everything that stays on its device between blocks; a process may host many, of different jobs.
+
+    Parameters
+    ----------
+    number
+        Which worker of its job it is, from 0; decides its data.
+    replica
+        Its own copy of the model, which it moves to `device`.
+    recipe
+        How it trains.
+    device
+        Where it lives.
+
+    Attributes
+    ----------
+    buckets : GradientBuckets
+        Its gradients; transfers read and write ``buckets.buffers[b - 1]``.
+    iteration : int
+        Blocks run so far.
+    """
+
+    def __init__(self, number: int, replica: Replica, recipe: Recipe, device: torch.device) -> None:
+        self.number, self.replica, self.recipe, self.device = number, replica, recipe, device
+        self.model = replica.model.to(device)
+        self.buckets = GradientBuckets(self.model)
+        self.optimiser = OPTIMISERS[recipe.optimiser](self.model.parameters(), **recipe.options)
+        self.iteration, self._step_due = 0, False
+        self._lane = _Lane() if device.type == "cpu" else _CudaLane(device)
+
+    def block(self, level: int, ready: Ready) -> Tensor:
+        """The next iteration's block: the step with the gradients exchanged before, forward, backward to `level`.
+
+        Parameters
+        ----------
+        level
+            1 to the model's depth.
+        ready
+            Called with buckets 1 to `level` as soon as each may be sent: in the thread of the backward pass,
+            which goes on when it returns, so it should only hand the bucket to a thread of transfers.
+
+        Returns
+        -------
+        Tensor
+            The loss of this worker's batch, a scalar on its device.
+        """
+        batch = self.replica.batch(self.recipe.seed, self.number, self.iteration)
+        self.step()
+        self.buckets.begin(level, partial(self._announce, ready))
+        loss = self.model.backpropagate((batch[0].to(self.device), batch[1].to(self.device)), level)
+        self.buckets.end()
+        self.iteration += 1
+        self._step_due = True
+        return loss
+
+    def step(self) -> None:
+        """Take the optimiser's step with the gradients in the buckets, if that of the last iteration is still due.
+
+        It is part of the next block (SPEC section 3); only after the last one need it be called for itself.
+        """
+        if self._step_due:
+            self.optimiser.step()
+            self._step_due = False
+
+    def transfer(self, bucket: int, levels: Sequence[int], exchange: Exchange) -> None:
+        """Take part in the transfer of `bucket`, and return when its result is in the gradients.
+
+        Parameters
+        ----------
+        bucket
+            1 to D, in this order in each iteration; one that `block` announces, only after that.
+        levels
+            Of all workers of the job in this iteration, for which `Exchange.prepare` has been called.
+        exchange
+            The job's.
+        """
+        with self._lane.of(bucket):
+            exchange.run(bucket, levels, self.buckets.buffers[bucket - 1])
+
+    def _announce(self, ready: Ready, bucket: int) -> None:
+        self._lane.mark(bucket)
+        ready(bucket)
+
+
+def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor) -> Tensor:
+    """One iteration of a job with a worker a process, transfers overlapped with the backward pass.
+
+    Parameters
+    ----------
+    worker
+        The worker in this process.
+    levels
+        Of all workers in this iteration, for which `Exchange.prepare` has been called.
+    exchange
+        The job's.
+    transfers
+        A pool of one thread, so that buckets are sent in the order in which they get ready.
+
+    Returns
+    -------
+    Tensor
+        The loss of this worker's batch.
+    """
+    sent: list[Future[None]] = []
+
+    def send(bucket: int) -> None:
+        sent.append(transfers.submit(worker.transfer, bucket, levels, exchange))
+
+    level = levels[worker.number]
+    loss = worker.block(level, send)
+    for bucket in range(level + 1, worker.model.depth + 1):
+        send(bucket)  # takes part only to receive
+    for transfer in sent:
+        transfer.result()
+    return loss
