@@ -11,6 +11,7 @@ from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -34,8 +35,6 @@ _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
 _QUESTION_WORK = 6.0
 """Deterministic seconds for one period; a question that takes longer is left to the model of all periods."""
-_PRESOLVED_NUMBERS = 2**40
-"""With larger limits the engine's presolve loses solutions (seen in OR-Tools 9.15 from about 2^47 on)."""
 _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
@@ -90,7 +89,7 @@ def _bisect(control: Control, pieces: Pieces, work: float) -> float:
     spent = 0.0
     while control.reason() is None and control.objective is not None and spent < work:
         period = (control.bound + control.objective - 1) // 2
-        solver = _engine(control, pieces, period, min(_QUESTION_WORK, work - spent))
+        solver = _engine(control, pieces, min(_QUESTION_WORK, work - spent))
         model = build_model(pieces, period, period)
         status = control.run(partial(solver.solve, model.proto), solver.stop_search)
         spent += solver.response_proto.deterministic_time
@@ -126,7 +125,7 @@ def _fits(control: Control, pieces: Pieces) -> bool:
 def _search(control: Control, pieces: Pieces, model: Model, work: float) -> Result:
     from ortools.sat.python import cp_model
 
-    solver = _engine(control, pieces, _limit(pieces, control.objective), work)
+    solver = _engine(control, pieces, work)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
@@ -140,17 +139,9 @@ def _search(control: Control, pieces: Pieces, model: Model, work: float) -> Resu
     return control.result(reason, engines=["ortools"])
 
 
-def _engine(control: Control, pieces: Pieces, limit: int, work: float) -> cp_model.CpSolver:
-    """The engine for a model of plans up to `limit`, with `work` deterministic seconds."""
-    from ortools.sat.python import cp_model
-
-    solver, seconds = cp_model.CpSolver(), control.remaining
-    solver.parameters.cp_model_presolve = limit < _PRESOLVED_NUMBERS
-    solver.parameters.num_workers = control.options.workers
-    solver.parameters.random_seed = control.options.seed
-    solver.parameters.catch_sigint_signal = False
-    # Two objectives beyond the exact floats look alike to its rule for the gap, and it would call the first optimal.
-    solver.parameters.absolute_gap_limit = 0.0
+def _engine(control: Control, pieces: Pieces, work: float) -> cp_model.CpSolver:
+    """The engine for a model of the instance, with `work` deterministic seconds."""
+    solver, seconds = new_solver(control.options.workers, control.options.seed), control.remaining
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

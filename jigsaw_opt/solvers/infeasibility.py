@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict"]
@@ -100,8 +101,7 @@ def placement_feasible(pieces: Pieces) -> bool | None:
         return None
     from ortools.sat.python import cp_model
 
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = 1
+    solver = new_solver()
     solver.parameters.max_deterministic_time = _MOST_WORK
     status = solver.solve(build(pieces))
     return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)

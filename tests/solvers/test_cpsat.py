@@ -9,11 +9,14 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.cpsat import CPSAT
+from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -130,6 +133,17 @@ def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: py
     result = solve(instance)
     assert result.status == Status.OPTIMAL
     assert result.objective == result.bound == sum(k * time for k, time in enumerate(sorted(times, reverse=True), 1))
+
+
+@pytest.mark.parametrize("seed", [1594, 3697])
+def test_its_presolve_loses_no_solution(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = cut(extreme_instance(seed))
+    known = greedy_timetable(pieces)
+    assert known is not None
+    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
+    result = solve(pieces.instance)
+    assert result.status == Status.OPTIMAL
+    assert result.bound <= objective_of(pieces, known.jobs)
 
 
 def test_states_what_it_needs_and_takes(pair: Instance) -> None:

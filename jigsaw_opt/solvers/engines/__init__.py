@@ -1,1 +1,1 @@
-"""Engines that solve a mixed-integer program in numbers, one module each."""
+"""Engines from other hands, one module each."""
