@@ -9,6 +9,7 @@ from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.links import groupings
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 __all__ = ["LoadedPlacement", "placement_questions"]
 
@@ -48,10 +49,8 @@ class LoadedPlacement:
         from ortools.sat.python import cp_model
 
         model = cpsat_loads.build(self._pieces, limit, self._places)
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
+        solver = new_solver()
         solver.parameters.max_deterministic_time = min(_MOST_WORK, budget.left)
-        solver.parameters.catch_sigint_signal = False
         with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-bound") as pool:
             future = pool.submit(solver.solve, model)
             try:
