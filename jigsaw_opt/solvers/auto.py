@@ -1,4 +1,4 @@
-"""`auto`: the solver that fits the size of the instance."""
+"""`auto`: the solver that fits what is installed; `portfolio` fits itself to the size of the instance and the limits."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ from jigsaw_opt.solvers.result import Report, Result
 
 __all__ = ["AUTO", "Auto"]
 
-_EXACT_PIECES = 20_000
-"""Above so many blocks and transfers the exact models cost more to build than they find."""
-
 
 @dataclass(frozen=True, slots=True)
 class Auto:
-    """Chooses between the exact model and the heuristic."""
+    """Chooses `portfolio`, or `greedy` where the engine of `portfolio` is missing."""
 
     name: str = "auto"
-    display_name: str = "cpsat where its model fits the size of the instance, greedy above"
+    display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
     def unavailable(self) -> str | None:
         """Never: greedy needs no engine."""
@@ -32,13 +29,13 @@ class Auto:
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve with the chosen solver; the result names it."""
-        return self.choose(instance)(instance, options, report)
+        return self.choose()(instance, options, report)
 
-    def choose(self, instance: Instance) -> Solver:
-        """The solver for an instance, by its number of blocks and transfers."""
-        size = sum(job.iterations * (job.workers + instance.models[job.model].depth) for job in instance.jobs)
-        exact = find("cpsat")
-        return exact if size <= _EXACT_PIECES and exact.unavailable() is None else find("greedy")
+    def choose(self) -> Solver:
+        """The solver for this installation."""
+        everything = find("portfolio")
+        return everything if everything.unavailable() is None else find("greedy")
 
 
 AUTO = Auto()
+"""The solver registered as ``auto``."""

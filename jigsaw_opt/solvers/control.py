@@ -51,6 +51,7 @@ class Control:
         self.best: Timetable | None = None
         self.trajectory: list[Event] = []
         self._report = report
+        self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
         base = lower_bound(pieces)
@@ -79,16 +80,20 @@ class Control:
             self._emit()
             return True
 
-    def raise_bound(self, bound: int) -> None:
-        """Take a proven lower bound if it is better."""
+    def raise_bound(self, bound: int, reason: str | None = None) -> None:
+        """Take a proven lower bound if it is better; without a `reason` the solver's own search has proven it."""
         with self._lock:
             if bound > self.bound:
-                self.bound, self.bound_reason = bound, f"search by {self.name}"
+                self.bound, self.bound_reason = bound, reason or f"search by {self.name}"
                 self._emit()
+
+    def refute(self, conflict: Conflict) -> None:
+        """Take the proof that there is no plan."""
+        self._conflict = conflict
 
     def reason(self) -> StoppedBy | None:
         """Why the solve should stop now, or None."""
-        if self.objective is not None and self.objective <= self.bound:
+        if self._conflict is not None or (self.objective is not None and self.objective <= self.bound):
             return StoppedBy.PROOF
         return next((rule.reason for rule in self._rules if rule.holds(self)), None)
 
@@ -106,44 +111,37 @@ class Control:
                     cancel()
         return future.result()
 
-    def result(
-        self,
-        stopped_by: StoppedBy,
-        conflicts: Sequence[Conflict] = (),
-        infeasible: bool = False,
-        engines: Sequence[str] = (),
-    ) -> Result:
-        """The outcome: status and plan follow from the incumbent and the bound.
+    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = ()) -> Result:
+        """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
 
         Parameters
         ----------
         stopped_by
-            Why it ended; a closed gap makes it ``proof``.
-        conflicts, infeasible
-            Set where it is proven that there is no plan.
+            Why it ended; a closed gap or a refutation makes it ``proof``.
         engines
             Distributions whose versions are recorded.
         """
         closed = self.objective is not None and self.objective <= self.bound
+        refuted = self._conflict is not None and self.best is None
         seconds = self.seconds
         return Result(
-            status=self._status(closed, infeasible),
-            stopped_by=StoppedBy.PROOF if closed else stopped_by,
+            status=self._status(closed, refuted),
+            stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
             objective=self.objective,
             bound=self.bound,
             bound_reason=self.bound_reason,
             plan=self._plan(closed, seconds),
             trajectory=tuple(self.trajectory),
-            conflicts=tuple(conflicts),
+            conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,
             versions={engine: version(engine) for engine in engines},
         )
 
-    def _status(self, closed: bool, infeasible: bool) -> Status:
+    def _status(self, closed: bool, refuted: bool) -> Status:
         if self.best is None:
-            return Status.INFEASIBLE if infeasible else Status.UNKNOWN
+            return Status.INFEASIBLE if refuted else Status.UNKNOWN
         return Status.OPTIMAL if closed else Status.FEASIBLE
 
     def _plan(self, closed: bool, seconds: float) -> Plan | None:

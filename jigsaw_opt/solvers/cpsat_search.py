@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.result import Result, StoppedBy
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["solve_exactly"]
+__all__ = ["explore", "fits", "solve_exactly"]
 
 Model = cpsat_timetable.Model | cpsat_cycle.Model
 
@@ -50,19 +50,40 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
         The instance, cut.
     """
     _warm_start(control, pieces)
-    reason = control.reason()
-    if reason is not None or not _fits(control, pieces):
-        return control.result(reason or StoppedBy.COMPLETED)
     work = math.inf if control.options.work_limit is None else control.options.work_limit
+    ended = explore(control, pieces, control.options.workers, work) if control.reason() is None else None
+    return control.result(control.reason() or ended or StoppedBy.COMPLETED, engines=["ortools"])
+
+
+def explore(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
+    """Run the exact model from the incumbent and the bound at hand, as long as there is no reason to stop.
+
+    Parameters
+    ----------
+    control
+        The solve under way; it may receive plans and bounds from elsewhere at the same time.
+    pieces
+        The instance, cut.
+    workers
+        Number of the engine's threads.
+    work
+        Limit in the engine's deterministic seconds.
+
+    Returns
+    -------
+    StoppedBy or None
+        Why it ended; None where the model is too large to be built, or the incumbent is the best there is.
+    """
+    if not fits(control, pieces):
+        return None
     if pieces.horizon == "cyclic":
-        work -= _bisect(control, pieces, work)
-        reason = control.reason()
-        if reason is not None:
-            return control.result(reason, engines=["ortools"])
+        work -= _bisect(control, pieces, workers, work)
+        if control.reason() is not None:
+            return control.reason()
     model = build_model(pieces, control.bound, control.objective)
     if control.best is not None:
         model.hint(control.best)
-    return _search(control, pieces, model, max(0.0, work))
+    return _search(control, pieces, model, workers, max(0.0, work))
 
 
 def _warm_start(control: Control, pieces: Pieces) -> None:
@@ -77,7 +98,7 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
             break
 
 
-def _bisect(control: Control, pieces: Pieces, work: float) -> float:
+def _bisect(control: Control, pieces: Pieces, workers: int, work: float) -> float:
     """Close in on the least period from both sides, as long as each question is answered with little work.
 
     A plan of period ``T`` can be stretched to any longer one (``docs/cpsat_cycle.md``), so a period that is
@@ -89,7 +110,7 @@ def _bisect(control: Control, pieces: Pieces, work: float) -> float:
     spent = 0.0
     while control.reason() is None and control.objective is not None and spent < work:
         period = (control.bound + control.objective - 1) // 2
-        solver = _engine(control, pieces, min(_QUESTION_WORK, work - spent))
+        solver = _engine(control, pieces, workers, min(_QUESTION_WORK, work - spent))
         model = build_model(pieces, period, period)
         status = control.run(partial(solver.solve, model.proto), solver.stop_search)
         spent += solver.response_proto.deterministic_time
@@ -114,7 +135,7 @@ def _limit(pieces: Pieces, objective: int | None) -> int:
     return serial_limit(pieces) if objective is None else objective
 
 
-def _fits(control: Control, pieces: Pieces) -> bool:
+def fits(control: Control, pieces: Pieces) -> bool:
     """Whether the model can be built, and be built in time."""
     count, remaining = interval_count(pieces), control.remaining
     if count > _MOST_INTERVALS or serial_limit(pieces) >= _LARGEST_NUMBER:
@@ -122,26 +143,23 @@ def _fits(control: Control, pieces: Pieces) -> bool:
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 
 
-def _search(control: Control, pieces: Pieces, model: Model, work: float) -> Result:
+def _search(control: Control, pieces: Pieces, model: Model, workers: int, work: float) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
-    solver = _engine(control, pieces, work)
+    solver = _engine(control, pieces, workers, work)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
-        conflict = minimal_conflict(pieces)
-        return control.result(StoppedBy.PROOF, [conflict], infeasible=True, engines=["ortools"])
-    limited = status in (cp_model.FEASIBLE, cp_model.UNKNOWN)
-    reason = control.reason() or (StoppedBy.TIME if limited else StoppedBy.COMPLETED)
-    return control.result(reason, engines=["ortools"])
+        control.refute(minimal_conflict(pieces))
+    return control.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
 
 
-def _engine(control: Control, pieces: Pieces, work: float) -> cp_model.CpSolver:
+def _engine(control: Control, pieces: Pieces, workers: int, work: float) -> cp_model.CpSolver:
     """The engine for a model of the instance, with `work` deterministic seconds."""
-    solver, seconds = new_solver(control.options.workers, control.options.seed), control.remaining
+    solver, seconds = new_solver(workers, control.options.seed), control.remaining
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

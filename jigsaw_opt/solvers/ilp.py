@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import ceil
 from os import PathLike
@@ -38,6 +38,8 @@ _ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": Cb
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
+_SHARE_OF_ROOM = 2**20
+"""Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
 _RELATIVE_ERROR = 1e-9
 """What an engine's bound may be off, as a share of the largest objective of interest."""
 
@@ -109,8 +111,9 @@ def write_model(pieces: Pieces, path: str | PathLike[str], kind: Literal["mps", 
 
 
 def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> Model:
-    """The model of plans whose objective is at most `cutoff`; times leave room up to `limit`."""
-    return build(pieces, windows(pieces, limit), bound, cutoff)
+    """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
+    spans = (replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(pieces, limit))
+    return build(pieces, tuple(spans), bound, cutoff)
 
 
 class _Grid:
@@ -162,7 +165,8 @@ def _search(control: Control, pieces: Pieces) -> Result:
     ending = control.run(search.run, search.cancel)
     engines = _DISTRIBUTIONS[engine]
     if ending is Ending.INFEASIBLE and control.objective is None:
-        return control.result(StoppedBy.PROOF, [minimal_conflict(pieces)], infeasible=True, engines=engines)
+        control.refute(minimal_conflict(pieces))
+        return control.result(StoppedBy.PROOF, engines=engines)
     if ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
     stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

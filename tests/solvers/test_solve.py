@@ -10,6 +10,7 @@ from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
@@ -110,13 +111,10 @@ def test_a_cancelled_solve_keeps_its_plan() -> None:
     assert result.plan is not None
 
 
-def test_auto_takes_the_exact_model_only_where_it_fits() -> None:
-    from jigsaw_opt.solvers.auto import AUTO
-
-    assert AUTO.choose(load("tiny/000")).name == "cpsat"
-    large = load("cluster/oversubscribed")
-    jobs = tuple(replace(job, iterations=100) for job in large.jobs)
-    assert AUTO.choose(replace(large, jobs=jobs)).name == "greedy"
+def test_auto_falls_back_on_greedy_without_ortools(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert AUTO.choose().name == "portfolio"
+    monkeypatch.setattr("jigsaw_opt.solvers.portfolio.find_spec", lambda name: None)
+    assert AUTO.choose().name == "greedy"
 
 
 def test_the_gap_of_nothing_is_nothing() -> None:

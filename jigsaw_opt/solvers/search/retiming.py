@@ -10,6 +10,7 @@ from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Retiming"]
@@ -94,10 +95,7 @@ class Retiming:
         links = {link for task in tasks for link in task.channel.links}
         model = cpsat_retiming.build(tasks, frame, *self._busy(plan, jobs, frame.period, gpus, links))
         model.hint([_timing(plan.jobs[index]) for index in jobs])
-        solver = cp_model.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = self.control.options.seed
-        solver.parameters.catch_sigint_signal = False
+        solver = new_solver(seed=self.control.options.seed)
         solver.parameters.max_deterministic_time = work
         if self.control.remaining is not None:
             solver.parameters.max_time_in_seconds = self.control.remaining

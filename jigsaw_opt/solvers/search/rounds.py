@@ -56,10 +56,17 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed)
         self.best: Draft | None = None
-        self._work = 0.0
+        self._work, self._share = 0.0, 1.0
 
-    def run(self) -> StoppedBy:
-        """Search until there is a reason to stop."""
+    def run(self, share: float = 1.0) -> StoppedBy:
+        """Search until there is a reason to stop.
+
+        Parameters
+        ----------
+        share
+            Of the limits of time and work, how much the search may use.
+        """
+        self._share = share
         asked = demands(self.pieces)
         if asked is None:
             return StoppedBy.COMPLETED
@@ -98,8 +105,9 @@ class Rounds:
         return {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
 
     def _reason(self) -> StoppedBy | None:
-        limit = self.control.options.work_limit
-        if limit is not None and self.work >= limit:
+        options = self.control.options
+        used = [(self.work, options.work_limit), (self.control.seconds, options.time_limit)]
+        if any(limit is not None and spent >= self._share * limit for spent, limit in used):
             return StoppedBy.TIME
         return self.control.reason()
 

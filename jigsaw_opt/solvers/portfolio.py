@@ -1,0 +1,114 @@
+"""`portfolio`: search for plans, bounds and the exact model, side by side on one incumbent and one bound."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import Pieces, cut
+from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+
+__all__ = ["PORTFOLIO", "Portfolio"]
+
+_BOUND_WORK = 2.0
+"""Seconds of a usual core for the stronger bounds before the exact model begins."""
+_SEARCH_SHARE = 0.4
+"""Share of the limits that the search has to itself where one thread does everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portfolio:
+    """Search, bounds and the exact model together.
+
+    With two threads or more, one searches for plans and the others prove; each sees what the others find. With one,
+    the search has the first share of the time and the exact model the rest, and the same seed gives the same plan.
+    """
+
+    name: str = "portfolio"
+    display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
+
+    def unavailable(self) -> str | None:
+        """The pip argument of OR-Tools where it is missing."""
+        return None if find_spec("ortools") else "ortools>=9.15,<10"
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Never: it takes both horizons and every objective."""
+        return None
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        """Solve the instance.
+
+        Raises
+        ------
+        TooLargeError
+            For more blocks than a plan is written for.
+        """
+        pieces = cut(instance)
+        require_size(pieces)
+        control = Control(self.name, pieces, options, report)
+        if control.reason() is None:
+            reason = _side_by_side(control, pieces) if options.workers > 1 else _in_turn(control, pieces)
+        return control.result(control.reason() or reason, engines=["ortools"])
+
+
+PORTFOLIO = Portfolio()
+"""The solver registered as ``portfolio``."""
+
+
+def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
+    from jigsaw_opt.solvers.search.rounds import Rounds
+
+    work = control.options.work_limit
+    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
+        proof = pool.submit(_prove, control, pieces, control.options.workers - 1, math.inf if work is None else work)
+        reason = Rounds(control, pieces).run()
+        ended = proof.result()
+    return reason if reason is not StoppedBy.COMPLETED else ended or reason
+
+
+def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
+    from jigsaw_opt.solvers.cpsat_search import fits
+    from jigsaw_opt.solvers.search.rounds import Rounds
+
+    work = control.options.work_limit
+    exact = fits(control, pieces)
+    _raise_bounds(control, pieces, _BOUND_WORK if exact else math.inf if work is None else work * _SEARCH_SHARE)
+    rounds = Rounds(control, pieces)
+    reason = rounds.run(_SEARCH_SHARE if exact else 1.0)
+    if not exact or control.reason() is not None:
+        return reason
+    return _prove(control, pieces, 1, math.inf if work is None else max(0.0, work - rounds.work)) or reason
+
+
+def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
+    """Raise the bound, with the exact model where it fits; returns why that ended."""
+    from jigsaw_opt.solvers.cpsat_search import explore, fits
+
+    exact = fits(control, pieces)
+    _raise_bounds(control, pieces, _BOUND_WORK if exact else work)
+    if not exact or control.reason() is not None:
+        return control.reason()
+    return explore(control, pieces, workers, work)
+
+
+def _raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
+    for bound in _stronger(control, pieces, work):
+        control.raise_bound(bound.value, bound.reason)
+
+
+def _stronger(control: Control, pieces: Pieces, work: float) -> Iterator[Bound]:
+    """Bounds that are worth some seconds, better and better."""
+    from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
+    from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+
+    weighted = pieces.objective == "weighted_completion"
+    bounds = stronger_completion_bounds if weighted else stronger_bounds
+    return bounds(pieces, control.bound, work, lambda: control.reason() is not None)
