@@ -17,7 +17,19 @@ from jigsaw_opt.errors import JigsawError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = ("solve", "check", "validate", "instances", "generate", "convert", "plot", "export", "solvers", "schema")
+COMMANDS = (
+    "solve",
+    "check",
+    "validate",
+    "instances",
+    "generate",
+    "convert",
+    "profile",
+    "plot",
+    "export",
+    "solvers",
+    "schema",
+)
 INTERRUPTED = 130
 
 

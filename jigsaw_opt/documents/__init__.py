@@ -1,6 +1,6 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
-from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_plan, instance_sha256
+from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_model, encode_plan, instance_sha256
 from jigsaw_opt.documents.files import (
     load_document,
     load_instance,
@@ -18,6 +18,7 @@ __all__ = [
     "decode_instance",
     "decode_plan",
     "encode_instance",
+    "encode_model",
     "encode_plan",
     "instance_sha256",
     "load_document",

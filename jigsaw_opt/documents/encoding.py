@@ -10,7 +10,7 @@ from typing import Any
 
 from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Iteration, Job, Model, Plan
 
-__all__ = ["canonical_json", "encode_instance", "encode_plan", "instance_sha256"]
+__all__ = ["canonical_json", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
 
 Json = dict[str, Any]
 
@@ -31,6 +31,11 @@ def instance_sha256(instance: Instance) -> str:
 def encode_instance(instance: Instance) -> bytes:
     """Write an instance as ``jigsaw-instance/1`` with every default; a server, segment, link or job a line."""
     return ("".join(_pretty(_tree(instance), "\n")) + "\n").encode()
+
+
+def encode_model(model: Model) -> bytes:
+    """Write one model as it stands under ``models`` in an instance, a segment a line."""
+    return ("".join(_pretty(_model(model), "\n")) + "\n").encode()
 
 
 def encode_plan(plan: Plan) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,12 +32,13 @@ def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: 
     *arguments
         Its arguments; like its result, something that can be pickled.
     backend
-        ``gloo`` or ``nccl``.
+        ``gloo``, or ``nccl`` with a GPU for each process.
 
     Returns
     -------
     list
-        Its results by rank. If it raises in a process, that exception is raised here.
+        Its results by rank. If it raises in a process, the others lose their connection to it and fail too,
+        and what was raised first is raised here.
     """
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
@@ -45,6 +46,9 @@ def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: 
     with TemporaryDirectory() as folder, ProcessPoolExecutor(count, mp_context=context) as pool:
         meeting = (Path(folder) / "store").as_uri()
         calls = [pool.submit(_member, meeting, rank, count, backend, function, arguments) for rank in range(count)]
+        done, _ = wait(calls, return_when=FIRST_EXCEPTION)
+        for call in done:  # what failed first, not that the others then lost the connection
+            call.result()
         return [call.result() for call in calls]
 
 
@@ -52,6 +56,8 @@ def _member(
     meeting: str, rank: int, count: int, backend: str, function: Callable[..., T], arguments: tuple[Any, ...]
 ) -> T:
     torch.set_num_threads(1)
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
     dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=_TIMEOUT)
     try:
         return function(*arguments)

@@ -80,3 +80,10 @@ def emulated(plan: Plan, divisors: Sequence[Sequence[int]]) -> list[Tensor]:
         optimiser.step()
         states.append(flat(own.model.parameters()))
     return states
+
+
+def failing() -> None:
+    """Fail in one process while the other waits for it."""
+    if dist.get_rank() == 1:
+        raise ZeroDivisionError("on purpose")
+    dist.all_reduce(torch.zeros(1))

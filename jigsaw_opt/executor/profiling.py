@@ -1,0 +1,221 @@
+"""Measured profiles: time and memory of a model's segments and levels, and the model of an instance that they make.
+
+Segments are timed one by one, with a pause at every boundary, and blocks at every level as a worker runs them, with
+the optimiser's step and the drawing of the batch. A block is not the sum of its segments: a prefix without a graph is
+faster than with one, and a pause costs. So the model states the segments' forward times (steps included) times
+one factor and their backward times times another, chosen so that its blocks fit the measured ones best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.executor.fitting import fit_two
+from jigsaw_opt.executor.memory import saved_bytes
+from jigsaw_opt.executor.timing import Spread, spread, work_us
+from jigsaw_opt.executor.worker import Worker
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.model import Model, Segment
+
+__all__ = ["LevelProfile", "Profile", "SegmentProfile", "profile"]
+
+_Times = list[list[float]]
+"""A row a round."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentProfile:
+    """What one segment costs; sizes in bytes, the step being that of its parameters' share."""
+
+    name: str
+    forward: Spread
+    backward: Spread
+    step_us: float
+    parameter_bytes: int
+    activation_bytes: int
+
+    @property
+    def ahead_us(self) -> float:
+        """Time of the step and the forward pass."""
+        return self.step_us + self.forward.median
+
+
+@dataclass(frozen=True, slots=True)
+class LevelProfile:
+    """What a block at one level costs.
+
+    Parameters
+    ----------
+    level
+        From 1.
+    block
+        Its time.
+    memory_bytes
+        On CUDA the most that was allocated at once beyond what the worker holds between blocks; on a CPU the bytes
+        saved for the backward pass.
+    """
+
+    level: int
+    block: Spread
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A measured model.
+
+    Parameters
+    ----------
+    segments
+        From the input to the output.
+    levels
+        Level ``d`` takes in the last ``d`` segments.
+    state_bytes
+        Weights, gradients and optimiser state, which a worker holds between blocks.
+    """
+
+    segments: tuple[SegmentProfile, ...]
+    levels: tuple[LevelProfile, ...]
+    state_bytes: int
+
+    def model(self, gpu_type: str, executor: Mapping[str, Any]) -> Model:
+        """The model for an instance, fitted to the measured blocks.
+
+        Parameters
+        ----------
+        gpu_type
+            What to call the device.
+        executor
+            How the model was built.
+        """
+        ahead, back = self._factors()
+        segments = tuple(
+            Segment(
+                s.name,
+                {gpu_type: max(1, round(ahead * s.ahead_us))},
+                {gpu_type: round(back * s.backward.median)},
+                s.parameter_bytes,
+                s.activation_bytes,
+            )
+            for s in self.segments
+        )
+        parameters = max(1, sum(s.parameter_bytes for s in self.segments))
+        return Model(segments, state_factor=max(1, ceil_div(self.state_bytes, parameters)), executor=executor)
+
+    def _factors(self) -> tuple[float, float]:
+        """Of forward and backward times."""
+        forward = sum(s.ahead_us for s in self.segments)
+        backward = accumulate(s.backward.median for s in reversed(self.segments))
+        return fit_two((forward, b, level.block.median) for b, level in zip(backward, self.levels, strict=True))
+
+
+def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
+    """Measure the model of `worker` on its device.
+
+    Parameters
+    ----------
+    worker
+        It trains on meanwhile; all segments must be levels.
+    warm_up, repeats
+        Rounds before measuring, at least 1, and rounds measured, at least 1. A round is one pass over the
+        segments one by one and one block at each level, so that a slow moment falls on all of them.
+    """
+    segments: _Times = []
+    levels: _Times = []
+    steps: list[float] = []
+    for turn in range(warm_up + repeats):
+        segment_times = _segment_pass(worker)
+        block_times = [_block(worker, level) for level in range(1, worker.model.depth + 1)]
+        step = _step(worker)
+        if turn >= warm_up:
+            segments.append(segment_times)
+            levels.append(block_times)
+            steps.append(step)
+    return Profile(
+        _segment_profiles(worker, segments, spread(steps).median),
+        tuple(
+            LevelProfile(level, spread(times), _block_memory(worker, level))
+            for level, times in enumerate(zip(*levels, strict=True), 1)
+        ),
+        _state_bytes(worker),
+    )
+
+
+def _segment_profiles(worker: Worker, rounds: _Times, step_us: float) -> tuple[SegmentProfile, ...]:
+    columns = [spread(column) for column in zip(*rounds, strict=True)]
+    count = len(columns) // 2
+    sizes = [sum(p.nbytes for p in own) for own in worker.model.own_parameters()]
+    saved = saved_bytes(worker.model, _batch(worker), worker.model.depth)
+    steps = [step_us * size / max(1, sum(sizes)) for size in sizes]
+    rows = zip(worker.model.names, columns[:count], columns[count:], steps, sizes, saved, strict=True)
+    return tuple(SegmentProfile(*row) for row in rows)
+
+
+def _segment_pass(worker: Worker) -> list[float]:
+    """Times of a full pass with a pause at every boundary: forward of each segment, then backward of each."""
+    values, targets = _batch(worker)
+    ends: list[tuple[Tensor, Tensor]] = []
+    times = [work_us(worker.device)]
+    for index, segment in enumerate(worker.model.segments):
+        start = values.detach().requires_grad_(index > 0)
+        values = segment(start)
+        if index == len(worker.model.segments) - 1:
+            values = worker.model.loss(values, targets)
+        ends.append((start, values))
+        times.append(work_us(worker.device))
+    forward = [high - low for low, high in pairwise(times)]
+    return forward + _backward_times(ends, worker.device)
+
+
+def _backward_times(ends: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> list[float]:
+    gradient: Tensor | None = None
+    times = [work_us(device)]
+    for start, end in reversed(ends):
+        if end.requires_grad:
+            torch.autograd.backward(end, gradient)
+        gradient = start.grad
+        times.append(work_us(device))
+    return [high - low for low, high in pairwise(times)][::-1]
+
+
+def _block(worker: Worker, level: int) -> float:
+    start = work_us(worker.device)
+    worker.block(level, _nobody)
+    return work_us(worker.device) - start
+
+
+def _step(worker: Worker) -> float:
+    start = work_us(worker.device)
+    worker.step()
+    return work_us(worker.device) - start
+
+
+def _block_memory(worker: Worker, level: int) -> int:
+    if worker.device.type != "cuda":
+        return sum(saved_bytes(worker.model, _batch(worker), level))
+    torch.cuda.synchronize(worker.device)
+    torch.cuda.reset_peak_memory_stats(worker.device)
+    before = torch.cuda.memory_allocated(worker.device)
+    _block(worker, level)
+    return torch.cuda.max_memory_allocated(worker.device) - before
+
+
+def _state_bytes(worker: Worker) -> int:
+    held = [p for own in worker.model.own_parameters() for p in own]
+    state = [t for p in held for t in worker.optimiser.state[p].values() if isinstance(t, Tensor)]
+    return sum(t.nbytes for t in (*held, *worker.buckets.buffers, *state))
+
+
+def _batch(worker: Worker) -> tuple[Tensor, Tensor]:
+    inputs, targets = worker.replica.batch(worker.recipe.seed, worker.number, worker.iteration)
+    return inputs.to(worker.device), targets.to(worker.device)
+
+
+def _nobody(_: int) -> None:
+    """Take an announcement; nothing is exchanged while measuring."""

@@ -1,0 +1,49 @@
+"""Times on a device, and their spread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import quantiles
+from time import perf_counter, thread_time
+
+import torch
+
+__all__ = ["Spread", "spread", "wall_us", "work_us"]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Median and quartiles of repeated measurements, in microseconds."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def iqr(self) -> float:
+        """Interquartile range."""
+        return self.high - self.low
+
+
+def spread(times_us: Iterable[float]) -> Spread:
+    """Median and quartiles of at least one time."""
+    times = list(times_us)
+    low, median, high = quantiles(times, n=4, method="inclusive") if len(times) > 1 else times * 3
+    return Spread(median, low, high)
+
+
+def work_us(device: torch.device) -> float:
+    """Microseconds from some fixed moment, for timing work that the calling thread has `device` do.
+
+    On CUDA it waits for the device and tells the time. On a CPU it tells the time that the thread has run, so that
+    other programs on the machine are not measured.
+    """
+    return wall_us(device) if device.type == "cuda" else thread_time() * 1e6
+
+
+def wall_us(device: torch.device) -> float:
+    """The time when everything that `device` was asked for is done, in microseconds from some fixed moment."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return perf_counter() * 1e6

@@ -1,0 +1,189 @@
+"""Measured profiles: exact sizes, times that fit the blocks, a model that an instance takes, clear refusals."""
+
+from __future__ import annotations
+
+import json
+from itertools import accumulate, product
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from distributed_training import failing  # noqa: E402
+
+import jigsaw_opt.executor as room  # noqa: E402
+from jigsaw_opt.cli import main  # noqa: E402
+from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
+from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
+from jigsaw_opt.executor.fitting import fit_two  # noqa: E402
+from jigsaw_opt.executor.links import LinkFit, Sample, fit  # noqa: E402
+from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
+from jigsaw_opt.executor.processes import run_group  # noqa: E402
+from jigsaw_opt.executor.profiling import LevelProfile, Profile, SegmentProfile, profile  # noqa: E402
+from jigsaw_opt.executor.timing import Spread, spread  # noqa: E402
+from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def worker(optimiser: Any = "sgd") -> Worker:
+    network = build_network("mlp", {"hidden": [32, 16]})
+    options = {"momentum": 0.9} if optimiser == "sgd" else {}
+    return Worker(0, replica(network, (0, 1, 2, 3), 4), Recipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("optimiser", "state_factor"), [("sgd", 3), ("adam", 4)])
+def test_sizes_are_exact(optimiser: str, state_factor: int) -> None:
+    measured = worker(optimiser)
+    found = profile(measured, 1, 2)
+    model = found.model("cpu", {})
+    assert [s.parameter_bytes for s in model.segments] == [4 * 65 * 32, 4 * 33 * 16, 4 * 17 * 10]
+    # Adam also counts its steps, one number a parameter.
+    assert found.state_bytes >= state_factor * sum(s.parameter_bytes for s in model.segments)
+    assert model.state_factor == -(-found.state_bytes // sum(s.parameter_bytes for s in model.segments))
+    batch = measured.replica.batch(0, 0, 0)
+    assert tuple(s.activation_bytes for s in model.segments) == saved_bytes(measured.model, batch, 3)
+    assert [level.memory_bytes for level in found.levels] == [
+        sum(saved_bytes(measured.model, batch, level)) for level in (1, 2, 3)
+    ]
+    assert all(spread.low <= spread.median <= spread.high for s in found.segments for spread in (s.forward, s.backward))
+    assert all(level.block.median > 0 for level in found.levels)
+
+
+def test_the_model_states_times_that_fit_the_blocks() -> None:
+    """Blocks that take 0.8 of the forward and 1.5 times the backward passes are met exactly."""
+    forward, backward = (400.0, 300.0, 200.0), (700.0, 600.0, 100.0)
+    segments = tuple(
+        SegmentProfile(f"s{i}", Spread(f, f, f), Spread(b, b, b), 100.0, 8, 0)
+        for i, (f, b) in enumerate(zip(forward, backward, strict=True))
+    )
+    blocks = [0.8 * 1200 + 1.5 * b for b in accumulate(reversed(backward))]
+    levels = tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1))
+    model = Profile(segments, levels, 72).model("cpu", {})
+    assert model.block_us("cpu") == tuple(map(round, blocks))
+    assert [s.backward_us["cpu"] for s in model.segments] == [1050, 900, 150]
+    assert [s.forward_us["cpu"] for s in model.segments] == [400, 320, 240]
+    assert model.state_factor == 3
+
+
+@pytest.mark.parametrize(("x", "y"), [(2.0, 3.0), (0.0, 3.0), (2.0, 0.0)])
+def test_a_fit_finds_what_the_times_were_made_of(x: float, y: float) -> None:
+    rows = [(a, b, x * a + y * b) for a, b in product((1.0, 4.0), (1.0, 2.0, 7.0))]
+    assert fit_two(rows) == pytest.approx((x, y), abs=1e-9)
+
+
+def test_a_fit_is_the_best_one_that_is_not_negative() -> None:
+    rows = [(1.0, 1.0, 1.0), (1.0, 2.0, 4.0), (1.0, 3.0, 9.0)]
+
+    def loss(x: float, y: float) -> float:
+        return sum(((x * a + y * b) / t - 1) ** 2 for a, b, t in rows)
+
+    x, y = fit_two(rows)
+    assert x >= 0 and y >= 0
+    grid = [k / 50 for k in range(251)]
+    assert loss(x, y) <= min(loss(a, b) for a in grid for b in grid) + 1e-9
+
+
+def test_all_reduce_fit_recovers_latency_and_bandwidth() -> None:
+    truth = LinkFit(20.0, 1e-3)
+    shapes = [Sample(w, size, Spread(1, 1, 1)) for w in (2, 4) for size in (2**12, 2**20)]
+    samples = [Sample(s.workers, s.size, Spread(t, t, t)) for s in shapes for t in [truth.time_us(s)]]
+    assert samples[0].time.median == pytest.approx(2 * 20 + 2**12 * 1e-3)
+    found = fit(samples)
+    assert (found.latency_us, found.bandwidth) == (pytest.approx(20.0), 10**9)
+    assert all(abs(found.residual(sample)) < 1e-9 for sample in samples)
+    assert LinkFit(1.0, 0.0).bandwidth == 2**53 - 1
+
+
+def test_spread() -> None:
+    assert spread([1, 2, 3, 4, 100]) == Spread(3, 2, 4)
+    assert spread([7]) == Spread(7, 7, 7)
+
+
+def test_profile_writes_a_model_that_an_instance_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "model.json"
+    options = ("--argument", "layers=1", "--argument", "data=text", "--batch", 2, "--segments", 2, "--repeats", 2)
+    assert run("profile", "gpt", *options, "--gpu-type", "box", "--json", "-o", file) == 0
+    printed = json.loads(capsys.readouterr().out)
+    document = json.loads(file.read_text())
+    assert printed["model"] == document and printed["versions"]["torch"] == torch.__version__
+    whole = schema("instance")
+    jsonschema.validate(document, {"$ref": "#/$defs/model", "$defs": whole["$defs"]})
+    assert document["executor"] == {"zoo": "gpt", "arguments": {"layers": 1, "data": "text"}, "batch_size": 2}
+    instance = decode_instance(
+        json.dumps(
+            {
+                "format": "jigsaw-instance/1",
+                "name": "measured",
+                "cluster": {
+                    "servers": [
+                        {"name": "s", "gpu_type": "box", "gpus": 1, "gpu_memory": 10**9, "fabric_bandwidth": 10**9}
+                    ]
+                },
+                "models": {"net": document},
+                "jobs": [{"name": "a", "model": "net", "workers": 1, "iterations": 1}],
+                "objective": "makespan",
+            }
+        )
+    )
+    assert build("net", instance.models["net"]).model.names == tuple(s.name for s in instance.models["net"].segments)
+    assert [s["name"] for s in printed["profile"]["segments"]] == [s["name"] for s in document["segments"]]
+
+
+def test_profile_of_an_all_reduce(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "--all-reduce", 2, "--repeats", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)["all_reduce"]
+    assert [row["bytes"] for row in found["alone"]] == [row["bytes"] for row in found["two_at_once"]]
+    assert len(found["alone"]) >= 5 and {row["workers"] for row in found["alone"]} == {2}
+    assert found["bandwidth"] >= 1 and found["latency_us"] >= 0
+    assert all("residual" in row and row["time_us"]["median"] > 0 for row in found["alone"])
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "mlp", "--repeats", 1, "--batch", 2) == 0
+    printed = capsys.readouterr().out
+    assert "dense1" in printed and "state_factor 3" in printed and "residual" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("gtp",), 3, 'did you mean "gpt"'),
+        (("mlp", "--argument", "hiden=[3]"), 3, 'did you mean "hidden"'),
+        (("os:system",), 3, "--trust os:system"),
+        (("mlp", "--argument", "hidden"), 2, "NAME=VALUE"),
+        (("mlp", "--repeats", 0), 2, "--repeats is at least 1"),
+        (("mlp", "--gpu-type", "a/b"), 2, "--gpu-type"),
+        (("--all-reduce", 1), 2, "--all-reduce is at least 2"),
+        ((), 2, "nothing to measure"),
+        (("mlp", "-o", "no/such/folder/model.json"), 2, "no folder"),
+    ],
+)
+def test_bad_input(arguments: Any, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", *arguments) == code
+    printed = capsys.readouterr()
+    assert message in printed.err and printed.out == ""
+
+
+def test_a_missing_device_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert run("profile", "mlp", "--device", "cuda") == 2
+    assert "no CUDA device" in capsys.readouterr().err
+
+
+def test_without_torch_the_install_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    assert run("profile", "mlp") == 6
+    assert "pip install 'jigsaw-opt[torch]'" in capsys.readouterr().err
+
+
+def test_an_exception_in_one_process_ends_all_and_reaches_the_caller() -> None:
+    with pytest.raises(ZeroDivisionError, match="on purpose"):
+        run_group(failing, 2)
