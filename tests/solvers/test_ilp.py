@@ -16,10 +16,12 @@ from jigsaw_opt.solvers import ilp
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.greedy import GREEDY
 from jigsaw_opt.solvers.ilp import ILP, write_model
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -119,6 +121,15 @@ def test_beyond_the_precision_of_the_engine_the_status_stays_honest(no_warm_star
         assert result.objective is not None
         assert result.bound <= best <= result.objective <= best * (1 + 1e-7)
         assert (result.status is Status.OPTIMAL) == (result.bound == result.objective)
+
+
+def test_a_plan_that_fills_its_windows_is_not_lost(no_warm_start: None) -> None:
+    instance = extreme_instance(3709)
+    known = GREEDY(instance, Options(), ignore).objective
+    assert known is not None
+    for seed in (2, 3):
+        result = ILP(instance, Options(seed=seed, workers=1), ignore)
+        assert result.bound <= known == result.objective
 
 
 def uneven() -> Instance:
