@@ -57,7 +57,7 @@ def optimum_in_file(instance: Instance, path: Path) -> int | None:
     assert objective == round(engine.getObjectiveValue())
     digest = instance_sha256(instance)
     plan = Plan(instance.name, digest, "optimal", objective, objective, None, timetable.jobs, {"name": "test"})
-    assert [v for v in check(instance, plan) if v.path.startswith("jobs")] == []
+    assert [v for v in check(instance, plan) if v.path.startswith("$.jobs")] == []
     return objective
 
 
@@ -130,6 +130,23 @@ def test_alike_jobs_and_gpus_keep_an_optimum(proven: Optimum) -> None:
     jobs = tuple(Job(f"j{k}", "net", 2, 1, depth=StaircaseDepth()) for k in range(3))
     instance = Instance("alike", Cluster((Server("s", "v", 2, GIGA, 10**6),)), {"net": network}, jobs)
     assert proven(instance) == optimum(instance)
+
+
+def test_no_transfer_is_read_back_before_its_blocks() -> None:
+    instance = flow_shop(((1, 1),))
+    instance = replace(instance, jobs=(replace(instance.jobs[0], release_us=5),))
+    columns = {
+        "here_0_0": 1.0,
+        "here_0_1": 1.0,
+        "start_0_0_0": 5 + 1e-9,
+        "start_0_0_1": 5 + 1e-9,
+        "exchange_0_0_1": 5.0,
+    }
+    model = model_of(instance)
+    assert set(columns) <= set(model.program.columns)
+    (job,) = model.plan(lambda variable: columns.get(variable.name, variable.lowBound)).jobs
+    assert [(block.start_us, block.end_us) for block in job.iterations[0].blocks] == [(5, 6), (5, 6)]
+    assert [(transfer.start_us, transfer.end_us) for transfer in job.iterations[0].transfers] == [(6, 7)]
 
 
 def test_objectives_lie_on_the_grid() -> None:

@@ -72,11 +72,18 @@ class _Run:
                 yield _Turn(now, self.it.number, i, position, piece)
 
     def _priorities(self, i: int) -> list[float]:
-        """Starts of blocks and transfers; transfers without variables share nothing and may come last."""
+        """Starts of blocks and transfers; transfers without variables share nothing and may come last.
+
+        No transfer comes before its contributors' blocks, however short these are beside the engine's tolerance.
+        """
         blocks = [self.value(self.it.starts[i][g]) for g in self.gpus]
         if not self.it.exchanges:
             return blocks + [max(blocks)] * len(self.it.job.transfers)
-        return blocks + list(accumulate((self.value(exchange.start) for exchange in self.it.exchanges[i]), max))
+        transfers = (
+            max([self.value(exchange.start), *(p for p, d in zip(blocks, self.levels[i], strict=True) if d >= bucket)])
+            for bucket, exchange in enumerate(self.it.exchanges[i], 1)
+        )
+        return blocks + list(accumulate(transfers, max))
 
     def take(self, turn: _Turn, free: _Free) -> None:
         """Run a piece as soon as what comes before it and its resources allow."""
