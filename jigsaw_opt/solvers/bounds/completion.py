@@ -9,6 +9,7 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion_groups import contests
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
+from jigsaw_opt.solvers.bounds.completion_pairs import crowded_pairs
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram
 from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
@@ -52,9 +53,11 @@ def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
     program = CompletionProgram([fact.job.weight for fact in facts], [fact.end for fact in facts])
     loads = [Load(resource, facts) for resource in resources]
     yield from _rounds(program, loads, budget)
+    for row in crowded_pairs(facts, budget):
+        program.add(row)
     fights = contests(resources, facts)
     settled = [contest for contest in fights if contest.settled]
-    loads += [contest.settle(program) for contest in settled]
+    loads += [contest.settle(program, budget) for contest in settled]
     yield from _rounds(program, loads, budget)
     for value in window_bounds(program, resources, facts, budget):
         yield Bound(value, f"{program.reason}, and windows of time")

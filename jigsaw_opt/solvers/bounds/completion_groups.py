@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
-from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities
+from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities, share_a_gpu
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource
 from jigsaw_opt.solvers.bounds.facts import Facts
@@ -96,19 +96,20 @@ class Contest:
         demands = [demand if k in jobs else None for k, demand in enumerate(self._demands)]
         return Load(Resource(1, demands, self.reason), self._facts)
 
-    def pairs(self, jobs: Sequence[int]) -> Iterator[Inequality]:
+    def pairs(self, jobs: Sequence[int], budget: Budget) -> Iterator[Inequality]:
         """Inequalities between the last of the jobs of a group and each of the others."""
         for k in jobs[:-1]:
             pair = k, jobs[-1]
             if pair not in self._pairs:
-                chains = [Chain.of(self._facts[j], demand.runs) for j in pair if (demand := self._demands[j])]
-                self._pairs[pair] = list(pair_inequalities(pair, chains[0], chains[1], self.reason))
+                crowded = share_a_gpu(self._facts[k], self._facts[jobs[-1]])
+                one, other = (Chain.of(self._facts[j], crowded, self._demands[j]) for j in pair)
+                self._pairs[pair] = list(pair_inequalities(pair, one, other, self.reason, budget))
             yield from self._pairs[pair]
 
-    def settle(self, program: CompletionProgram) -> Load:
+    def settle(self, program: CompletionProgram, budget: Budget) -> Load:
         """Tell a program what holds for jobs that all exclude each other; returns their load."""
         for count in range(2, len(self._jobs) + 1):
-            for row in self.pairs(self._jobs[:count]):
+            for row in self.pairs(self._jobs[:count], budget):
                 program.add(row)
         return self.load(self._jobs)
 
@@ -133,7 +134,7 @@ class Contest:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
         for group in grown:
-            for row in self.pairs(group):
+            for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()
         deque(rounds(program, [*loads, *map(self.load, grown)], budget), maxlen=0)

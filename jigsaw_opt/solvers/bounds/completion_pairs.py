@@ -1,83 +1,162 @@
-"""Two jobs whose transfers exclude each other: all pairs of ends that are worth having.
+"""Two jobs that get in each other's way on a GPU, on links or on both: all pairs of ends that are worth having.
 
-Each job is a chain of transfers with the least times between them, and the order in which the two chains merge is all
-that is left to decide. The states of that are pairs of numbers of transfers done; a state keeps the
+Each job is a chain of steps with the least times between them, and the order in which the two chains merge is all
+that is left to decide. The states of that are pairs of numbers of steps done; a state keeps the
 *labels* that none other beats in every respect, as in a shortest path with several costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from operator import le
 from typing import NamedTuple
 
+from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.costs import lower_hull
 from jigsaw_opt.solvers.bounds.completion_program import Inequality
-from jigsaw_opt.solvers.bounds.demand import Run
+from jigsaw_opt.solvers.bounds.demand import Demand
 from jigsaw_opt.solvers.bounds.facts import Facts
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
 
-__all__ = ["Chain", "pair_inequalities"]
+__all__ = ["Chain", "Step", "crowded_pairs", "pair_inequalities", "share_a_gpu"]
 
 _MOST_STATES = 2_500
 """Chains with more pairs of transfers are not merged."""
-_MOST_LABELS = 200
+_MOST_LABELS = 400
 """From so many labels on, neighbours in a state are merged into one that is no worse than either."""
+_STATE_WORK = 1e-3
+"""Seconds for a state with a usual number of labels."""
+_SHORTEST = 100
+"""Transfers that last less than this part of an iteration are left out, where others are not."""
+_GPU, _LINK = 0, 1
 
-Label = tuple[int, int, int, int, int]
-"""Start of the iteration and end of the last transfer of one job, the same of the other, and end of the last of all."""
+Label = tuple[int, ...]
+"""Four numbers of each job (see `Chain.proceed`), and when GPU and link are free."""
+
+
+class Step(NamedTuple):
+    """What a job does on the GPU or the link that it shares.
+
+    Parameters
+    ----------
+    place
+        Which of the two.
+    length
+        How long it takes; nothing of no length is in anything's way.
+    before, after
+        Least time from the iteration's start to its start, and, of the last step, from its end to the iteration's end.
+    """
+
+    place: int
+    length: int
+    before: int
+    after: int
 
 
 class Chain(NamedTuple):
-    """A job as its transfers one after the other.
+    """A job as its steps one after the other.
 
     Parameters
     ----------
     release, iterations, length
         Moment before which nothing starts, number of iterations, and least length of one, in microseconds.
-    runs
-        Transfers of an iteration.
+    steps
+        Steps of an iteration.
+    surplus, room
+        Time on the link beyond that of all steps, and most of it in an iteration.
     """
 
     release: int
     iterations: int
     length: int
-    runs: tuple[Run, ...]
+    steps: tuple[Step, ...]
+    surplus: int = 0
+    room: int = 0
 
     @classmethod
-    def of(cls, fact: Facts, runs: Sequence[Run]) -> Chain:
-        """Chain of a job with the given runs in each iteration."""
-        return cls(fact.job.release_us, fact.job.iterations, fact.shape.iteration, tuple(runs))
+    def of(cls, fact: Facts, on_gpu: bool, alone: Demand | None) -> Chain:
+        """Chain of a job that shares one of its GPUs, a link on which it asks for `alone`, or both.
+
+        The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready without it.
+        """
+        level = critical.least_levels(fact.job)[0]
+        block = min((times[level - 1] for times in fact.shape.blocks.values() if len(times) >= level), default=0)
+        steps = [Step(_GPU, block, 0, fact.shape.tails[level - 1])] if on_gpu else []
+        n, length, release = fact.job.iterations, fact.shape.iteration, fact.job.release_us
+        if alone is None:
+            return cls(release, n, length, tuple(steps))
+        lasting = [run for run in alone.runs if run.length * _SHORTEST > length] or alone.runs
+        steps += [Step(_LINK, run.length, run.before, run.after) for run in lasting]
+        return cls(release, n, length, tuple(steps), alone.surplus(n), alone.spare.work if alone.spare else 0)
 
     @property
-    def steps(self) -> int:
-        """Number of transfers in all."""
-        return self.iterations * len(self.runs)
+    def size(self) -> int:
+        """Number of steps in all."""
+        return self.iterations * len(self.steps)
 
-    def step(self, done: int, began: int, ended: int, free: int) -> tuple[int, int, int]:
-        """Do the next transfer as early as can be.
+    def exchanging(self, done: int) -> bool:
+        """Whether the first transfer of an iteration is over and the last is not."""
+        at = done % len(self.steps)
+        return at > 0 and self.steps[at - 1].place == _LINK
+
+    def proceed(self, done: int, state: Label, free: Label) -> tuple[Label, Label]:
+        """Do the next step as early as can be; returns the new `state` and `free`.
 
         Parameters
         ----------
         done
-            Number of transfers done.
-        began, ended
-            Start of the iteration, end of the last transfer.
+            Number of steps done.
+        state
+            Start of the iteration, end of the last step, time of the other job on the link between the transfers of
+            the iteration, and minus the surplus that has cost no time so far.
         free
-            Moment from which no transfer of the other job is in the way.
+            Moments from which no step of the other job is in the way on the GPU, and on the link.
         """
-        run = self.runs[done % len(self.runs)]
-        start = max(ended, began + run.before)
-        if run.length:
-            start = max(start, free)
-            free = start + run.length
-        end = start + run.length
-        if (done + 1) % len(self.runs):
-            return began, end, free
-        barrier = max(end, began + self.length)
-        return barrier, barrier, free
+        began, ended, between, saved = state
+        step = self.steps[done % len(self.steps)]
+        start = max(ended, began + step.before, free[step.place] if step.length else 0)
+        end = start + step.length
+        if step.length:
+            free = (end, free[_LINK]) if step.place == _GPU else (free[_GPU], end)
+        if (done + 1) % len(self.steps):
+            return (began, end, between, saved), free
+        barrier = max(end + step.after, began + self.length)
+        idle = barrier - began - between - self.busy
+        most = min(self.surplus, (done + 1) // len(self.steps) * self.room)
+        return (barrier, barrier, 0, max(saved - idle, -most)), free
+
+    @property
+    def busy(self) -> int:
+        """Least time from the start of an iteration to its first transfer, and of its transfers."""
+        transfers = [step for step in self.steps if step.place == _LINK]
+        return sum(step.length for step in transfers) + (transfers[0].before if transfers else 0)
+
+    def end(self, state: Label) -> int:
+        """End of the job: the surplus that was not saved comes on top."""
+        return state[1] + self.surplus + state[3]
 
 
-def pair_inequalities(jobs: tuple[int, int], one: Chain, other: Chain, reason: str) -> Iterator[Inequality]:
+def share_a_gpu(first: Facts, second: Facts) -> bool:
+    """Whether two jobs have more workers than there are GPUs for both of them."""
+    gpus = {**first.shape.gpus, **second.shape.gpus}
+    both = all(fact.shape.blocks for fact in (first, second))
+    return both and first.job.slots + second.job.slots > sum(gpus.values())
+
+
+def crowded_pairs(facts: Sequence[Facts], budget: Budget) -> Iterator[Inequality]:
+    """Inequalities between the ends of jobs that are too wide not to share a GPU."""
+    for pair in combinations(range(len(facts)), 2):
+        one, other = (facts[k] for k in pair)
+        if share_a_gpu(one, other):
+            reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"
+            chains = Chain.of(one, True, None), Chain.of(other, True, None)
+            yield from pair_inequalities(pair, *chains, reason, budget)
+
+
+def pair_inequalities(
+    jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: Budget
+) -> Iterator[Inequality]:
     """Inequalities between the ends of two jobs, from the lower convex hull of all pairs of ends.
 
     Parameters
@@ -88,9 +167,13 @@ def pair_inequalities(jobs: tuple[int, int], one: Chain, other: Chain, reason: s
         Their chains.
     reason
         What makes them exclude each other.
+    budget
+        Pays for the states; once it is spent, there are no inequalities.
     """
-    if not 0 < one.steps * other.steps <= _MOST_STATES:
+    states = one.size * other.size
+    if budget.spent or not 0 < states <= _MOST_STATES:
         return
+    budget.pay(_STATE_WORK * states)
     first, second = jobs
     hull = lower_hull(_ends(one, other))
     yield Inequality({first: 1}, hull[0][0], reason)
@@ -103,45 +186,44 @@ def pair_inequalities(jobs: tuple[int, int], one: Chain, other: Chain, reason: s
 def _ends(one: Chain, other: Chain) -> list[tuple[int, int]]:
     """Ends of both jobs in all schedules that no other beats, by ascending first and descending second end."""
     row: list[list[Label]] = []
-    for i in range(one.steps + 1):
+    for i in range(one.size + 1):
         before, row = row, []
-        for k in range(other.steps + 1):
-            labels = {(one.release, one.release, other.release, other.release, 0)} if i == k == 0 else set()
+        for k in range(other.size + 1):
+            labels: set[Label] = set()
+            if i == k == 0:
+                labels.add((one.release, one.release, 0, 0, other.release, other.release, 0, 0, 0, 0))
             if i:
-                labels.update(_after_first(one, i - 1, label) for label in before[k])
+                labels.update(_after(one, i - 1, other, k, label) for label in before[k])
             if k:
-                labels.update(_after_second(other, k - 1, label) for label in row[k - 1])
+                labels.update(_swapped(_after(other, k - 1, one, i, _swapped(label))) for label in row[k - 1])
             row.append(_unbeaten(labels))
     ends: list[tuple[int, int]] = []
-    for x, y in sorted((x, y) for _, x, _, y, _ in row[-1]):
+    for x, y in sorted((one.end(label[:4]), other.end(label[4:8])) for label in row[-1]):
         if not ends or y < ends[-1][1]:
             ends.append((x, y))
     return ends
 
 
-def _after_first(chain: Chain, done: int, label: Label) -> Label:
-    began, ended, b, y, free = label
-    began, ended, free = chain.step(done, began, ended, free)
-    return began, ended, b, y, free
+def _after(chain: Chain, done: int, other: Chain, other_done: int, label: Label) -> Label:
+    """Label after one more step of the first job."""
+    state, free = chain.proceed(done, label[:4], label[8:])
+    began, ended, between, saved = label[4:8]
+    step = chain.steps[done % len(chain.steps)]
+    if other.surplus and step.place == _LINK and other.exchanging(other_done):
+        between += step.length
+    return *state, began, ended, between, saved, *free
 
 
-def _after_second(chain: Chain, done: int, label: Label) -> Label:
-    a, x, began, ended, free = label
-    return a, x, *chain.step(done, began, ended, free)
+def _swapped(label: Label) -> Label:
+    return *label[4:8], *label[:4], *label[8:]
 
 
 def _unbeaten(labels: set[Label]) -> list[Label]:
     """Those that no other is at most as large as in every respect; merged in pairs where they are too many."""
     kept: list[Label] = []
     for label in sorted(labels):
-        _, x, b, y, free = label
-        if not any(q <= x and r <= b and s <= y and t <= free for _, q, r, s, t in kept):
+        if not any(all(map(le, one, label)) for one in kept):
             kept.append(label)
     while len(kept) > _MOST_LABELS:
-        kept = [_merged(kept[k : k + 2]) for k in range(0, len(kept), 2)]
+        kept = [tuple(map(min, *kept[k : k + 2])) if k + 1 < len(kept) else kept[k] for k in range(0, len(kept), 2)]
     return kept
-
-
-def _merged(labels: Sequence[Label]) -> Label:
-    began, ended, other_began, other_ended, free = (min(values) for values in zip(*labels, strict=True))
-    return began, ended, other_began, other_ended, free
