@@ -122,8 +122,8 @@ def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     second = Chain(0, 1, 25, (Step(1, 20, 5, 0),))
     with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", Budget())))
     without = least_sum(list(pair_inequalities((0, 1), first._replace(surplus=0), second, "pair", Budget())))
-    # The second goes first and holds the first up by 15 us, of which the surplus may take no part: none was due yet.
-    assert (without, with_surplus) == (100, 105)
+    # The second goes first and holds the first up by 15 us, which no surplus can fill: none was due yet.
+    assert (without, with_surplus) == (100, 115)
 
 
 def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:

@@ -108,23 +108,29 @@ class Chain(NamedTuple):
         done
             Number of steps done.
         state
-            Start of the iteration, end of the last step, time of the other job on the link between the transfers of
-            the iteration, and minus the surplus that has cost no time so far.
+            Start of the iteration, end of the last step, time that the iteration has lost to the other job and that
+            surplus cannot fill, and minus the surplus that has cost no time so far.
         free
             Moments from which no step of the other job is in the way on the GPU, and on the link.
         """
-        began, ended, between, saved = state
-        step = self.steps[done % len(self.steps)]
+        began, ended, lost, saved = state
+        at, full = done % len(self.steps), done // len(self.steps)
+        step = self.steps[at]
         start = max(ended, began + step.before, free[step.place] if step.length else 0)
         end = start + step.length
         if step.length:
             free = (end, free[_LINK]) if step.place == _GPU else (free[_GPU], end)
-        if (done + 1) % len(self.steps):
-            return (began, end, between, saved), free
+        if step.place == _LINK and not self.exchanging(done):
+            lost = start - began - step.before
+            saved = self._saved(saved, lost, full)
+        if at + 1 < len(self.steps):
+            return (began, end, lost, saved), free
         barrier = max(end + step.after, began + self.length)
-        idle = barrier - began - between - self.busy
-        most = min(self.surplus, (done + 1) // len(self.steps) * self.room)
-        return (barrier, barrier, 0, max(saved - idle, -most)), free
+        return (barrier, barrier, 0, self._saved(saved, barrier - began - lost - self.busy, full + 1)), free
+
+    def _saved(self, saved: int, wait: int, iterations: int) -> int:
+        """Minus the surplus of so many iterations that may have filled this wait or those before."""
+        return max(saved - wait, -min(self.surplus, iterations * self.room))
 
     @property
     def busy(self) -> int:
@@ -207,11 +213,11 @@ def _ends(one: Chain, other: Chain) -> list[tuple[int, int]]:
 def _after(chain: Chain, done: int, other: Chain, other_done: int, label: Label) -> Label:
     """Label after one more step of the first job."""
     state, free = chain.proceed(done, label[:4], label[8:])
-    began, ended, between, saved = label[4:8]
+    began, ended, lost, saved = label[4:8]
     step = chain.steps[done % len(chain.steps)]
     if other.surplus and step.place == _LINK and other.exchanging(other_done):
-        between += step.length
-    return *state, began, ended, between, saved, *free
+        lost += step.length
+    return *state, began, ended, lost, saved, *free
 
 
 def _swapped(label: Label) -> Label:
