@@ -1,14 +1,16 @@
 """Measured profiles: time and memory of a model's segments and levels, and the model of an instance that they make.
 
-Segments are timed one by one, with a pause at every boundary, and blocks at every level as a worker runs them, with
-the optimiser's step and the drawing of the batch. A block is not the sum of its segments: a prefix without a graph is
-faster than with one, and a pause costs. So the model states the segments' forward times (steps included) times
-one factor and their backward times times another, chosen so that its blocks fit the measured ones best.
+A prefix without a graph is faster than with one, often by much. So a segment's forward time is that without a graph,
+and its backward time is what a block takes longer when its level takes the segment in: the backward pass, and
+what building the graph adds to the forward pass. Segments are timed one by one, with a pause at every boundary, and
+blocks at every level as a worker runs them, with the optimiser's step and the drawing of the batch. As pauses cost, the
+model states the forward times (steps included) times one factor and the backward times times another, chosen so
+that its blocks fit the measured ones best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -31,7 +33,21 @@ _Times = list[list[float]]
 
 @dataclass(frozen=True, slots=True)
 class SegmentProfile:
-    """What one segment costs; sizes in bytes, the step being that of its parameters' share."""
+    """What one segment costs.
+
+    Parameters
+    ----------
+    name
+        As in an instance.
+    forward
+        Without a graph.
+    backward
+        Backward pass, and what the graph adds to the forward pass.
+    step_us
+        Its share of the optimiser's step, by parameters.
+    parameter_bytes, activation_bytes
+        As in an instance.
+    """
 
     name: str
     forward: Spread
@@ -123,7 +139,7 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
     worker
         It trains on meanwhile; all segments must be levels.
     warm_up, repeats
-        Rounds before measuring, at least 1, and rounds measured, at least 1. A round is one pass over the
+        Rounds before measuring, at least 1, and rounds measured, at least 1. A round is two passes over the
         segments one by one and one block at each level, so that a slow moment falls on all of them.
     """
     segments: _Times = []
@@ -131,12 +147,11 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
     steps: list[float] = []
     for turn in range(warm_up + repeats):
         segment_times = _segment_pass(worker)
-        block_times = [_block(worker, level) for level in range(1, worker.model.depth + 1)]
-        step = _step(worker)
+        block_times = [_step_and_block(worker, level) for level in range(1, worker.model.depth + 1)]
         if turn >= warm_up:
             segments.append(segment_times)
-            levels.append(block_times)
-            steps.append(step)
+            levels.append([step + rest for step, rest in block_times])
+            steps.extend(step for step, _ in block_times)
     return Profile(
         _segment_profiles(worker, segments, spread(steps).median),
         tuple(
@@ -159,21 +174,33 @@ def _segment_profiles(worker: Worker, rounds: _Times, step_us: float) -> tuple[S
 
 def _segment_pass(worker: Worker) -> list[float]:
     """Times of a full pass with a pause at every boundary: forward of each segment, then backward of each."""
+    plain, _ = _forward_times(worker, graph=False)
+    graph, ends = _forward_times(worker, graph=True)
+    backward = _backward_times(ends, worker.device)
+    return plain + [max(0.0, g + b - p) for p, g, b in zip(plain, graph, backward, strict=True)]
+
+
+_Ends = list[tuple[Tensor, Tensor]]
+"""Input and output of each segment."""
+
+
+def _forward_times(worker: Worker, graph: bool) -> tuple[list[float], _Ends]:
     values, targets = _batch(worker)
-    ends: list[tuple[Tensor, Tensor]] = []
+    ends: _Ends = []
     times = [work_us(worker.device)]
     for index, segment in enumerate(worker.model.segments):
-        start = values.detach().requires_grad_(index > 0)
-        values = segment(start)
-        if index == len(worker.model.segments) - 1:
-            values = worker.model.loss(values, targets)
-        ends.append((start, values))
+        with torch.set_grad_enabled(graph):
+            start = values.detach().requires_grad_(graph and index > 0)
+            values = segment(start)
+            if index == len(worker.model.segments) - 1:
+                values = worker.model.loss(values, targets)
+        if graph:
+            ends.append((start, values))
         times.append(work_us(worker.device))
-    forward = [high - low for low, high in pairwise(times)]
-    return forward + _backward_times(ends, worker.device)
+    return [high - low for low, high in pairwise(times)], ends
 
 
-def _backward_times(ends: Sequence[tuple[Tensor, Tensor]], device: torch.device) -> list[float]:
+def _backward_times(ends: _Ends, device: torch.device) -> list[float]:
     gradient: Tensor | None = None
     times = [work_us(device)]
     for start, end in reversed(ends):
@@ -184,16 +211,13 @@ def _backward_times(ends: Sequence[tuple[Tensor, Tensor]], device: torch.device)
     return [high - low for low, high in pairwise(times)][::-1]
 
 
-def _block(worker: Worker, level: int) -> float:
-    start = work_us(worker.device)
-    worker.block(level, _nobody)
-    return work_us(worker.device) - start
-
-
-def _step(worker: Worker) -> float:
+def _step_and_block(worker: Worker, level: int) -> tuple[float, float]:
+    """Times of the step with the gradients of the block before, and of the rest of the next block."""
     start = work_us(worker.device)
     worker.step()
-    return work_us(worker.device) - start
+    middle = work_us(worker.device)
+    worker.block(level, _nobody)
+    return middle - start, work_us(worker.device) - middle
 
 
 def _block_memory(worker: Worker, level: int) -> int:
@@ -202,7 +226,7 @@ def _block_memory(worker: Worker, level: int) -> int:
     torch.cuda.synchronize(worker.device)
     torch.cuda.reset_peak_memory_stats(worker.device)
     before = torch.cuda.memory_allocated(worker.device)
-    _block(worker, level)
+    worker.block(level, _nobody)
     return torch.cuda.max_memory_allocated(worker.device) - before
 
 

@@ -17,7 +17,7 @@ from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import Exchange
 
-__all__ = ["OPTIMISERS", "Recipe", "Worker", "train_iteration"]
+__all__ = ["OPTIMISERS", "Recipe", "Worker", "launch", "train_iteration"]
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -159,24 +159,28 @@ class Worker:
         ready(bucket)
 
 
-def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor) -> Tensor:
-    """One iteration of a job with a worker a process, transfers overlapped with the backward pass.
+def launch(
+    worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor
+) -> tuple[Tensor, list[Future[None]]]:
+    """Run the next block of a worker, with its transfers in another thread.
 
     Parameters
     ----------
     worker
-        The worker in this process.
+        A worker in this process.
     levels
-        Of all workers in this iteration, for which `Exchange.prepare` has been called.
+        Of all workers of its job in this iteration, for which `Exchange.prepare` has been called.
     exchange
         The job's.
     transfers
-        A pool of one thread, so that buckets are sent in the order in which they get ready.
+        A pool of one thread, the job's own, so that buckets are sent in the order in which they get ready.
 
     Returns
     -------
-    Tensor
-        The loss of this worker's batch.
+    loss : Tensor
+        Of this worker's batch.
+    sent : list of Future
+        One a bucket; all must be done before its next block.
     """
     sent: list[Future[None]] = []
 
@@ -187,6 +191,15 @@ def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, t
     loss = worker.block(level, send)
     for bucket in range(level + 1, worker.model.depth + 1):
         send(bucket)  # takes part only to receive
+    return loss, sent
+
+
+def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor) -> Tensor:
+    """One iteration of a job with a worker a process: `launch`, and wait until all transfers are done.
+
+    Returns the loss of this worker's batch.
+    """
+    loss, sent = launch(worker, levels, exchange, transfers)
     for transfer in sent:
         transfer.result()
     return loss

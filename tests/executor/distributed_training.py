@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import torch
 import torch.distributed as dist
@@ -12,12 +13,13 @@ from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica
 from jigsaw_opt.executor.exchange import Averaging, Exchange
-from jigsaw_opt.executor.worker import OPTIMISERS, Recipe, Worker, train_iteration
+from jigsaw_opt.executor.worker import OPTIMISERS, Recipe, Worker, launch, train_iteration
 
 RECIPE = Recipe("sgd", {"lr": 0.1, "momentum": 0.9})
 CPU = torch.device("cpu")
 DEPTH, STEPS = 4, 20
 Plan = Sequence[Sequence[int]]
+Job = tuple[Sequence[int], Plan, Averaging]
 
 
 def tiny() -> Replica:
@@ -29,26 +31,47 @@ def flat(parameters: Iterable[Tensor]) -> Tensor:
     return torch.cat([p.detach().flatten() for p in parameters])
 
 
-def rounds(plans: Sequence[tuple[Sequence[int], Plan, Averaging]]) -> tuple[list[list[Tensor]], list[Tensor]]:
-    """Parameters of this process's worker after every iteration of each job, and those under DDP."""
-    states = [spb(*plan) for plan in plans]
+class Hosted:
+    """A job with a worker in each of the processes `ranks`."""
+
+    def __init__(self, ranks: Sequence[int], plan: Plan, averaging: Averaging) -> None:
+        self.plan, self.exchange = plan, Exchange(ranks, averaging)
+        self.exchange.prepare(plan, DEPTH)
+        here = dist.get_rank() in ranks
+        self.worker = Worker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU) if here else None
+        self.states: list[Tensor] = []
+
+    def train(self) -> list[Tensor]:
+        with ThreadPoolExecutor(1) as transfers:
+            for levels in self.plan if self.worker else ():
+                train_iteration(self.worker, levels, self.exchange, transfers)
+                self.note()
+        return self.states
+
+    def note(self) -> None:
+        self.worker.step()
+        self.states.append(flat(self.worker.model.parameters()))
+
+
+def train_together(jobs: Sequence[Hosted]) -> list[list[Tensor]]:
+    """Jobs whose workers share processes: blocks one after the other, transfers of all of them at the same time."""
+    with ExitStack() as stack:
+        pools = [stack.enter_context(ThreadPoolExecutor(1)) for _ in jobs]
+        for turn in zip(*(job.plan for job in jobs), strict=True):
+            sent = [launch(j.worker, levels, j.exchange, p)[1] for j, levels, p in zip(jobs, turn, pools, strict=True)]
+            for job, futures in zip(jobs, sent, strict=True):
+                for future in futures:
+                    future.result()
+                job.note()
+    return [job.states for job in jobs]
+
+
+def rounds(jobs: Sequence[Job], together: Sequence[Job]) -> tuple[list[list[Tensor]], list[list[Tensor]], list[Tensor]]:
+    """Parameters of this process's workers after every iteration: of jobs alone, of jobs together, and under DDP."""
+    alone = [Hosted(*job).train() for job in jobs]
+    shared = train_together([Hosted(*job) for job in together])
     pair = dist.new_group([0, 1])
-    return states, ddp(pair) if dist.get_rank() < 2 else []
-
-
-def spb(ranks: Sequence[int], plan: Plan, averaging: Averaging) -> list[Tensor]:
-    exchange = Exchange(ranks, averaging)
-    exchange.prepare(plan, DEPTH)
-    if dist.get_rank() not in ranks:
-        return []
-    worker = Worker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU)
-    states = []
-    with ThreadPoolExecutor(1) as transfers:
-        for levels in plan:
-            train_iteration(worker, levels, exchange, transfers)
-            worker.step()
-            states.append(flat(worker.model.parameters()))
-    return states
+    return alone, shared, ddp(pair) if dist.get_rank() < 2 else []
 
 
 def ddp(group: dist.ProcessGroup) -> list[Tensor]:

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
 
+import torch.distributed as dist  # noqa: E402
 from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, rounds, tiny  # noqa: E402
 
 from jigsaw_opt.errors import UsageError  # noqa: E402
@@ -22,42 +23,59 @@ FULL = [(DEPTH, DEPTH)] * STEPS
 STAIRCASE = [LevelSchedule(DEPTH, 3, warm_up=1).levels(iteration) for iteration in range(8)]
 
 
+States = list["torch.Tensor"]
+
+
 @pytest.fixture(scope="module")
-def found() -> list[tuple[list[list[torch.Tensor]], list[torch.Tensor]]]:
-    """By process: parameters of a full job of two, two staircase jobs of three, and of a pair under DDP."""
-    plans = [
+def found() -> list[tuple[list[States], list[States], States]]:
+    """By process: parameters of a full job of two and two staircase jobs of three; of two together; of DDP."""
+    alone = [
         ((0, 1), FULL, Averaging.AVG_W_COUNT),
         ((2, 0, 1), STAIRCASE, Averaging.AVG_W_COUNT),
         ((0, 1, 2), STAIRCASE, Averaging.AVG),
     ]
-    return run_group(rounds, 3, plans)
+    together = [((0, 1, 2), STAIRCASE, Averaging.AVG_W_COUNT), ((1, 2, 0), STAIRCASE[::-1], Averaging.AVG_W_COUNT)]
+    return run_group(rounds, 3, alone, together)
+
+
+def counts(plan: list[tuple[int, ...]]) -> list[list[int]]:
+    return [[contributors(levels, bucket) for bucket in range(1, DEPTH + 1)] for levels in plan]
+
+
+def assert_close(states: States, expected: States) -> None:
+    for own, reference in zip(states, expected, strict=True):
+        torch.testing.assert_close(own, reference, rtol=0, atol=1e-6)
 
 
 def test_at_full_depth_training_equals_distributed_data_parallel_step_by_step(found) -> None:
-    for states, reference in found[:2]:
-        assert len(states[0]) == len(reference) == STEPS
-        for own, theirs in zip(states[0], reference, strict=True):
-            torch.testing.assert_close(own, theirs, rtol=0, atol=1e-6)
-    first, last = found[0][1][0], found[0][1][-1]
-    assert (first - last).abs().max() > 1e-2
+    for (states, *_), _, reference in found[:2]:
+        assert len(states) == STEPS
+        assert_close(states, reference)
+        assert (states[0] - states[-1]).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("averaging", Averaging)
 def test_partial_gradients_are_averaged_as_defined_and_all_workers_agree(found, averaging: Averaging) -> None:
-    job = 1 if averaging is Averaging.AVG_W_COUNT else 2
-    counts = [[contributors(levels, bucket) for bucket in range(1, DEPTH + 1)] for levels in STAIRCASE]
-    assert counts[0] == [3] * DEPTH and counts[1][-1] == 1
-    expected = emulated(STAIRCASE, counts if job == 1 else [[3] * DEPTH] * len(STAIRCASE))
-    for states, _ in found:
-        for own, reference in zip(states[job], expected, strict=True):
-            torch.testing.assert_close(own, reference, rtol=0, atol=1e-6)
-    assert all(torch.equal(states[job][-1], found[0][0][job][-1]) for states, _ in found)
+    by_count = averaging is Averaging.AVG_W_COUNT
+    assert counts(STAIRCASE)[0] == [3] * DEPTH and counts(STAIRCASE)[1][-1] == 1
+    expected = emulated(STAIRCASE, counts(STAIRCASE) if by_count else [[3] * DEPTH] * len(STAIRCASE))
+    jobs = [alone[1 if by_count else 2] for alone, _, _ in found]
+    for states in jobs:
+        assert_close(states, expected)
+        assert torch.equal(states[-1], jobs[0][-1])
+
+
+def test_jobs_that_share_processes_train_as_if_alone(found) -> None:
+    for job, plan in enumerate((STAIRCASE, STAIRCASE[::-1])):
+        expected = emulated(plan, counts(plan))
+        for _, together, _ in found:
+            assert_close(together[job], expected)
 
 
 def test_the_two_averages_differ_only_after_the_warm_up(found) -> None:
-    mean, divided = found[0][0][1], found[0][0][2]
+    _, mean, divided = found[0][0]
     # The workers stand in another order, so their sums may round differently.
-    torch.testing.assert_close(mean[0], divided[0], rtol=0, atol=1e-6)
+    assert_close(mean[:1], divided[:1])
     assert (mean[1] - divided[1]).abs().max() > 1e-4
 
 
@@ -137,3 +155,29 @@ def test_full_rule_and_wrong_numbers() -> None:
     for wrong in ({"workers": 0}, {"granularity": 0}, {"warm_up": -1}, {"depth": 0}):
         with pytest.raises(UsageError):
             LevelSchedule(**{"depth": 2, "workers": 2, **wrong})
+
+
+@pytest.mark.parametrize("levels", [(1, 2, 3, 4), (4, 4, 4, 4), (4, 1, 1, 1), (2, 4, 2, 3)])
+def test_only_contributors_reduce_and_the_volume_is_that_of_the_specification(
+    levels: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks, calls = (5, 3, 8, 6), []
+    monkeypatch.setattr(dist, "new_group", tuple)
+    monkeypatch.setattr(dist, "all_reduce", lambda gradients, group: calls.append(("reduce", group)))
+    monkeypatch.setattr(dist, "broadcast", lambda gradients, src, group: calls.append((src, group)))
+    exchange = Exchange(ranks)
+    exchange.prepare([levels], DEPTH)
+    for bucket in range(1, DEPTH + 1):
+        calls.clear()
+        for rank in ranks:
+            monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
+            exchange.run(bucket, levels, torch.ones(3))
+        reaching = {rank for rank, level in zip(ranks, levels, strict=True) if level >= bucket}
+        reduced = [group for kind, group in calls if kind == "reduce"]
+        handed = [(source, group) for source, group in calls if source != "reduce"]
+        assert len(reduced) == (len(reaching) if len(reaching) > 1 else 0)
+        assert all(set(group) == reaching for group in reduced)
+        assert len(handed) == (0 if len(reaching) == 4 else 4 - len(reaching) + 1)
+        assert all(source in reaching and reaching & set(group) == {source} for source, group in handed)
+        moved = 2 * (len(reaching) - 1) + (len(handed) - 1 if handed else 0)
+        assert moved == (len(reaching) - 1) + (len(ranks) - 1)
