@@ -32,6 +32,10 @@ at-most-one constraints).
 """
 
 
+_MOST_ENDS = 12
+"""So many different heads, and tails, of the work on a resource are told apart."""
+
+
 class Places(Protocol):
     """Groups of servers of which no two share a link: the group of each server, and the links that leave each."""
 
@@ -71,10 +75,10 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> cp_model.CpMo
         each.add_mode()
         each.add_iterations()
     gpu = 0
-    for s, server in enumerate(pieces.cluster.servers):
+    for server in pieces.cluster.servers:
         for _ in range(server.gpus):
             here = [each for each in seats if gpu in each.here]
-            _add_work(model, clock, here, gpu, s)
+            _add_work(model, clock, here, gpu)
             _add_memory(model, here, gpu, server.gpu_memory)
             gpu += 1
     for place in places:
@@ -241,30 +245,38 @@ class _Seats:
         return self.job.release_us + min((self.times(s)[0] for s in self.gpus), default=0)
 
 
-def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int, server: int) -> None:
-    """SPEC 4.4: the blocks of all workers on a GPU, after the first release and before the last exchange."""
-    if not here:
-        return
-    terms: Terms = [each.work(gpu) for each in here]
-    if here[0].pieces.horizon == "finite":
-        literals = [each.here[gpu] for each in here]
-        terms.append(_least(model, [clock.of(each.job.release_us) for each in here], literals))
-        terms.append(_least(model, [clock.of(each.least_tail) for each in here], literals))
-    model.add(sum(terms) <= clock.of(clock.limit))
+def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int) -> None:
+    """SPEC 4.4: the blocks of all workers on a GPU, none before its release or without its tail."""
+    finite = bool(here) and here[0].pieces.horizon == "finite"
+    ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
+    _add_windows(model, clock, ends, [each.work(gpu) for each in here], 1)
 
 
-def _least(model: cp_model.CpModel, gaps: Sequence[int], literals: Sequence[cp_model.IntVar]) -> cp_model.LinearExprT:
-    """At most the least gap of those whose literal holds, where one holds."""
-    if not any(gaps):
-        return 0
-    chosen = [model.new_bool_var("first") for _ in gaps]
-    for pick, literal in zip(chosen, literals, strict=True):
-        model.add_implication(pick, literal)
-    nobody = model.new_bool_var("nobody")
-    model.add_exactly_one([*chosen, nobody])
-    for literal in literals:
-        model.add_implication(nobody, ~literal)
-    return sum(gap * pick for gap, pick in zip(gaps, chosen, strict=True))
+def _add_windows(
+    model: cp_model.CpModel, clock: _Clock, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
+) -> None:
+    """All work with at least some head and some tail fits between them: Jackson's bound for each set of that kind.
+
+    Parameters
+    ----------
+    ends
+        Head and tail of each piece of work.
+    work
+        What each piece takes of the resource.
+    capacity
+        Units of work in a unit of time.
+    """
+    for head in _thinned({head for head, _ in ends}):
+        for tail in _thinned({tail for _, tail in ends}):
+            inside = [amount for (h, t), amount in zip(ends, work, strict=True) if h >= head and t >= tail]
+            if inside:
+                model.add(sum(inside) <= clock.of(capacity * max(0, clock.limit - head - tail)))
+
+
+def _thinned(values: set[int]) -> list[int]:
+    """Some of the values, the least among them, evenly by rank."""
+    ordered = sorted(values)
+    return ordered[:: -(-len(ordered) // _MOST_ENDS) or 1]
 
 
 def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memory: int) -> None:
@@ -297,11 +309,9 @@ def _add_transfers(
         links = [pieces.cluster.links[k] for k in places.leaving[group]]
         if users and links:
             rate, latency = max(link.bandwidth for link in links), min(link.latency_us for link in links)
-            terms: Terms = [clock.of(_least_transfers(each, rate, latency)) * literal for each, literal in users]
-            if pieces.horizon == "finite":
-                heads = [clock.of(len(links) * each.first_ready) for each, _ in users]
-                terms.append(_least(model, heads, [literal for _, literal in users]))
-            model.add(sum(terms) <= clock.of(len(links) * clock.limit))
+            loads: Terms = [clock.of(_least_transfers(each, rate, latency)) * literal for each, literal in users]
+            heads = [each.first_ready if pieces.horizon == "finite" else 0 for each, _ in users]
+            _add_windows(model, clock, [(head, 0) for head in heads], loads, len(links))
 
 
 def _leaves(model: cp_model.CpModel, each: _Seats, places: Places) -> dict[int, cp_model.IntVar]:
