@@ -19,6 +19,7 @@ ROOMS = (
     "instances",
     "simulation",
     "executor",
+    "sweeps",
     "views",
     "cli",
 )

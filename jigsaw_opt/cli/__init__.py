@@ -27,6 +27,7 @@ COMMANDS = (
     "profile",
     "plot",
     "export",
+    "bench",
     "solvers",
     "schema",
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from jigsaw_opt.cli.source import OBJECTIVES, SIZES, generated
+
 HELP = "generate an instance of a family"
-_SIZES = ("servers", "gpus", "load", "bandwidth")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -17,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server")
     parser.add_argument("--load", type=int, metavar="PERCENT", help="workers of all jobs per 100 GPUs")
     parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
-    parser.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), help="objective")
+    parser.add_argument("--objective", choices=OBJECTIVES, help="objective")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
 
 
@@ -25,15 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Generate and write."""
     from jigsaw_opt.cli.output import emit, require_folder
     from jigsaw_opt.documents import encode_instance
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.instances import generate
 
     require_folder(arguments.output)
-    sizes = {name: getattr(arguments, name) for name in _SIZES if getattr(arguments, name) is not None}
-    for name, value in sizes.items():
-        if value < 1:
-            raise UsageError(f"--{name} is at least 1, not {value}")
-    if arguments.objective is not None:
-        sizes["objective"] = arguments.objective
-    emit(encode_instance(generate(arguments.family, arguments.seed, **sizes)), arguments.output)
+    changes = {name: getattr(arguments, name) for name in (*SIZES, "objective")}
+    given = {name: value for name, value in changes.items() if value is not None}
+    emit(encode_instance(generated(arguments.family, arguments.seed, given)), arguments.output)
     return 0

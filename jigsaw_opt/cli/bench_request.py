@@ -1,0 +1,154 @@
+"""What `jigsaw bench` is asked for: the tasks and the engine, or all that is wrong with the arguments."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.bench.trials import Entry
+    from jigsaw_opt.sweeps.task import Engine, Task
+
+__all__ = ["engine_of", "tasks_of"]
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Problems:
+    """Gathers what is wrong, so that all of it is told at once."""
+
+    found: list[Problem] = field(default_factory=list)
+    invalid: bool = False
+
+    @contextmanager
+    def of(self, where: str) -> Iterator[None]:
+        """Keep what the block raises."""
+        try:
+            yield
+        except InvalidInputError as error:
+            # Among several files a path within the document does not tell which.
+            self.found += [replace(p, path=f"{where} {p.path}") if p.path != where else p for p in error.problems]
+            self.invalid = True
+        except UsageError as error:
+            self.found.append(Problem(where, str(error)))
+
+    def tell(self) -> None:
+        """Raise what was kept: one error, that of invalid input where any file is invalid."""
+        if self.invalid:
+            raise InvalidInputError(self.found)
+        if self.found:
+            raise UsageError("\n  ".join(map(str, self.found)))
+
+
+def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
+    """The tasks that the arguments ask for.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        Everything that is wrong with them.
+    MissingEngineError
+        The engine of a solver is not installed.
+    """
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.sweeps.bench.trials import Design, trials
+
+    problems = _Problems()
+    solvers = _listed(problems, "--solvers", arguments.solvers, _solver)
+    seeds = _listed(problems, "--seeds", arguments.seeds, _seed)
+    limits = _limits(problems, arguments)
+    entries: list[Entry] = []
+    for source in arguments.sources:
+        with problems.of(source):
+            entries += _entries(source)
+    with problems.of("options"):
+        Options(work_limit=arguments.work_limit, gap=arguments.gap, workers=arguments.threads)
+    problems.tell()
+    _require_engines(solvers)
+    design = Design(solvers, seeds, limits, arguments.work_limit, arguments.gap, arguments.threads)
+    return trials(entries, design)
+
+
+def engine_of(arguments: argparse.Namespace) -> Engine:
+    """The engine that the arguments ask for.
+
+    Raises
+    ------
+    UsageError
+        A number of jobs below 1.
+    """
+    from jigsaw_opt.sweeps.engine_local import LocalEngine
+
+    return LocalEngine(arguments.jobs)
+
+
+def _listed(problems: _Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:
+    """The values between commas, each once."""
+    values: dict[T, None] = {}
+    for part in text.split(","):
+        with problems.of(option):
+            values[read(part.strip())] = None
+    return list(values)
+
+
+def _solver(text: str) -> str:
+    from jigsaw_opt.solvers.registry import find
+
+    return find(text).name
+
+
+def _seed(text: str) -> int:
+    from jigsaw_opt.solvers.options import Options
+
+    try:
+        seed = int(text)
+    except ValueError as error:
+        raise UsageError(f"a seed is a whole number, not {text!r}") from error
+    return Options(seed=seed).seed
+
+
+def _limits(problems: _Problems, arguments: argparse.Namespace) -> list[float | None]:
+    if arguments.time_limits is None:
+        return [None if arguments.work_limit is not None else 10.0]
+    return [*_listed(problems, "--time-limits", arguments.time_limits, _seconds)]
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not (isfinite(seconds) and seconds >= 0):
+        raise UsageError(f"a time limit is a number of seconds, not {text!r}")
+    return seconds
+
+
+def _entries(source: str) -> list[Entry]:
+    """The instances of a set, or the one of any other source."""
+    from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.instances import load, names, sets
+    from jigsaw_opt.sweeps.bench.trials import Entry
+
+    if Path(source).exists():
+        return [Entry("files", source, instance_from(source))]
+    if source in sets():
+        return [Entry(source, name, load(name)) for name in names(source)]
+    group = source.partition(":")[0].partition("/")[0]
+    return [Entry(group, source, instance_from(source))]
+
+
+def _require_engines(solvers: list[str]) -> None:
+    from jigsaw_opt.solvers.registry import find
+
+    for name in solvers:
+        missing = find(name).unavailable()
+        if missing is not None:
+            raise MissingEngineError(f"the engine of solver {name!r}", missing)

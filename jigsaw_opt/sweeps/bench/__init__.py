@@ -1,0 +1,1 @@
+"""Solvers measured on instances: the tasks, their rows, what the rows say together."""

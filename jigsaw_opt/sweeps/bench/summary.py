@@ -1,0 +1,163 @@
+"""What rows say together; every figure is defined in docs/bench.md."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, isfinite, log
+from statistics import fmean, median
+from typing import Any
+
+__all__ = ["Cell", "certified_gap", "geometric_mean", "profiles", "summary"]
+
+Row = Mapping[str, Any]
+_LEAST_SECONDS = 0.01
+"""Shorter times are taken for this long: below it they say more of the clock than of the solver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One set, solver and time limit.
+
+    Parameters
+    ----------
+    set, solver, time_limit
+        Which.
+    instances, runs, with_plan, proven, errors
+        Numbers of instances and of rows; of rows with a plan, with a proof of optimality or infeasibility,
+        with an error.
+    mean_gap, worst_gap
+        Mean and maximum over instances of the median over seeds of the certified gap.
+    objective_ratio
+        Geometric mean over instances of the median over seeds of objective / best objective of all rows;
+        over the instances that have such a median. None where none has.
+    seconds_to_objective
+        The same mean of the seconds until the final objective was found.
+    time_ratio
+        The same mean of the seconds to the common target, relative to the fastest solver.
+    """
+
+    set: str
+    solver: str
+    time_limit: float | None
+    instances: int
+    runs: int
+    with_plan: int
+    proven: int
+    errors: int
+    mean_gap: float
+    worst_gap: float
+    objective_ratio: float | None
+    seconds_to_objective: float | None
+    time_ratio: float | None
+
+
+def summary(rows: Sequence[Row]) -> list[Cell]:
+    """One cell a set, solver and time limit, in the order of the rows."""
+    best, races = _best_objectives(rows), _races(rows)
+    cells = _grouped(rows, lambda row: (row["set"], row["solver"], row["time_limit"]))
+    return [_cell(key, members, best, races) for key, members in cells.items()]
+
+
+def profiles(rows: Iterable[Row]) -> dict[str, list[float]]:
+    """The certified gaps of all rows of a solver and time limit, ascending, by a name for the pair."""
+    pairs = _grouped(rows, _line_name)
+    return {name: sorted(map(certified_gap, members)) for name, members in pairs.items()}
+
+
+def certified_gap(row: Row) -> float:
+    """The gap that the row proves: 0 for a proof that there is no plan, 1 where there is neither plan nor proof."""
+    if row.get("status") == "infeasible":
+        return 0.0
+    gap = row.get("gap")
+    return 1.0 if gap is None else float(gap)
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """The geometric mean of the finite values, or None where there is none."""
+    logs = [log(value) for value in values if isfinite(value)]
+    return exp(fmean(logs)) if logs else None
+
+
+def _cell(
+    key: tuple[str, str, float | None], rows: Sequence[Row], best: Mapping[str, int], races: Mapping[str, float]
+) -> Cell:
+    group, solver, limit = key
+    gaps = _medians(rows, certified_gap)
+    return Cell(
+        set=group,
+        solver=solver,
+        time_limit=limit,
+        instances=len(gaps),
+        runs=len(rows),
+        with_plan=sum(row.get("objective") is not None for row in rows),
+        proven=sum(row.get("status") in ("optimal", "infeasible") for row in rows),
+        errors=sum(row["error"] is not None for row in rows),
+        mean_gap=fmean(gaps),
+        worst_gap=max(gaps),
+        objective_ratio=geometric_mean(_medians(rows, lambda row: _objective_ratio(row, best))),
+        seconds_to_objective=geometric_mean(_medians(rows, _seconds_to_objective)),
+        time_ratio=geometric_mean(_medians(rows, lambda row: races.get(row["key"], inf))),
+    )
+
+
+def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
+    """For each instance the median over its seeds."""
+    instances = _grouped(rows, lambda row: row["instance_sha256"])
+    return [median(map(value, members)) for members in instances.values()]
+
+
+def _best_objectives(rows: Iterable[Row]) -> dict[str, int]:
+    best: dict[str, int] = {}
+    for row in rows:
+        if row.get("objective") is not None:
+            sha256 = row["instance_sha256"]
+            best[sha256] = min(best.get(sha256, row["objective"]), row["objective"])
+    return best
+
+
+def _objective_ratio(row: Row, best: Mapping[str, int]) -> float:
+    # Times are whole microseconds; an objective of 0 is as good as one of 1.
+    objective = row.get("objective")
+    return inf if objective is None else max(1, objective) / max(1, best[row["instance_sha256"]])
+
+
+def _seconds_to_objective(row: Row) -> float:
+    return _seconds_to(row, row.get("objective"))
+
+
+def _races(rows: Iterable[Row]) -> dict[str, float]:
+    """By key: seconds to the target over those of the fastest, among solvers with the same instance, seed and limit.
+
+    The target is the worst of their final objectives, so that all have reached it.
+    """
+    ratios: dict[str, float] = {}
+    for members in _grouped(rows, lambda row: (row["instance_sha256"], row["seed"], row["time_limit"])).values():
+        racing = [row for row in members if isfinite(_seconds_to_objective(row))]
+        if len(racing) < 2:
+            continue
+        target = max(row["objective"] for row in racing)
+        seconds = {row["key"]: _seconds_to(row, target) for row in racing}
+        ratios |= {key: value / min(seconds.values()) for key, value in seconds.items()}
+    return ratios
+
+
+def _seconds_to(row: Row, target: int | None) -> float:
+    """When the progress stream first shows an objective that is as good as the target."""
+    if target is None:
+        return inf
+    reached = (at for at, objective, _ in row.get("trajectory", ()) if objective is not None and objective <= target)
+    return max(_LEAST_SECONDS, next(reached, inf))
+
+
+def _line_name(row: Row) -> str:
+    limit = row["time_limit"]
+    return row["solver"] if limit is None else f"{row['solver']} {limit:g} s"
+
+
+def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
+    groups: dict[Any, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[key(row)].append(row)
+    return groups

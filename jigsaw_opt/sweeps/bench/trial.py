@@ -1,0 +1,108 @@
+"""One solve, measured; runs in whatever process the engine chooses."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import time
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from jigsaw_opt.documents import decode_instance
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["Limits", "measure"]
+
+_MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one solve is given: the fields of `Options` that can be sent to another process."""
+
+    time_limit: float | None
+    work_limit: float | None
+    gap: float | None
+    seed: int
+    workers: int
+
+
+def measure(document: bytes, solver: str, limits: Limits) -> dict[str, Any]:
+    """Solve an instance and tell what came out and what it cost.
+
+    Parameters
+    ----------
+    document
+        The instance.
+    solver
+        Name of a registered solver.
+    limits
+        Limits, seed, threads.
+
+    Returns
+    -------
+    dict
+        The part of a row that only the solve can tell; where it raised, only ``error`` and the costs.
+    """
+    instance = decode_instance(document)
+    started, cpu = time.monotonic(), _cpu_seconds()
+    outcome = _solved(instance, solver, Options(**asdict(limits)))
+    return {
+        **outcome,
+        "seconds": round(time.monotonic() - started, 3),
+        "cpu_seconds": round(_cpu_seconds() - cpu, 3),
+        "peak_rss_mib": round(_peak_rss_mib(), 1),
+        "host": platform.node(),
+        "host_cores": os.cpu_count(),
+    }
+
+
+def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
+    try:
+        return _outcome(solve(instance, solver, options))
+    except JigsawError as error:
+        return {"error": str(error)}
+
+
+def _outcome(result: Result) -> dict[str, Any]:
+    return {
+        "status": str(result.status),
+        "stopped_by": str(result.stopped_by),
+        "objective": result.objective,
+        "bound": result.bound,
+        "bound_reason": result.bound_reason,
+        "gap": result.gap,
+        "seconds_to_objective": _seconds_to(result),
+        "versions": {
+            "python": platform.python_version(),
+            "jigsaw-opt": version("jigsaw-opt"),
+            **dict(result.versions),
+        },
+        "trajectory": [list(event) for event in result.trajectory],
+    }
+
+
+def _seconds_to(result: Result) -> float | None:
+    """When the final objective was found, in the solver's clock; None without a plan or a progress stream."""
+    if result.objective is None:
+        return None
+    reached = (e.seconds for e in result.trajectory if e.objective is not None and e.objective <= result.objective)
+    return next(reached, None)
+
+
+def _cpu_seconds() -> float:
+    """User and system time of this process and of its children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _peak_rss_mib() -> float:
+    """Most memory that this process held, or its largest child."""
+    whos = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    return max(resource.getrusage(who).ru_maxrss for who in whos) / _MAXRSS_PER_MIB

@@ -1,0 +1,104 @@
+"""The tasks of a measurement: every instance by every solver, seed and time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+from jigsaw_opt.documents import encode_instance, instance_sha256
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.sweeps.bench.trial import Limits, measure
+from jigsaw_opt.sweeps.task import Task
+
+__all__ = ["Design", "Entry", "trials"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An instance that solvers are measured on.
+
+    Parameters
+    ----------
+    group
+        Its set or family, over which the summary takes means.
+    name
+        What the user calls it.
+    instance
+        The instance.
+    """
+
+    group: str
+    name: str
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What every instance is measured with: all combinations of the first three, the rest the same for all.
+
+    Parameters
+    ----------
+    solvers, seeds, time_limits
+        Names, seeds, and seconds (None for no limit).
+    work_limit, gap
+        Deterministic units and relative gap that end a solve, or None.
+    threads
+        Threads of each solve.
+    """
+
+    solvers: Sequence[str]
+    seeds: Sequence[int]
+    time_limits: Sequence[float | None]
+    work_limit: float | None = None
+    gap: float | None = None
+    threads: int = 1
+
+
+def trials(entries: Iterable[Entry], design: Design) -> tuple[Task, ...]:
+    """One task for every combination, each once, instance by instance; the same input gives the same list."""
+    tasks = {
+        task.key: task
+        for entry in entries
+        for document, labels in [(encode_instance(entry.instance), _labels(entry))]
+        for task in _of_instance(document, labels, design)
+    }
+    return tuple(tasks.values())
+
+
+def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Iterable[Task]:
+    for limit, solver, seed in product(design.time_limits, design.solvers, design.seeds):
+        limits = Limits(limit, design.work_limit, design.gap, seed, design.threads)
+        told = {**labels, "solver": solver, **_limit_labels(limits)}
+        yield Task(_key(labels["instance_sha256"], solver, limits), measure, (document, solver, limits), told)
+
+
+def _key(sha256: str, solver: str, limits: Limits) -> str:
+    """What decides the result, as far as anything does: the instance's content, never its name."""
+    given = (f"{name}={value}" for name, value in asdict(limits).items() if value is not None)
+    return " ".join((sha256, solver, *given))
+
+
+def _limit_labels(limits: Limits) -> dict[str, Any]:
+    """The limits under the names of columns, where ``gap`` and ``workers`` mean the plan's and the jobs'."""
+    return {
+        "seed": limits.seed,
+        "time_limit": limits.time_limit,
+        "work_limit": limits.work_limit,
+        "gap_limit": limits.gap,
+        "threads": limits.workers,
+    }
+
+
+def _labels(entry: Entry) -> dict[str, Any]:
+    instance = entry.instance
+    return {
+        "set": entry.group,
+        "instance": entry.name,
+        "instance_sha256": instance_sha256(instance),
+        "horizon": instance.horizon,
+        "objective_kind": instance.objective,
+        "gpus": instance.cluster.gpu_count,
+        "workers": sum(job.workers for job in instance.jobs),
+    }

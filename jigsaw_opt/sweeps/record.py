@@ -1,0 +1,109 @@
+"""The rows of a sweep on disk: a line of JSON each, safe as soon as it is appended."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+
+__all__ = ["Record"]
+
+
+class Record:
+    """The rows that are there, by key; a context manager that keeps other processes from writing.
+
+    Parameters
+    ----------
+    path
+        The file, made where there is none. Half a line at its end, left by a killed process, is cut off.
+
+    Raises
+    ------
+    JigsawError
+        It cannot be written, or another process is writing it.
+    InvalidInputError
+        Lines that are no rows, each of them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise JigsawError(f"cannot write {path}: {error.strerror}") from error
+        try:
+            self._lock()
+            self.rows: dict[str, dict[str, Any]] = self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Record:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a row; when this returns, it survives a crash of the machine.
+
+        Raises
+        ------
+        JigsawError
+            It cannot be written.
+        """
+        line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        try:
+            # One call, so that an interrupt falls before or after the line, not within.
+            if os.write(self._file, line) != len(line):
+                raise JigsawError(f"cannot write {self.path}: the disk is full")
+            os.fsync(self._file)
+        except OSError as error:
+            raise JigsawError(f"cannot write {self.path}: {error.strerror}") from error
+        self.rows[row["key"]] = dict(row)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JigsawError(f"another process is writing {self.path}") from error
+
+    def _read(self) -> dict[str, dict[str, Any]]:
+        data = self.path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        os.ftruncate(self._file, len(whole))
+        _sync_folder(self.path.parent)
+        rows = [_row(line) for line in whole.splitlines()]
+        problems = [
+            Problem(f"{self.path}:{number}", "is not a row", "delete the line, and its task runs again")
+            for number, row in enumerate(rows, 1)
+            if row is None
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+        return {row["key"]: row for row in rows if row is not None}
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("key"), str) else None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name as durable as its lines."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,52 @@
+"""Runs the tasks that have no row yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.task import Engine, Task
+
+__all__ = ["rows_of", "sweep", "unfinished"]
+
+
+def sweep(
+    tasks: Sequence[Task], engine: Engine, record: Record, report: Callable[[dict[str, Any]], None] | None = None
+) -> None:
+    """Run every task that the record has no row of; append each row as soon as its task ends.
+
+    Parameters
+    ----------
+    tasks
+        The tasks, each key once.
+    engine
+        What runs them.
+    record
+        The rows of earlier runs, and where new ones go.
+    report
+        Receives each new row after it was appended.
+    """
+    left = unfinished(tasks, record)
+    if not left:
+        return
+    with closing(engine.run(left)) as outcomes:
+        for outcome in outcomes:
+            row = outcome.row()
+            record.append(row)
+            if report is not None:
+                report(row)
+
+
+def unfinished(tasks: Sequence[Task], record: Record) -> list[Task]:
+    """The tasks without a row, in their order."""
+    return [task for task in tasks if task.key not in record.rows]
+
+
+def rows_of(tasks: Sequence[Task], record: Record) -> list[dict[str, Any]]:
+    """The rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
+
+    What a row says of its task is taken from the task: a row may have been written under another name.
+    """
+    return [{**record.rows[task.key], **task.labels} for task in tasks if task.key in record.rows]

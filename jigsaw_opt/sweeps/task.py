@@ -1,0 +1,64 @@
+"""What a sweep is made of: named tasks, and what came of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+__all__ = ["Engine", "Outcome", "Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A call that can be made in any process on any machine.
+
+    Parameters
+    ----------
+    key
+        Names the task for ever: tasks that would give the same result have the same key, all others another one.
+    function
+        A function of a module that returns values for JSON.
+    arguments
+        Its arguments; they can be pickled.
+    labels
+        What a row says of the task itself, so that a row without a result still tells what it is about.
+    """
+
+    key: str
+    function: Callable[..., Mapping[str, Any]]
+    arguments: tuple[Any, ...] = ()
+    labels: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a task.
+
+    Parameters
+    ----------
+    task
+        The task.
+    values
+        What its function returned; empty where there is an error.
+    error
+        Why it gave no result in any attempt, or None.
+    """
+
+    task: Task
+    values: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
+
+    def row(self) -> dict[str, Any]:
+        """Key, labels, error and values as one flat row; a function may return an ``error`` of its own."""
+        return {"key": self.task.key, **self.task.labels, "error": self.error, **self.values}
+
+
+class Engine(Protocol):
+    """Something that runs tasks."""
+
+    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+        """The outcome of every task, each once, in the order in which they end.
+
+        A task whose process dies is tried again. Closing the generator ends all that is under way.
+        """

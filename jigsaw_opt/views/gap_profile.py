@@ -1,0 +1,61 @@
+"""Gap profiles as a PNG picture, through matplotlib (extra ``plot``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from io import BytesIO
+
+from jigsaw_opt.errors import MissingEngineError
+
+__all__ = ["gap_profile_png"]
+
+_LEAST_PERCENT = 0.01
+"""Left edge of the picture; the axis is logarithmic, so smaller gaps, 0 among them, are drawn there."""
+
+
+def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int = 120) -> bytes:
+    """For each gap the share of runs that have certified it, one line a profile.
+
+    Parameters
+    ----------
+    profiles
+        By name, the certified gap of every run as a share of the objective, ascending.
+    dots_per_inch
+        Resolution.
+
+    Raises
+    ------
+    MissingEngineError
+        matplotlib is not installed.
+    """
+    if find_spec("matplotlib") is None:
+        raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.add_subplot()
+    for name, gaps in profiles.items():
+        axes.step(*_steps(gaps), where="post", label=name)
+    axes.set(
+        xscale="log",
+        xlim=(_LEAST_PERCENT, 100),
+        ylim=(0, 1.02),
+        xlabel="certified gap, %",
+        ylabel="share of runs with at most this gap",
+    )
+    axes.grid(alpha=0.3)
+    if profiles:
+        axes.legend()
+    data = BytesIO()
+    figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": "gap profile"})
+    return data.getvalue()
+
+
+def _steps(gaps: Sequence[float]) -> tuple[list[float], list[float]]:
+    """Percent and share at which the line rises; the ends reach both edges."""
+    percents = [_LEAST_PERCENT, *(max(_LEAST_PERCENT, 100 * gap) for gap in gaps), 100.0]
+    # A gap of 1 is a run without a plan: it never counts as certified.
+    certified = sum(gap < 1 for gap in gaps)
+    shares = [min(k, certified) / len(gaps) for k in range(len(gaps) + 1)]
+    return percents, [*shares, shares[-1]]

@@ -1,0 +1,122 @@
+"""`jigsaw bench` as a user calls it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.sweeps.bench.table import COLUMNS
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def bench(folder: Path, *arguments: object) -> int:
+    return run("bench", *arguments, "--threads", 1, "--work-limit", 2, "-o", folder)
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+
+
+def test_bench_writes_rows_summary_and_picture(
+    pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sources = (pair_path, "tiny/004", "tiny:4", "server:3:load=60")
+    assert bench(tmp_path, *sources, "--solvers", "greedy,ilp", "--jobs", 2, "--json", "-v") == 0
+    printed = capsys.readouterr()
+    summary = json.loads(printed.out)
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (summary["runs"], summary["finished"]) == (8, 8)
+    assert [(cell["set"], cell["solver"]) for cell in summary["cells"]][:2] == [("files", "greedy"), ("files", "ilp")]
+    with (tmp_path / "rows.csv").open() as file:
+        table = list(csv.DictReader(file))
+    assert tuple(table[0]) == COLUMNS
+    assert [(row["instance"], row["set"]) for row in table[::2]] == [
+        (str(pair_path), "files"),
+        ("tiny/004", "tiny"),
+        ("tiny:4", "tiny"),
+        ("server:3:load=60", "server"),
+    ]
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert "[8/8]" in printed.err
+
+
+def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_path: Path, tmp_path: Path) -> None:
+    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "0,1") == 0
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "0,1") == 0
+    assert (tmp_path / "rows.jsonl").read_bytes() == before
+    assert bench(tmp_path, pair_path, "--solvers", "greedy", "--seeds", "1,2") == 0
+    assert [row["seed"] for row in rows(tmp_path)] == [0, 1, 2]
+    with (tmp_path / "rows.csv").open() as file:
+        assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2"]
+
+
+def test_a_solver_that_refuses_an_instance_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench(tmp_path, "tiny:4", "--solvers", "ilp,greedy", "-v") == 0
+    refused, solved = rows(tmp_path)
+    assert "does not take" in str(refused["error"]) and solved["error"] is None
+    assert "error: solver 'ilp' does not take" in capsys.readouterr().err
+
+
+def test_every_wrong_argument_is_listed_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    wrong = ("--solvers", "greedy,cpsta", "--seeds", "0,x,-1", "--time-limits", "1,nan,soon", "--gap", "-1")
+    assert run("bench", "tiny:x", "tiny:1:lod=3", "tiny:1:load=0", *wrong, "-o", folder) == 2
+    told = capsys.readouterr().err
+    for part in ("'cpsat'", "'x'", "not -1", "'nan'", "'soon'", "gap is at least 0", "tiny:x", "'lod=3'", "load is at"):
+        assert part in told
+    assert not folder.exists()
+
+
+def test_a_file_that_is_no_instance_is_invalid_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad, folder = tmp_path / "bad.json", tmp_path / "out"
+    bad.write_text('{"jobs": []}')
+    assert run("bench", bad, "rock", "--solvers", "none-such", "-o", folder) == 3
+    told = capsys.readouterr().err
+    assert "none-such" in told and "rock" in told and f'{bad} $: missing key "cluster"' in told
+    assert not folder.exists()
+
+
+def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
+    assert bench(tmp_path / "out", "tiny/000", "--jobs", 0) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_matplotlib_the_rest_is_still_written(
+    pair_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jigsaw_opt.views.gap_profile.find_spec", lambda name: None)
+    assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
+    assert "pip install 'jigsaw-opt[plot]'" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.jsonl", "summary.json"]
+
+
+def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, tmp_path: Path) -> None:
+    # The limit of the second solve is far longer than the test: Ctrl-C comes while it is under way.
+    command = ("bench", str(pair_path), "pod/plain", "--solvers", "greedy,search", "--time-limits", "1000")
+    program = [sys.executable, "-m", "jigsaw_opt", *command, "--threads", "1", "-o", str(tmp_path)]
+    with subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        file, end = tmp_path / "rows.jsonl", time.monotonic() + 60
+        while not file.exists() or file.read_bytes().count(b"\n") < 3:
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert "3 of 4 runs are kept; the same command goes on" in errors
+    assert len(rows(tmp_path)) == 3
+    assert (tmp_path / "rows.csv").read_text().count("\n") == 4
+    assert json.loads((tmp_path / "summary.json").read_text())["finished"] == 3

@@ -1,0 +1,152 @@
+"""Nothing that has finished is lost or done twice, whoever dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.sweeps.engine_local import LocalEngine
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
+from jigsaw_opt.sweeps.task import Outcome, Task
+from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
+
+ROOT = Path(__file__).parents[2]
+
+
+def squares(folder: Path, count: int) -> list[Task]:
+    return [Task(f"{n}", squared, (folder, n), {"number": n}) for n in range(count)]
+
+
+def lines(folder: Path) -> list[str]:
+    file = folder / "rows.jsonl"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
+    tasks, seen = squares(tmp_path, 3), []
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks[:2], LocalEngine(), record)
+        sweep(tasks, LocalEngine(jobs=2), record, seen.append)
+        assert unfinished(tasks, record) == []
+        assert [row["square"] for row in rows_of(tasks, record)] == [0, 1, 4]
+    assert [row["key"] for row in seen] == ["2"]
+    assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", "2"]
+    assert json.loads(lines(tmp_path)[0]) == {"key": "0", "number": 0, "error": None, "square": 0}
+
+
+def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.sweeps.calls", str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT) as driver:
+        wait_for(lambda: len(lines(tmp_path)) == 2 and len(calls(tmp_path)) == 4)
+        driver.send_signal(signal.SIGKILL)
+    before = lines(tmp_path)
+    # Its processes end with it, or they would take time from those of the next driver.
+    wait_for(lambda: not any(alive(int(pid)) for _, pid in calls(tmp_path)))
+    (tmp_path / "gate").touch()
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(gated_tasks(tmp_path), LocalEngine(), record)
+    after = lines(tmp_path)
+    assert after[:2] == before
+    assert sorted(json.loads(line)["key"] for line in after) == ["0", "1", "2", "3"]
+    assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", "2", "2", "3", "3"]
+
+
+def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
+    tasks = squares(tmp_path, 2)
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, LocalEngine(), record)
+    whole = lines(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(whole[0] + "\n" + whole[1][:-5])
+    with Record(tmp_path / "rows.jsonl") as record:
+        assert [task.key for task in unfinished(tasks, record)] == ["1"]
+        sweep(tasks, LocalEngine(), record)
+    assert lines(tmp_path) == whole
+
+
+def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"key": "a"}\n{"ke\n[1]\n{"key": 3}\n')
+    with pytest.raises(InvalidInputError) as caught:
+        Record(path)
+    assert [problem.path for problem in caught.value.problems] == [f"{path}:{n}" for n in (2, 3, 4)]
+    assert path.read_text().count("\n") == 4
+
+
+def test_two_drivers_do_not_write_one_record(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with Record(path), pytest.raises(JigsawError, match="another process is writing"):
+        Record(path)
+    with Record(path) as record:
+        assert record.rows == {}
+
+
+def test_a_worker_that_is_killed_once_is_tried_again(tmp_path: Path) -> None:
+    tasks = [Task("killed", killed, (tmp_path, 1)), *squares(tmp_path, 2)]
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, LocalEngine(), record)
+        rows = rows_of(tasks, record)
+    assert [(row["error"], row["square"]) for row in rows] == [(None, -1), (None, 0), (None, 1)]
+    assert [name for name, _ in calls(tmp_path)] == ["killed", "0", "1", "killed"]
+
+
+def test_a_worker_that_always_dies_is_an_error_row_and_costs_no_other(tmp_path: Path) -> None:
+    tasks = [Task("killed", killed, (tmp_path, 9)), Task("broken", broken, (tmp_path,)), *squares(tmp_path, 2)]
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, LocalEngine(jobs=2), record)
+        errors = [row["error"] for row in rows_of(tasks, record)]
+    assert errors == [
+        "its process was killed by SIGKILL",
+        "its process ended with exit code 3 and no result",
+        None,
+        None,
+    ]
+    assert len(lines(tmp_path)) == 4
+    assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", *["broken"] * 2, *["killed"] * 2]
+
+
+def test_closing_the_engine_ends_what_is_under_way(tmp_path: Path) -> None:
+    ends, waits = gated_tasks(tmp_path)[1:3]
+    outcomes = LocalEngine(jobs=2).run([waits, ends])
+    assert next(outcomes).task is ends
+    wait_for(lambda: len(calls(tmp_path)) == 2)
+    outcomes.close()
+    assert not any(alive(int(pid)) for _, pid in calls(tmp_path))
+
+
+def test_rows_of_other_tasks_are_left_out_and_labels_are_the_tasks(tmp_path: Path) -> None:
+    renamed = Task("1", squared, (tmp_path, 1), {"number": "one"})
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(squares(tmp_path, 3), LocalEngine(jobs=2), record)
+        assert rows_of([renamed], record) == [{"key": "1", "number": "one", "error": None, "square": 1}]
+
+
+def test_a_function_may_tell_an_error_of_its_own() -> None:
+    task = Task("a", squared, labels={"number": 1})
+    assert Outcome(task, {"error": "no"}).row() == {"key": "a", "number": 1, "error": "no"}
+
+
+@pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])
+def test_an_engine_without_jobs_or_attempts_is_refused(numbers: tuple[int, int]) -> None:
+    with pytest.raises(UsageError):
+        LocalEngine(*numbers)
