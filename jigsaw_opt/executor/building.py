@@ -154,8 +154,8 @@ def build_network(
         builder = _own_builder(zoo, arguments, trusted, place, report)
     else:
         family, arguments = resolve(zoo, arguments, place, report)
-        builder = BUILDERS.get(family, _own_network)
-    report.raise_if_any()
+        report.raise_if_any()
+        builder = BUILDERS[family]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return builder(**arguments)
@@ -166,24 +166,26 @@ def _own_builder(
 ) -> Callable[..., Network]:
     if zoo not in trusted:
         report.add((place, "zoo"), f"{quoted(zoo)} is code that nobody has trusted", f"--trust {zoo} imports it")
-        return _own_network
+        report.raise_if_any()
     module, _, name = zoo.partition(":")
     try:
         function = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"cannot import {zoo}: {error}") from error
+        raise UsageError(f"cannot import {zoo}: {error}; PYTHONPATH=FOLDER says where else to look") from error
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
         report.add((place, "arguments"), f"{zoo} does not take them: {error}")
-    return lambda **given: _own_network(*function(**given))
+        report.raise_if_any()
+    return lambda **given: _own_network(function(**given))
 
 
-def _own_network(model: nn.Module, loss: Callable[..., Any], batch: Callable[..., Any]) -> Network:
-    units = dict(model.named_children())
-    if not isinstance(model, nn.Sequential) or not units:
-        raise UsageError(f"a network of your own is a torch.nn.Sequential with modules, not {type(model).__name__}")
-    return Network(units, loss, batch)
+def _own_network(made: object) -> Network:
+    match made:
+        case nn.Sequential() as model, loss, batch if len(model) and callable(loss) and callable(batch):
+            return Network(dict(model.named_children()), loss, batch)
+        case _:
+            raise UsageError("a function of your own returns (torch.nn.Sequential with modules, loss, batch source)")
 
 
 def even_segments(network: Network, parts: int) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ class Exchange:
             The flat buffer of the bucket: this worker's gradients if it contributes, whatever it holds otherwise;
             afterwards the contributors' average.
         """
-        if not gradients.numel():
+        if len(self.ranks) == 1 or not gradients.numel():
             return
         reducing, receiving = self._parties(bucket, levels)
         rank = dist.get_rank()

@@ -44,6 +44,7 @@ class SegmentedModel(nn.Module):
         super().__init__()
         self.names, self.levels, self.loss = tuple(names), tuple(levels), loss
         self.segments = nn.ModuleList(segments)
+        self._left_out = tuple(self._shared_across(self.cut(level)) for level in range(1, self.depth + 1))
 
     @property
     def depth(self) -> int:
@@ -70,6 +71,11 @@ class SegmentedModel(nn.Module):
         bounds = [self.cut(level) for level in range(self.depth + 1)]
         return tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
+    def _shared_across(self, cut: int) -> tuple[nn.Parameter, ...]:
+        """Parameters that segments from `cut` on share with one before it."""
+        owned = {p for own in self.own_parameters()[:cut] for p in own}
+        return tuple({p: None for segment in self.segments[cut:] for p in segment.parameters() if p in owned})
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Output of the last segment."""
         for segment in self.segments:
@@ -87,12 +93,12 @@ class SegmentedModel(nn.Module):
             1 to `depth`.
         """
         values, targets = batch
-        cut = self.cut(level)
+        segments, cut = list(self.segments), self.cut(level)
         with torch.no_grad():
-            for segment in self.segments[:cut]:
+            for segment in segments[:cut]:
                 values = segment(values)
-        with _frozen([p for own in self.own_parameters()[:cut] for p in own]):
-            for segment in self.segments[cut:]:
+        with _frozen(self._left_out[level - 1]):
+            for segment in segments[cut:]:
                 values = segment(values)
             return self.loss(values, targets)
 

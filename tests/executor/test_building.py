@@ -28,7 +28,13 @@ def net(width):
     return nn.Sequential(nn.Linear(width, 8), nn.ReLU(), nn.Linear(8, 3)), nn.CrossEntropyLoss(), batch
 
 def single(width):
-    return nn.Linear(width, 3), nn.CrossEntropyLoss(), None
+    return nn.Linear(width, 3), nn.CrossEntropyLoss(), print
+
+def pair(width):
+    return nn.Sequential(nn.Linear(width, 3)), nn.CrossEntropyLoss()
+
+def empty(width):
+    return nn.Sequential(), nn.CrossEntropyLoss(), print
 """
 
 
@@ -137,8 +143,11 @@ def test_own_networks_are_imported_only_if_trusted(tmp_path: Path, monkeypatch: 
     assert tiny.model.backpropagate(tiny.batch(0, 0, 0), 1) > 0
     with pytest.raises(InvalidInputError, match="does not take"):
         build_network("own_network:net", {"height": 5}, trusted=["own_network:net"])
-    for wrong in ("own_network:single", "own_network:none", "no_such_module:net"):
-        with pytest.raises(UsageError):
+    for wrong in ("single", "pair", "empty"):
+        with pytest.raises(UsageError, match="of your own returns"):
+            build_network(f"own_network:{wrong}", {"width": 5}, trusted=[f"own_network:{wrong}"])
+    for wrong in ("own_network:none", "no_such_module:net"):
+        with pytest.raises(UsageError, match="cannot import"):
             build_network(wrong, {"width": 5}, trusted=[wrong])
 
 

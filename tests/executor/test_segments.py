@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
+from jigsaw_opt.problem.model import Model, Segment  # noqa: E402
 
 NETWORKS: dict[str, tuple[str, dict[str, Any], int]] = {
     "mlp": ("mlp", {"hidden": [32, 24, 16]}, 4),
@@ -101,3 +102,16 @@ def test_a_shared_table_gets_its_gradient_only_from_a_pass_that_reaches_its_owne
     assert table.grad is None and table.requires_grad
     tiny.model.backpropagate(tiny.batch(0, 0, 0), tiny.model.depth)
     assert table.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("levels", [(1, 2, 3, 4), (1, 4), (4,), (2, 3, 4)])
+def test_buckets_are_those_of_the_instance(levels: tuple[int, ...]) -> None:
+    network = build_network("gpt", {"layers": 2})
+    tiny = replica(network, range(5), 2, levels)
+    sizes = [sum(p.nbytes for p in own) for own in tiny.model.own_parameters()]
+    stated = Model(tuple(Segment(str(i), {}, {}, size, 0) for i, size in enumerate(sizes)), levels)
+    assert tuple(sum(p.nbytes for p in own) for own in tiny.model.bucket_parameters()) == stated.bucket_bytes()
+    assert sum(sizes) == sum(p.nbytes for p in tiny.model.parameters())
+    for level, kept in enumerate(levels, 1):
+        found = gradients(tiny, level)
+        assert [all(g is not None for g in own) for own in found] == [False] * (4 - kept) + [True] * kept
