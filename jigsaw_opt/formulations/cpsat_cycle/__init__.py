@@ -11,13 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_cycle.resources import Clock, add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_loads_of_period
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
@@ -87,7 +89,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
 
     proto, ground = cp_model.CpModel(), Ground(pieces)
     network = Network(ground)
-    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, spans, strict=True)]
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     clock = Clock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
     if not all(ground.allowed(job) for job in pieces.jobs):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
 from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, Window
-from jigsaw_opt.formulations.cpsat_timetable.windows import interval_count, serial_end, serial_limit, windows
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.windows import Window, interval_count, serial_end, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
@@ -67,7 +68,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
 
     proto, ground = cp_model.CpModel(), Ground(pieces)
     network = Network(ground)
-    jobs = [JobVariables(job, window) for job, window in zip(pieces.jobs, spans, strict=True)]
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
         return Model(network, jobs, proto)

@@ -1,91 +1,22 @@
-"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*).
-
-A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among
-the links and shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r``
-is climbed where something in use is at least as slow as value ``r``. This states the channel exactly
-without listing sets of servers.
-"""
+"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import combinations
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.cpsat_timetable.ladder import Ladder, climb, ladder
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any
-from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
+from jigsaw_opt.formulations.timetable import pace
+from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.pace import Ladder
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
+__all__ = ["Pace", "add_links", "add_pace"]
 
-__all__ = ["Network", "Pace", "add_links", "add_pace", "transfer_expression"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Rate and latency of the channel of a job."""
-
-    rate: Ladder
-    latency: Ladder
-
-    @property
-    def fixed(self) -> bool:
-        """Whether every placement has the same rate and latency."""
-        return not self.rate.steps and not self.latency.steps
-
-    @property
-    def best(self) -> Channel:
-        """Largest rate and smallest latency of any placement."""
-        return Channel((), self.rate.values[0], self.latency.values[0])
-
-    @property
-    def worst(self) -> Channel:
-        """Smallest rate and largest latency of any placement."""
-        return Channel((), self.rate.values[-1], self.latency.values[-1])
-
-
-class Network:
-    """What the routes have in common for all jobs.
-
-    Parameters
-    ----------
-    ground
-        GPUs and routes.
-    """
-
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.cluster = ground.pieces.cluster
-
-    @cached_property
-    def sides(self) -> dict[int, frozenset[int]]:
-        """For each link that is the only way between its ends, the servers on one side of it."""
-        import networkx as nx
-
-        routes = self.ground.pieces.routes
-        servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
-        graph = routes.graph.copy()
-        sides = {}
-        # The published types say that bridges are nodes; they are edges.
-        for first, second in cast("list[tuple[str, str]]", list(nx.bridges(graph))):
-            link = graph[first][second]["link"]
-            graph.remove_edge(first, second)
-            sides[link] = frozenset(servers[n] for n in nx.node_connected_component(graph, first) if n in servers)
-            graph.add_edge(first, second, link=link)
-        return sides
-
-    def routes(self, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-        """For each link, the pairs of the given servers whose route it is part of."""
-        pairs: dict[int, list[tuple[int, int]]] = {}
-        for pair in combinations(servers, 2):
-            for link in self.ground.pieces.routes.between(*pair) or ():
-                pairs.setdefault(link, []).append(pair)
-        return pairs
+Pace: TypeAlias = pace.Pace["cp_model.IntVar"]
 
 
 def add_links(model: cp_model.CpModel, network: Network, it: JobVariables) -> None:
@@ -170,11 +101,3 @@ def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_m
     literal = model.new_bool_var("")
     model.add(sum(workers) <= 1 + (len(workers) - 1) * literal)
     return literal
-
-
-def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Expression:
-    """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
-    moves = [it.job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
-    steps = contributors + it.job.slots - 2
-    waits = [steps * latency for latency in pace.latency.values]
-    return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network, Pace, add_links, add_pace
+from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, add_links, add_pace
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_placement
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.network import Network
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.ladder import climb, ladder
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables, add_any
+from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.pace import climb
+from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.critical import candidate_levels
 
 if TYPE_CHECKING:
@@ -91,13 +94,8 @@ def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expres
 
 def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
     """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
-    for g in range(len(ground.gpus)):
-        inside = [it for it in jobs if g in it.here]
-        worst = sum(it.job.state_bytes for it in inside) + max(
-            (it.job.activation_bytes[-1] for it in inside), default=0
-        )
-        if worst > ground.memory(g):
-            _memory_of_gpu(model, g, ground.memory(g), inside)
+    for g, inside in tight_gpus(ground, jobs):
+        _memory_of_gpu(model, g, ground.memory(g), inside)
 
 
 def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
@@ -105,8 +103,8 @@ def _memory_of_gpu(model: cp_model.CpModel, g: int, memory: int, inside: Sequenc
     uses = [
         (min(it.job.activation_bytes[d - 1], memory + 1), literal)
         for it in inside
-        for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])
-        for d, literal in levels[g].items()
+        for levels in it.different_levels(g)
+        for d, literal in levels.items()
     ]
     largest = ladder(model, [(0, inside[0].here[g]), *uses])
     state = sum(it.job.state_bytes * it.here[g] for it in inside)

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
-from jigsaw_opt.formulations.cpsat_timetable.variables import Ground, JobVariables
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision

@@ -7,14 +7,12 @@ are, renaming servers changes no end, and renaming GPUs of a server neither an e
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.formulations.timetable.network import Network, identical_jobs, identical_servers
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import Timetable, job_end
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_order", "identical_jobs", "ordered_twin"]
+__all__ = ["add_order", "ordered_twin"]
 
 
 def add_order(model: cp_model.CpModel, network: Network, jobs: Sequence[JobVariables]) -> None:
@@ -72,37 +70,3 @@ def _gpu_names(network: Network, placed: Sequence[set[int]]) -> dict[int, int]:
             columns = {g: [g in row for row in placed] for g in by_server[old]}
             names.update(zip(sorted(columns, key=columns.__getitem__, reverse=True), by_server[s], strict=True))
     return names
-
-
-def identical_jobs(pieces: Pieces) -> list[list[int]]:
-    """Jobs in groups that differ in nothing but their name."""
-    groups: list[list[int]] = []
-    nameless = [replace(job, name="") for job in pieces.jobs]
-    for j, job in enumerate(nameless):
-        group = next((group for group in groups if nameless[group[0]] == job), None)
-        if group is None:
-            groups.append([j])
-        else:
-            group.append(j)
-    return groups
-
-
-def identical_servers(network: Network) -> list[list[int]]:
-    """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
-
-    In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides
-    which routes are taken, and every server is a group of its own.
-    """
-    cluster = network.cluster
-    forest = len(network.sides) == len(cluster.links)
-    groups: dict[Hashable, list[int]] = {}
-    for s, server in enumerate(cluster.servers):
-        cables = [
-            (end, link.bandwidth, link.latency_us)
-            for link in cluster.links
-            for end in link.ends
-            if server.name in link.ends and end != server.name
-        ]
-        alike = forest and len(cables) <= 1
-        groups.setdefault((replace(server, name=""), *cables) if alike else s, []).append(s)
-    return list(groups.values())

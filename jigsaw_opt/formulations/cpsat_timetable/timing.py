@@ -6,23 +6,18 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, transfer_expression
-from jigsaw_opt.formulations.cpsat_timetable.ladder import climb
-from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, Ground, JobVariables
+from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
+from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, shortest_transfers, tail_us
-from jigsaw_opt.problem.pieces import PieceGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness", "block_us"]
-
-
-def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
-    """Duration of a block of `job` on a GPU type by level; all slots are alike."""
-    return job.blocks[0].duration_us[gpu_type]
+__all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
 def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
@@ -31,14 +26,12 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
     inequalities hold without a condition and are strong in the linear relaxation.
     """
-    window, last = it.window, it.job.iterations - 1
     for i in range(it.job.iterations):
-        earliest = window.release + i * window.iteration
-        latest = window.deadline - (last - i) * window.iteration
-        end = model.new_int_var(earliest + window.iteration, latest, f"end of {it.job.name}.{i}")
+        earliest, latest = it.earliest(i), it.latest(i)
+        end = model.new_int_var(earliest + it.window.iteration, latest, f"end of {it.job.name}.{i}")
         starts = {g: model.new_int_var(earliest, latest, f"start of {it.job.name}.{i} on {g}") for g in it.here}
         if i > 0:
-            model.add(end >= it.ends[-1] + window.iteration)
+            model.add(end >= it.ends[-1] + it.window.iteration)
             for start in starts.values():
                 model.add(start >= it.ends[-1])
         it.ends.append(end)
@@ -51,15 +44,10 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list
     buckets = [piece.bucket for piece in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
     it.shortest = list(shortest_transfers(job, pace.best))
-    known = {b: _known(model, it, pace, b) for b in buckets if _certain(job, it.fewest[b - 1])}
+    known = {b: _known(model, it, pace, b) for b in buckets if it.certain(b)}
     return [
         [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
     ]
-
-
-def _certain(job: PieceGraph, fewest: int) -> bool:
-    """Whether the number of contributors is always the least one."""
-    return job.rule.multiset is not None or fewest == job.slots
 
 
 def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int) -> Expression:
@@ -68,7 +56,7 @@ def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int) -
     if pace.fixed:
         return least
     value = model.new_int_var(least, it.job.transfer_us(bucket, count, pace.worst), f"{it.job.name} bucket {bucket}")
-    model.add(value == transfer_expression(it, pace, bucket, count))
+    model.add(value == transfer_expression(it.job, pace, bucket, count))
     return value
 
 
@@ -82,9 +70,9 @@ def _chosen(model: cp_model.CpModel, it: JobVariables, pace: Pace, i: int, bucke
     if pace.fixed:
         model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
         return value
-    model.add(value >= transfer_expression(it, pace, bucket, fewest))
+    model.add(value >= transfer_expression(job, pace, bucket, fewest))
     for step, c in zip(steps, counts[1:], strict=True):
-        model.add(value >= transfer_expression(it, pace, bucket, c)).only_enforce_if(step)
+        model.add(value >= transfer_expression(job, pace, bucket, c)).only_enforce_if(step)
     return value
 
 
@@ -114,8 +102,7 @@ def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence
 
 
 def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expression, name: str) -> Exchange:
-    earliest = it.window.release + i * it.window.iteration
-    latest = it.window.deadline - (it.job.iterations - 1 - i) * it.window.iteration
+    earliest, latest = it.earliest(i), it.latest(i)
     start = model.new_int_var(earliest, latest, f"start of {name}")
     if isinstance(duration, int):
         return Exchange(start, duration, start + duration)

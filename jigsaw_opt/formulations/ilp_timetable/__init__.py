@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.formulations.cpsat_timetable.windows import serial_limit, windows
-from jigsaw_opt.formulations.ilp_timetable.channel import Network, Pace, add_links, add_pace
+from jigsaw_opt.formulations.ilp_timetable.channel import Pace, add_links, add_pace
 from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pairs
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
@@ -13,8 +12,11 @@ from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint,
 from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, add_link_loads
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, Window
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.windows import Window, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 

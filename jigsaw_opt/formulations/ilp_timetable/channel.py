@@ -1,58 +1,23 @@
-"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*).
-
-A transfer lasts ``A(rate) + steps * latency``. The rate is the smallest and the latency the largest among
-the links and shared fabrics in use, so each of them only ever pushes a transfer up one *ladder*: step ``r``
-is climbed where something in use is at least as slow as value ``r``. This states the channel exactly without
-listing sets of servers.
-"""
+"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Network
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.program import Expression, Program
-from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.timetable import pace
+from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.pace import Ladder
 
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Ladder", "Network", "Pace", "add_links", "add_pace", "climb", "transfer_expression"]
+__all__ = ["Pace", "add_links", "add_pace"]
 
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """Values from the best to the worst, and one literal for each step down; a lower step implies all above it."""
-
-    values: tuple[int, ...]
-    steps: tuple[pulp.LpVariable, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Rate and latency of the channel of a job."""
-
-    rate: Ladder
-    latency: Ladder
-
-    @property
-    def fixed(self) -> bool:
-        """Whether every placement has the same rate and latency."""
-        return not self.rate.steps and not self.latency.steps
-
-    @property
-    def best(self) -> Channel:
-        """Largest rate and smallest latency of any placement."""
-        return Channel((), self.rate.values[0], self.latency.values[0])
-
-    @property
-    def worst(self) -> Channel:
-        """Smallest rate and largest latency of any placement."""
-        return Channel((), self.rate.values[-1], self.latency.values[-1])
+Pace: TypeAlias = pace.Pace["pulp.LpVariable"]
 
 
 def add_links(model: Program, network: Network, it: JobVariables) -> None:
@@ -124,7 +89,7 @@ def _shared(model: Program, name: str, workers: Sequence[pulp.LpVariable]) -> pu
     return literal
 
 
-def _ladder(model: Program, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder:
+def _ladder(model: Program, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder[pulp.LpVariable]:
     """Ladder over values that are worse the larger they are."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))
@@ -134,19 +99,3 @@ def _ladder(model: Program, name: str, uses: Sequence[tuple[int, pulp.LpVariable
         if value > values[0]:
             model.add(literal <= steps[values.index(value) - 1])
     return Ladder(values, steps)
-
-
-def transfer_expression(it: JobVariables, pace: Pace, bucket: int, contributors: int) -> Expression:
-    """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
-    moves = [it.job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
-    steps = contributors + it.job.slots - 2
-    waits = [steps * latency for latency in pace.latency.values]
-    return climb(moves, pace.rate.steps) + climb(waits, pace.latency.steps)
-
-
-def climb(values: Sequence[int], steps: Sequence[pulp.LpVariable]) -> Expression:
-    """Value at the step reached on a ladder, as a linear expression; an integer on a ladder without steps."""
-    climbed: Expression = values[0]
-    for (above, below), step in zip(pairwise(values), steps, strict=True):
-        climbed = climbed + (below - above) * step
-    return climbed

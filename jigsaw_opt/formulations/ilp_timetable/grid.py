@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from math import gcd
 
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground
+from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_any
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.critical import candidate_levels
 
 if TYPE_CHECKING:
@@ -90,13 +92,8 @@ def _balance(model: Program, it: JobVariables, totals: Mapping[int, Expression],
 
 def add_memory(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
     """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
-    for g in range(len(ground.gpus)):
-        inside = [it for it in jobs if g in it.here]
-        worst = sum(it.job.state_bytes for it in inside) + max(
-            (it.job.activation_bytes[-1] for it in inside), default=0
-        )
-        if worst > ground.memory(g):
-            _memory_of_gpu(model, g, ground.memory(g), inside)
+    for g, inside in tight_gpus(ground, jobs):
+        _memory_of_gpu(model, g, ground.memory(g), inside)
 
 
 def _memory_of_gpu(model: Program, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
@@ -104,15 +101,10 @@ def _memory_of_gpu(model: Program, g: int, memory: int, inside: Sequence[JobVari
     states = [(it.job.state_bytes, it.here[g]) for it in inside]
     for it in inside:
         sizes = it.job.activation_bytes
-        for i, levels in enumerate(_different(it, g)):
+        for i, levels in enumerate(it.different_levels(g)):
             # A level that alone exceeds the memory is as bad as one byte too many.
             activations = [(min(sizes[d - 1], memory + 1), literal) for d, literal in levels.items()]
             _add_exact_sum(model, f"{g}_{it.number}_{i}", [*states, *activations], memory)
-
-
-def _different(it: JobVariables, g: int) -> list[dict[int, pulp.LpVariable]]:
-    """Level literals on GPU `g` by iteration; only one iteration where all have the same literals."""
-    return [levels[g] for levels in (it.levels if len(candidate_levels(it.job)) > 1 else it.levels[:1])]
 
 
 def _add_exact_sum(model: Program, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:

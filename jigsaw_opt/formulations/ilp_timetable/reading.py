@@ -8,8 +8,8 @@ from heapq import merge
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import JobDecision
 

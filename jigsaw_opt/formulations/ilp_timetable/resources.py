@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
 from jigsaw_opt.formulations.ilp_timetable.channel import Pace
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables, add_both
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
 
 if TYPE_CHECKING:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
-from jigsaw_opt.formulations.ilp_timetable.variables import Ground, JobVariables
-from jigsaw_opt.formulations.program import Expression, Program
-from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.critical import candidate_levels, tail_us
+from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
+from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
 
 if TYPE_CHECKING:
     import pulp
@@ -17,56 +16,19 @@ if TYPE_CHECKING:
 __all__ = ["add_gpu_loads", "add_link_loads"]
 
 
-class _Load(NamedTuple):
-    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end.
-
-    The job ends no earlier than `end`, wherever it is.
-    """
-
-    head: int
-    work: Expression
-    tail: int
-    end: int
-
-
 def add_gpu_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
     """Work on a GPU fits between the first release and the last exchange."""
     for g in range(len(ground.gpus)):
-        _add_loads(model, [_gpu_load(model, ground, it, g) for it in jobs if g in it.here], makespan)
-
-
-def _gpu_load(model: Program, ground: Ground, it: JobVariables, g: int) -> _Load:
-    times = block_us(it.job, ground.gpu_type(g))
-    work = model.total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
-    tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
-    return _Load(it.window.release, work, tail, _least_end(it))
+        _add_loads(model, [gpu_load(ground, it, g, model.total) for it in jobs if g in it.here], makespan)
 
 
 def add_link_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
     for k, link in enumerate(ground.pieces.cluster.links):
-        _add_loads(model, [_link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
+        _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 
-def _link_load(ground: Ground, it: JobVariables, literal: pulp.LpVariable, link: Link) -> _Load:
-    job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
-    work = job.iterations * sum(
-        max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
-    )
-    ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
-    return _Load(it.window.release + ready, work * literal, 0, _least_end(it))
-
-
-def _add_loads(model: Program, loads: Sequence[_Load], makespan: pulp.LpVariable) -> None:
-    """For every head and tail that occurs, the work of all jobs with no smaller ones."""
-    for head in sorted({load.head for load in loads}):
-        for tail in sorted({load.tail for load in loads}):
-            late = [load for load in loads if load.head >= head and load.tail >= tail]
-            if late:
-                # Where none of them is on the resource there is no work to stand between head and tail.
-                around = min(head + tail, max(load.end for load in late))
-                model.add(model.total(load.work for load in late) + around <= makespan)
-
-
-def _least_end(it: JobVariables) -> int:
-    return it.window.release + it.job.iterations * it.window.iteration
+def _add_loads(model: Program, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
+    """The loads of jobs that may run one after the other all fit before the end."""
+    for works, around in load_rows(loads):
+        model.add(model.total(works) + around <= makespan)

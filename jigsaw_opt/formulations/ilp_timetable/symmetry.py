@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from jigsaw_opt.formulations.cpsat_timetable.symmetry import identical_jobs, identical_servers
-from jigsaw_opt.formulations.ilp_timetable.channel import Network
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.timetable.network import Network, identical_jobs, identical_servers
 
 __all__ = ["add_order"]
 

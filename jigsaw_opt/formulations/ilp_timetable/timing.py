@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.timing import block_us
-from jigsaw_opt.formulations.ilp_timetable.channel import Pace, climb, transfer_expression
-from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, Ground, JobVariables
+from jigsaw_opt.formulations.ilp_timetable.channel import Pace
+from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, JobVariables
 from jigsaw_opt.formulations.program import Expression, Program
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, tail_us
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
+from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, shortest_transfers, tail_us
 
 if TYPE_CHECKING:
     import pulp
@@ -42,16 +42,11 @@ def add_durations(model: Program, it: JobVariables, pace: Pace) -> list[list[Exp
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
-    it.shortest = [job.transfer_us(b, c, pace.best) for b, c in zip(buckets, it.fewest, strict=True)]
-    known = {b: transfer_expression(it, pace, b, it.fewest[b - 1]) for b in buckets if _certain(job, it.fewest[b - 1])}
+    it.shortest = list(shortest_transfers(job, pace.best))
+    known = {b: transfer_expression(job, pace, b, it.fewest[b - 1]) for b in buckets if it.certain(b)}
     return [
         [known[b] if b in known else _chosen(model, it, pace, i, b) for b in buckets] for i in range(job.iterations)
     ]
-
-
-def _certain(job: PieceGraph, fewest: int) -> bool:
-    """Whether the number of contributors is always the least one."""
-    return job.rule.multiset is not None or fewest == job.slots
 
 
 def _chosen(model: Program, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
@@ -64,10 +59,10 @@ def _chosen(model: Program, it: JobVariables, pace: Pace, i: int, bucket: int) -
     if pace.fixed:
         model.add(value >= climb([job.transfer_us(bucket, c, pace.best) for c in counts], steps))
         return value
-    model.add(value >= transfer_expression(it, pace, bucket, fewest))
+    model.add(value >= transfer_expression(job, pace, bucket, fewest))
     for step, c in zip(steps, counts[1:], strict=True):
         excess = job.transfer_us(bucket, c, pace.worst) - least
-        model.add(value >= transfer_expression(it, pace, bucket, c) - excess * (1 - step))
+        model.add(value >= transfer_expression(job, pace, bucket, c) - excess * (1 - step))
     return value
 
 

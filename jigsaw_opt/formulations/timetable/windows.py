@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.formulations.cpsat_timetable.variables import Window
+from dataclasses import dataclass
+
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
-__all__ = ["interval_count", "serial_end", "serial_limit", "windows"]
+__all__ = ["Window", "interval_count", "serial_end", "serial_limit", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What is known of a job's times before any search, in microseconds.
+
+    Parameters
+    ----------
+    release
+        No block starts earlier.
+    iteration
+        No iteration is shorter.
+    deadline
+        No plan worth finding ends the job later.
+    """
+
+    release: int
+    iteration: int
+    deadline: int
 
 
 def interval_count(pieces: Pieces) -> int:

@@ -1,0 +1,52 @@
+"""GPUs in one flat list, and which of them each job may use."""
+
+from __future__ import annotations
+
+from jigsaw_opt.problem.critical import usable_gpus
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["Ground", "block_us"]
+
+
+class Ground:
+    """GPUs in one flat list, and which of them each job may use.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    """
+
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        servers = pieces.cluster.servers
+        self.gpus: tuple[Gpu, ...] = tuple((s, k) for s, server in enumerate(servers) for k in range(server.gpus))
+        self.by_server = tuple(tuple(g for g, gpu in enumerate(self.gpus) if gpu[0] == s) for s in range(len(servers)))
+        self.index: dict[str, int] = {pieces.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus)}
+
+    def server(self, gpu: int) -> int:
+        """Index of the server of a GPU."""
+        return self.gpus[gpu][0]
+
+    def gpu_type(self, gpu: int) -> str:
+        """Type of a GPU."""
+        return self.pieces.cluster.servers[self.server(gpu)].gpu_type
+
+    def memory(self, gpu: int) -> int:
+        """Bytes of memory of a GPU."""
+        return self.pieces.cluster.servers[self.server(gpu)].gpu_memory
+
+    def allowed(self, job: PieceGraph) -> tuple[int, ...]:
+        """GPUs that may hold a worker of `job`."""
+        usable = usable_gpus(self.pieces, job)
+        return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
+
+    def part(self, gpu: int) -> int:
+        """Connected part of the cluster that a GPU is in."""
+        return self.pieces.routes.component[self.server(gpu)]
+
+
+def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
+    """Duration of a block of `job` on a GPU type by level; all slots are alike."""
+    return job.blocks[0].duration_us[gpu_type]

@@ -1,0 +1,60 @@
+"""What the jobs put on a GPU or a link, for inequalities that every plan meets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from jigsaw_opt.formulations.timetable.ground import Ground, block_us
+from jigsaw_opt.formulations.timetable.variables import JobVariables
+from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.critical import candidate_levels, tail_us
+
+__all__ = ["Load", "gpu_load", "link_load", "load_rows"]
+
+_Total = Callable[[Iterable[Any]], Any]
+"""Sum of linear terms."""
+
+
+class Load(NamedTuple):
+    """What one job puts on a resource: no work before `head`, none in the last `tail` before the job's end.
+
+    The job ends no earlier than `end`, wherever it is.
+    """
+
+    head: int
+    work: Any
+    tail: int
+    end: int
+
+
+def gpu_load(ground: Ground, it: JobVariables[Any, Any], g: int, total: _Total) -> Load:
+    """Blocks of a job on a GPU."""
+    times = block_us(it.job, ground.gpu_type(g))
+    work = total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
+    tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
+    return Load(it.window.release, work, tail, _least_end(it))
+
+
+def link_load(ground: Ground, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
+    """Transfers of a job where `literal` says that they use the link; over it, none is faster than the link."""
+    job, channel = it.job, Channel((), link.bandwidth, link.latency_us)
+    work = job.iterations * sum(
+        max(least, job.transfer_us(b, it.fewest[b - 1], channel)) for b, least in enumerate(it.shortest, 1)
+    )
+    ready = min(block_us(job, ground.gpu_type(g))[0] for g in it.here)
+    return Load(it.window.release + ready, work * literal, 0, _least_end(it))
+
+
+def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
+    """For every head and tail that occurs, the work of all jobs with no smaller ones, and the time around it."""
+    for head in sorted({load.head for load in loads}):
+        for tail in sorted({load.tail for load in loads}):
+            late = [load for load in loads if load.head >= head and load.tail >= tail]
+            if late:
+                # Where none of them is on the resource there is no work to stand between head and tail.
+                yield [load.work for load in late], min(head + tail, max(load.end for load in late))
+
+
+def _least_end(it: JobVariables[Any, Any]) -> int:
+    return it.window.release + it.job.iterations * it.window.iteration

@@ -1,0 +1,87 @@
+"""Routes as the models need them, and jobs and servers that could be swapped without effect."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from itertools import combinations
+from typing import cast
+
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.problem.pieces import Pieces
+
+__all__ = ["Network", "identical_jobs", "identical_servers"]
+
+
+class Network:
+    """What the routes have in common for all jobs.
+
+    Parameters
+    ----------
+    ground
+        GPUs and routes.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.cluster = ground.pieces.cluster
+
+    @cached_property
+    def sides(self) -> dict[int, frozenset[int]]:
+        """For each link that is the only way between its ends, the servers on one side of it."""
+        import networkx as nx
+
+        routes = self.ground.pieces.routes
+        servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
+        graph = routes.graph.copy()
+        sides = {}
+        # The published types say that bridges are nodes; they are edges.
+        for first, second in cast("list[tuple[str, str]]", list(nx.bridges(graph))):
+            link = graph[first][second]["link"]
+            graph.remove_edge(first, second)
+            sides[link] = frozenset(servers[n] for n in nx.node_connected_component(graph, first) if n in servers)
+            graph.add_edge(first, second, link=link)
+        return sides
+
+    def routes(self, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """For each link, the pairs of the given servers whose route it is part of."""
+        pairs: dict[int, list[tuple[int, int]]] = {}
+        for pair in combinations(servers, 2):
+            for link in self.ground.pieces.routes.between(*pair) or ():
+                pairs.setdefault(link, []).append(pair)
+        return pairs
+
+
+def identical_jobs(pieces: Pieces) -> list[list[int]]:
+    """Jobs in groups that differ in nothing but their name."""
+    groups: list[list[int]] = []
+    nameless = [replace(job, name="") for job in pieces.jobs]
+    for j, job in enumerate(nameless):
+        group = next((group for group in groups if nameless[group[0]] == job), None)
+        if group is None:
+            groups.append([j])
+        else:
+            group.append(j)
+    return groups
+
+
+def identical_servers(network: Network) -> list[list[int]]:
+    """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
+
+    In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides
+    which routes are taken, and every server is a group of its own.
+    """
+    cluster = network.cluster
+    forest = len(network.sides) == len(cluster.links)
+    groups: dict[Hashable, list[int]] = {}
+    for s, server in enumerate(cluster.servers):
+        cables = [
+            (end, link.bandwidth, link.latency_us)
+            for link in cluster.links
+            for end in link.ends
+            if server.name in link.ends and end != server.name
+        ]
+        alike = forest and len(cables) <= 1
+        groups.setdefault((replace(server, name=""), *cables) if alike else s, []).append(s)
+    return list(groups.values())

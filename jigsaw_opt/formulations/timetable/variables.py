@@ -1,0 +1,97 @@
+"""The variables of a model by their meaning; what kind they are is up to its engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.windows import Window
+from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.pieces import PieceGraph
+
+__all__ = ["Exchange", "Expression", "JobVariables", "Variable", "tight_gpus"]
+
+Variable = TypeVar("Variable")
+Expression = TypeVar("Expression")
+
+
+@dataclass(slots=True)
+class Exchange(Generic[Variable, Expression]):
+    """The transfer of one bucket in one iteration of a job that may use links."""
+
+    start: Variable
+    duration: Expression
+    end: Expression
+
+
+@dataclass(slots=True)
+class JobVariables(Generic[Variable, Expression]):
+    """Variables of one job. A worker is known by its GPU: workers of a job are alike and on different GPUs.
+
+    Parameters
+    ----------
+    number, job, window
+        What the variables stand for.
+    here
+        ``here[g]``: the job has a worker on GPU ``g``; only GPUs that it may use.
+    used
+        ``used[s]``: the job has a worker on server ``s``.
+    links
+        ``links[k]``: transfers of the job use link ``k``.
+    levels
+        ``levels[i][g][d]``: the worker on ``g`` has level ``d`` in iteration ``i``.
+    starts
+        ``starts[i][g]``: start of its block; without a meaning where there is no worker.
+    ends
+        ``ends[i]``: moment from which iteration ``i + 1`` may start.
+    exchanges
+        ``exchanges[i][b-1]``, empty where the job can use no link.
+    fewest, shortest
+        Least number of contributors and least duration of each bucket's transfer.
+    """
+
+    number: int
+    job: PieceGraph
+    window: Window
+    here: dict[int, Variable] = field(default_factory=dict)
+    used: dict[int, Variable] = field(default_factory=dict)
+    links: dict[int, Variable] = field(default_factory=dict)
+    levels: list[dict[int, dict[int, Variable]]] = field(default_factory=list)
+    starts: list[dict[int, Variable]] = field(default_factory=list)
+    ends: list[Variable] = field(default_factory=list)
+    exchanges: list[list[Exchange[Variable, Expression]]] = field(default_factory=list)
+    fewest: list[int] = field(default_factory=list)
+    shortest: list[int] = field(default_factory=list)
+
+    def on_server(self, ground: Ground, server: int) -> Sequence[Variable]:
+        """Placement variables of the GPUs of one server."""
+        return [literal for g, literal in self.here.items() if ground.server(g) == server]
+
+    def earliest(self, i: int) -> int:
+        """No block of iteration `i` starts earlier, in microseconds."""
+        return self.window.release + i * self.window.iteration
+
+    def latest(self, i: int) -> int:
+        """Iteration `i` ends no later, in microseconds."""
+        return self.window.deadline - (self.job.iterations - 1 - i) * self.window.iteration
+
+    def certain(self, bucket: int) -> bool:
+        """Whether the number of contributors of a bucket is always the least one."""
+        return self.job.rule.multiset is not None or self.fewest[bucket - 1] == self.job.slots
+
+    def different_levels(self, gpu: int) -> list[dict[int, Variable]]:
+        """Level literals on a GPU by iteration; only one iteration where all have the same literals."""
+        return [levels[gpu] for levels in (self.levels if len(candidate_levels(self.job)) > 1 else self.levels[:1])]
+
+
+def tight_gpus(
+    ground: Ground, jobs: Sequence[JobVariables[Variable, Expression]]
+) -> Iterator[tuple[int, list[JobVariables[Variable, Expression]]]]:
+    """GPUs whose memory the jobs that may sit on them can exceed, with these jobs."""
+    for g in range(len(ground.gpus)):
+        inside = [it for it in jobs if g in it.here]
+        largest = max((it.job.activation_bytes[-1] for it in inside), default=0)
+        if sum(it.job.state_bytes for it in inside) + largest > ground.memory(g):
+            yield g, inside
