@@ -44,6 +44,7 @@ def test_no_bound_exceeds_the_best_plan_known_of_a_tiny_instance() -> None:
         instance = catalogue.load(name)
         best = catalogue.best_known(name)
         if instance.objective != "weighted_completion":
+            assert best is not None
             assert best.objective is not None
             assert rising(instance)[-1].value <= best.objective, name
 
