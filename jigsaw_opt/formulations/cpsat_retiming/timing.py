@@ -77,7 +77,10 @@ def _duration(model: cp_model.CpModel, it: TaskVariables, i: int, bucket: int) -
     fewest = fewest_contributors(job, bucket)
     if job.rule.multiset is not None or fewest == job.slots:
         return job.transfer_us(bucket, fewest, channel)
-    times = [job.transfer_us(bucket, count, channel) for count in range(job.slots + 1)[1:]]
+    times = [job.transfer_us(bucket, count, channel) for count in range(1, job.slots + 1)]
+    if len(set(times)) == 1:
+        # A constant, so that one of length 0 is known to take no link.
+        return times[0]
     count = model.new_int_var(1, job.slots, "")
     model.add(count == sum(literal for row in it.levels[i] for d, literal in row.items() if d >= bucket))
     duration = model.new_int_var(min(times), max(times), "")
