@@ -17,8 +17,7 @@ from jigsaw_opt.solvers.search.places import Places
 __all__ = ["Balance"]
 
 _NEAR_SHARE = 0.8
-_PATH_WEIGHT = 4.0
-_LINK_WEIGHT = 1.0
+_PATH_WEIGHT = 20.0
 
 
 class Balance:
@@ -32,6 +31,9 @@ class Balance:
         Source of chance.
     target_us
         What GPUs, links and jobs are to keep to.
+    link_weight
+        What it costs to use a link for as long as the target, beside its load. Jobs that use few links lie inside
+        one another or apart, and are timed without idle links.
 
     Attributes
     ----------
@@ -39,8 +41,8 @@ class Balance:
         The placement.
     """
 
-    def __init__(self, ground: Ground, draw: random.Random, target_us: int) -> None:
-        self.ground, self.draw, self.target_us = ground, draw, target_us
+    def __init__(self, ground: Ground, draw: random.Random, target_us: int, link_weight: float = 1.0) -> None:
+        self.ground, self.draw, self.target_us, self.link_weight = ground, draw, target_us, link_weight
         self.loads = Loads(ground)
         self.places = Places(ground, draw)
 
@@ -194,14 +196,14 @@ class Balance:
         return (first + self.draw.randrange(1, count)) % count
 
     def _insert(self, index: int) -> bool:
-        spot = self._cheapest(index)
+        spot = self._cheapest(index, thorough=True)
         if spot is not None:
             self.place(index, spot)
         return spot is not None
 
-    def _cheapest(self, index: int) -> PlacedJob | None:
+    def _cheapest(self, index: int, thorough: bool = False) -> PlacedJob | None:
         best, least = None, float("inf")
-        for gpus in self.places.of(self.loads, index):
+        for gpus in self.places.of(self.loads, index, thorough):
             spot = self.loads.spot(index, gpus)
             if spot is not None and (cost := self._cost(spot, index)) < least:
                 best, least = spot, cost
@@ -211,7 +213,7 @@ class Balance:
         """What the job adds to the excess of its GPUs, its links and itself."""
         target, loads = self.target_us, self.loads
         iterations = spot.job.iterations
-        total = _PATH_WEIGHT * _excess(spot.iteration_us * iterations, target)
+        total = _PATH_WEIGHT * _over(spot.job.release_us + spot.iteration_us * iterations, target)
         for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
             load = loads.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)
@@ -220,11 +222,16 @@ class Balance:
             for link in spot.links:
                 load = loads.link_us[link]
                 total += _excess(load + exchange, target) - _excess(load, target)
-            total += _LINK_WEIGHT * len(spot.links) * exchange / target
+            total += self.link_weight * len(spot.links) * exchange / target
         return total
 
 
 def _excess(load: int, target: int) -> float:
+    """Price of a load: small and rising up to the target, steep above."""
     share = load / target
-    power = share * share * share * share
-    return power if share <= 1 else power + 400 * (share - 1) ** 2 + 20 * (share - 1)
+    return share * share * share * share + (_over(load, target) if share > 1 else 0.0)
+
+
+def _over(length: int, target: int) -> float:
+    over = length / target - 1
+    return 400 * over * over + 20 * over if over > 0 else 0.0

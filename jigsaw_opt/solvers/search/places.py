@@ -39,15 +39,15 @@ class Places:
         self._sets: dict[int, frozenset[int]] = {}
         self._aligned: dict[tuple[int, int, int], list[tuple[int, ...]]] = {}
 
-    def of(self, loads: Loads, index: int) -> Iterator[list[int]]:
+    def of(self, loads: Loads, index: int, thorough: bool = False) -> Iterator[list[int]]:
         """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
 
-        Servers of one type and of all types together; a job too wide for a server takes those near one another, the
-        least used ones first.
+        Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
+        server takes those near one another, the least used ones first.
         """
         seen: set[tuple[int, ...]] = set()
         kinds = self._by_kind(index)
-        for servers in kinds if len(kinds) < 3 else (self.draw.choice(kinds[:-1]), kinds[-1]):
+        for servers in kinds if thorough or len(kinds) < 3 else (self.draw.choice(kinds[:-1]), kinds[-1]):
             for gpus in self._among(loads, index, servers):
                 if gpus is not None and (key := tuple(sorted(gpus))) not in seen:
                     seen.add(key)
@@ -156,18 +156,33 @@ class Places:
         left = dict.fromkeys(servers)
         while left:
             first = next(iter(left))
-            rings = self.layout.near(first)
-            near = [s for s in sorted([*rings[0], *(rings[1] if len(rings) > 1 else ())]) if s in left]
-            for s in near:
-                del left[s]
+            near = self._neighbourhood(slots, servers, first)
             block: list[int] = []
             room = 0
-            for s in near:
-                block.append(s)
-                room += len(self.layout.on_server[s])
+            for server in [s for s in near if s in left]:
+                block.append(server)
+                room += len(self.layout.on_server[server])
                 if room >= slots:
                     yield tuple(block)
+                    for s in block:
+                        del left[s]
                     block, room = [], 0
+                    if len(near) == len(servers):
+                        break
+            else:
+                for s in block or [first]:
+                    left.pop(s, None)
+
+    def _neighbourhood(self, slots: int, servers: Sequence[int], first: int) -> list[int]:
+        """Servers nearest to one of them, as far as it takes to have room for a job: its rack, or beyond."""
+        usable, found, room = set(servers), [], 0
+        for number, ring in enumerate(self.layout.near(first)):
+            inside = [s for s in ring if s in usable]
+            found += inside
+            room += sum(len(self.layout.on_server[s]) for s in inside)
+            if room >= slots and number > 0:
+                break
+        return found
 
     def _least(self, servers: Sequence[T], key: Callable[[T], int]) -> list[T]:
         """The servers of the smallest keys, and one of the others."""

@@ -37,6 +37,7 @@ _WORK_OF_BALANCING = 3e-4
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
+_LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _BUILDS = 5
 """Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
 
@@ -173,7 +174,7 @@ class Rounds:
         if self.pieces.objective == "weighted_completion":
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in self.ground.demands)
             least = load // len(self.ground.layout.gpus)
-        return Balance(self.ground, self.draw, max(1, round(target * least)))
+        return Balance(self.ground, self.draw, max(1, round(target * least)), self.draw.choice(_LINK_WEIGHTS))
 
     def _order(self) -> list[int]:
         """Jobs of most work first, or the widest, or those of most memory; blurred by chance."""
