@@ -25,13 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Places", "build", "variable_count"]
 
 _LARGEST_NUMBER = 2**26
-"""Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits.
-
-The engine's presolve loses solutions where numbers exceed 2^32 (seen in OR-Tools 9.15, as it merges
-at-most-one constraints).
-"""
-
-
+"""Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
 _MOST_ENDS = 12
 """So many different heads, and tails, of the work on a resource are told apart."""
 

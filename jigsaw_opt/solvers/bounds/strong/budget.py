@@ -37,7 +37,3 @@ class Budget:
     def pay(self, work: float) -> None:
         """Count work that was done."""
         self.left -= work
-
-    def share(self, part: float) -> Budget:
-        """A budget of its own with this part of what is left; what it uses is not counted here."""
-        return Budget(self.left * part, self._stop)
