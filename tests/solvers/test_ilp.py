@@ -201,6 +201,17 @@ def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -
     assert all(bound <= limit for bound in bounds)
 
 
+def test_an_engine_cancelled_while_it_runs_stops() -> None:
+    pieces = cut(load("server/demo"))
+    limit = ilp.serial_limit(pieces)
+    model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
+    bounds: list[float] = []
+    task = Task(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
+    engine = HighsSearch(task)
+    assert engine.run() is Ending.STOPPED
+    assert bounds[-1] < limit
+
+
 @pytest.mark.parametrize("kind", ["mps", "lp"])
 def test_an_exported_program_has_the_same_optimum(pair: Instance, tmp_path: Path, kind: str) -> None:
     import highspy

@@ -37,10 +37,14 @@ class HighsSearch:
     def __init__(self, task: Task) -> None:
         self.task = task
         self._cancelled = threading.Event()
+        self._engine: Highs | None = None
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread."""
         self._cancelled.set()
+        if self._engine is not None:
+            # Its presolve and its cuts look at the time far more often than they hear an interrupt.
+            self._engine.setOptionValue("time_limit", 0.0)
 
     def run(self) -> Ending:
         """Search until the end, a limit or `cancel`."""
@@ -51,6 +55,9 @@ class HighsSearch:
         self._configure(engine, scaled)
         engine.passModel(scaled.model())
         self._subscribe(engine, scaled)
+        self._engine = engine
+        if self._cancelled.is_set():
+            return Ending.STOPPED
         engine.run()
         return self._read(engine, scaled)
 
