@@ -64,11 +64,11 @@ def _print_segments(profile: Profile, model: Model) -> None:
 
 def _print_levels(profile: Profile, model: Model, device: str) -> None:
     memory = "saved bytes" if device == "cpu" else "peak bytes"
-    headers = ("level", "block us", "iqr", "model us", "residual", memory, "model bytes")
+    headers = ("level", "block us", "iqr", "model us", "parts us", memory, "model bytes")
     blocks, activations = model.block_us(model.gpu_types[0]), model.activation_bytes()
     rows = [
-        (level.level, *_shown(level.block), us, _percent(level.block.median / us - 1), level.memory_bytes, size)
-        for level, us, size in zip(profile.levels, blocks, activations, strict=True)
+        (level.level, *_shown(level.block), us, f"{parts:.0f}", level.memory_bytes, size)
+        for level, us, parts, size in zip(profile.levels, blocks, profile.parts_us, activations, strict=True)
     ]
     print_table(headers, rows, headers)
 
@@ -81,7 +81,7 @@ def _print_links(links: LinkProfile) -> None:
             one.size,
             *_shown(one.time),
             f"{links.fit.time_us(one):.0f}",
-            _percent(links.fit.residual(one)),
+            f"{100 * links.fit.residual(one):+.0f} %",
             *_shown(two.time),
             f"{two.time.median / one.time.median:.2f}",
         )
@@ -90,10 +90,6 @@ def _print_links(links: LinkProfile) -> None:
     print()
     print_table(headers, rows, headers)
     print(f"\nfit: latency {links.fit.latency_us:.1f} us a step, bandwidth {links.fit.bandwidth} bytes/s")
-
-
-def _percent(residual: float) -> str:
-    return f"{100 * residual:+.0f} %"
 
 
 def _shown(spread: Spread) -> tuple[str, str]:

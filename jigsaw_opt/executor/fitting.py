@@ -1,10 +1,10 @@
-"""Fitting two costs to measured times."""
+"""Fitting costs to measured times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-__all__ = ["fit_two"]
+__all__ = ["fit_two", "isotonic"]
 
 
 def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
@@ -23,3 +23,15 @@ def fit_two(rows: Iterable[tuple[float, float, float]]) -> tuple[float, float]:
     if determinant > 1e-12 * aa * bb and a * bb >= b * ab and b * aa >= a * ab:
         return (a * bb - b * ab) / determinant, (b * aa - a * ab) / determinant
     return (a / aa, 0.0) if a * a * bb >= b * b * aa else (0.0, b / bb)
+
+
+def isotonic(values: Sequence[float]) -> list[float]:
+    """The sequence that never falls and is nearest to `values` in squares: neighbours that fall are pooled."""
+    pools: list[tuple[float, int]] = []
+    for value in values:
+        total, count = value, 1
+        while pools and pools[-1][0] * count > total * pools[-1][1]:
+            below, many = pools.pop()
+            total, count = total + below, count + many
+        pools.append((total, count))
+    return [total / count for total, count in pools for _ in range(count)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from concurrent.futures import ProcessPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -38,7 +38,7 @@ def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: 
     -------
     list
         Its results by rank. If it raises in a process, the others lose their connection to it and fail too,
-        and what was raised first is raised here.
+        and what it raised is raised here.
     """
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
@@ -46,9 +46,9 @@ def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: 
     with TemporaryDirectory() as folder, ProcessPoolExecutor(count, mp_context=context) as pool:
         meeting = (Path(folder) / "store").as_uri()
         calls = [pool.submit(_member, meeting, rank, count, backend, function, arguments) for rank in range(count)]
-        done, _ = wait(calls, return_when=FIRST_EXCEPTION)
-        for call in done:  # what failed first, not that the others then lost the connection
-            call.result()
+        errors = [error for call in calls if (error := call.exception()) is not None]
+        if errors:  # who lost the connection fails with a RuntimeError of torch; the cause is another error, if any is
+            raise min(errors, key=lambda error: isinstance(error, RuntimeError))
         return [call.result() for call in calls]
 
 

@@ -1,16 +1,15 @@
 """Measured profiles: time and memory of a model's segments and levels, and the model of an instance that they make.
 
-A prefix without a graph is faster than with one, often by much. So a segment's forward time is that without a graph,
-and its backward time is what a block takes longer when its level takes the segment in: the backward pass, and
-what building the graph adds to the forward pass. Segments are timed one by one, with a pause at every boundary, and
-blocks at every level as a worker runs them, with the optimiser's step and the drawing of the batch. As pauses cost, the
-model states the forward times (steps included) times one factor and the backward times times another, chosen so
-that its blocks fit the measured ones best.
+What a plan needs is how long a block at each level lasts, so blocks are timed as a worker runs them, with the
+optimiser's step and the drawing of the batch, and the model's times add up to them (SPEC section 3): ``backward_us``
+of a segment is what a block takes longer when its level takes the segment in, and ``forward_us`` is the rest. Segments
+are also timed one by one, with a pause at every boundary: that shares out the shallowest block, and shows where
+time goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -18,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jigsaw_opt.executor.fitting import fit_two
+from jigsaw_opt.executor.fitting import isotonic
 from jigsaw_opt.executor.memory import saved_bytes
+from jigsaw_opt.executor.segments import frozen
 from jigsaw_opt.executor.timing import Spread, spread, work_us
 from jigsaw_opt.executor.worker import Worker
 from jigsaw_opt.problem.costs import ceil_div
@@ -55,11 +55,6 @@ class SegmentProfile:
     step_us: float
     parameter_bytes: int
     activation_bytes: int
-
-    @property
-    def ahead_us(self) -> float:
-        """Time of the step and the forward pass."""
-        return self.step_us + self.forward.median
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +95,14 @@ class Profile:
     levels: tuple[LevelProfile, ...]
     state_bytes: int
 
+    @property
+    def parts_us(self) -> tuple[float, ...]:
+        """By level, what the segments take one by one: steps, forward passes, and backward passes of the suffix."""
+        ahead = sum(s.step_us + s.forward.median for s in self.segments)
+        return tuple(ahead + back for back in accumulate(s.backward.median for s in reversed(self.segments)))
+
     def model(self, gpu_type: str, executor: Mapping[str, Any]) -> Model:
-        """The model for an instance, fitted to the measured blocks.
+        """The model for an instance, whose blocks last as measured.
 
         Parameters
         ----------
@@ -110,25 +111,26 @@ class Profile:
         executor
             How the model was built.
         """
-        ahead, back = self._factors()
         segments = tuple(
-            Segment(
-                s.name,
-                {gpu_type: max(1, round(ahead * s.ahead_us))},
-                {gpu_type: round(back * s.backward.median)},
-                s.parameter_bytes,
-                s.activation_bytes,
-            )
-            for s in self.segments
+            Segment(s.name, {gpu_type: forward}, {gpu_type: backward}, s.parameter_bytes, s.activation_bytes)
+            for s, forward, backward in zip(self.segments, *self._times(), strict=True)
         )
         parameters = max(1, sum(s.parameter_bytes for s in self.segments))
         return Model(segments, state_factor=max(1, ceil_div(self.state_bytes, parameters)), executor=executor)
 
-    def _factors(self) -> tuple[float, float]:
-        """Of forward and backward times."""
-        forward = sum(s.ahead_us for s in self.segments)
-        backward = accumulate(s.backward.median for s in reversed(self.segments))
-        return fit_two((forward, b, level.block.median) for b, level in zip(backward, self.levels, strict=True))
+    def _times(self) -> tuple[list[int], list[int]]:
+        """Integer times ``forward_us`` and ``backward_us`` of the segments."""
+        # A deeper block is never faster; where noise says so, both count as equal.
+        blocks = [max(1, round(us)) for us in isotonic([level.block.median for level in self.levels])]
+        last = min(round(self.segments[-1].backward.median), blocks[0] - 1)
+        backward = [last, *(deep - shallow for shallow, deep in pairwise(blocks))]
+        return _shared_out(blocks[0] - last, [s.step_us + s.forward.median for s in self.segments]), backward[::-1]
+
+
+def _shared_out(total: int, shares: Sequence[float]) -> list[int]:
+    """`total` in integers, in the proportion of `shares`."""
+    done = [round(total * part / sum(shares)) for part in accumulate(shares, initial=0.0)]
+    return [high - low for low, high in pairwise(done)]
 
 
 def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
@@ -173,11 +175,11 @@ def _segment_profiles(worker: Worker, rounds: _Times, step_us: float) -> tuple[S
 
 
 def _segment_pass(worker: Worker) -> list[float]:
-    """Times of a full pass with a pause at every boundary: forward of each segment, then backward of each."""
+    """Times with a pause at every boundary: forward pass of each segment, then what its backward pass adds."""
     plain, _ = _forward_times(worker, graph=False)
-    graph, ends = _forward_times(worker, graph=True)
+    forward, ends = _forward_times(worker, graph=True)
     backward = _backward_times(ends, worker.device)
-    return plain + [max(0.0, g + b - p) for p, g, b in zip(plain, graph, backward, strict=True)]
+    return plain + [max(0.0, f + b - p) for p, f, b in zip(plain, forward, backward, strict=True)]
 
 
 _Ends = list[tuple[Tensor, Tensor]]
@@ -185,15 +187,16 @@ _Ends = list[tuple[Tensor, Tensor]]
 
 
 def _forward_times(worker: Worker, graph: bool) -> tuple[list[float], _Ends]:
-    values, targets = _batch(worker)
+    """Time of each segment; one that borrows a parameter leaves it out, as at any level but the owner's."""
+    model, (values, targets) = worker.model, _batch(worker)
     ends: _Ends = []
     times = [work_us(worker.device)]
-    for index, segment in enumerate(worker.model.segments):
-        with torch.set_grad_enabled(graph):
+    for index, segment in enumerate(model.segments):
+        with torch.set_grad_enabled(graph), frozen(model.borrowed[index]):
             start = values.detach().requires_grad_(graph and index > 0)
             values = segment(start)
-            if index == len(worker.model.segments) - 1:
-                values = worker.model.loss(values, targets)
+            if index == len(model.segments) - 1:
+                values = model.loss(values, targets)
         if graph:
             ends.append((start, values))
         times.append(work_us(worker.device))
@@ -212,7 +215,7 @@ def _backward_times(ends: _Ends, device: torch.device) -> list[float]:
 
 
 def _step_and_block(worker: Worker, level: int) -> tuple[float, float]:
-    """Times of the step with the gradients of the block before, and of the rest of the next block."""
+    """Time of the step with the gradients of the block before, and of the rest of the next block."""
     start = work_us(worker.device)
     worker.step()
     middle = work_us(worker.device)
@@ -231,8 +234,9 @@ def _block_memory(worker: Worker, level: int) -> int:
 
 
 def _state_bytes(worker: Worker) -> int:
+    """Weights, gradients and state of the optimiser, without its counters of steps."""
     held = [p for own in worker.model.own_parameters() for p in own]
-    state = [t for p in held for t in worker.optimiser.state[p].values() if isinstance(t, Tensor)]
+    state = [t for p in held for t in worker.optimiser.state[p].values() if isinstance(t, Tensor) and t.dim()]
     return sum(t.nbytes for t in (*held, *worker.buckets.buffers, *state))
 
 

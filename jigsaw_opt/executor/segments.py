@@ -6,7 +6,7 @@ needs no gradient, the backward pass stops there, without even the gradient of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["SegmentedModel"]
+__all__ = ["SegmentedModel", "frozen"]
 
 
 class SegmentedModel(nn.Module):
@@ -32,6 +32,11 @@ class SegmentedModel(nn.Module):
         Mean loss over a batch, from the last segment's output and the targets.
     levels
         Level ``d`` (1-based) backpropagates the last ``levels[d-1]`` segments; rises strictly to their number.
+
+    Attributes
+    ----------
+    borrowed : tuple of dict
+        For each segment its trained parameters that belong to one nearer the input, and the index of that one.
     """
 
     def __init__(
@@ -44,7 +49,8 @@ class SegmentedModel(nn.Module):
         super().__init__()
         self.names, self.levels, self.loss = tuple(names), tuple(levels), loss
         self.segments = nn.ModuleList(segments)
-        self._left_out = tuple(self._shared_across(self.cut(level)) for level in range(1, self.depth + 1))
+        self.borrowed = self._borrowed()
+        self._left_out = tuple(self._unreached(level) for level in range(1, self.depth + 1))
 
     @property
     def depth(self) -> int:
@@ -71,10 +77,17 @@ class SegmentedModel(nn.Module):
         bounds = [self.cut(level) for level in range(self.depth + 1)]
         return tuple(tuple(p for own in owned[low:high] for p in own) for high, low in pairwise(bounds))
 
-    def _shared_across(self, cut: int) -> tuple[nn.Parameter, ...]:
-        """Parameters that segments from `cut` on share with one before it."""
-        owned = {p for own in self.own_parameters()[:cut] for p in own}
-        return tuple({p: None for segment in self.segments[cut:] for p in segment.parameters() if p in owned})
+    def _borrowed(self) -> tuple[dict[nn.Parameter, int], ...]:
+        owner = {p: index for index, own in enumerate(self.own_parameters()) for p in own}
+        return tuple(
+            {p: owner[p] for p in segment.parameters() if owner.get(p, index) < index}
+            for index, segment in enumerate(self.segments)
+        )
+
+    def _unreached(self, level: int) -> tuple[nn.Parameter, ...]:
+        """Borrowed parameters of the last segments whose owners `level` leaves out."""
+        cut = self.cut(level)
+        return tuple({p: None for lent in self.borrowed[cut:] for p, owner in lent.items() if owner < cut})
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Output of the last segment."""
@@ -97,7 +110,7 @@ class SegmentedModel(nn.Module):
         with torch.no_grad():
             for segment in segments[:cut]:
                 values = segment(values)
-        with _frozen(self._left_out[level - 1]):
+        with frozen(self._left_out[level - 1]):
             for segment in segments[cut:]:
                 values = segment(values)
             return self.loss(values, targets)
@@ -114,7 +127,7 @@ class SegmentedModel(nn.Module):
 
 
 @contextmanager
-def _frozen(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
+def frozen(parameters: Collection[nn.Parameter]) -> Iterator[None]:
     """Keep `parameters` out of a graph that is built meanwhile."""
     for parameter in parameters:
         parameter.requires_grad_(False)

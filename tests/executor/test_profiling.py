@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import accumulate, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import jigsaw_opt.executor as room  # noqa: E402
 from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
-from jigsaw_opt.executor.fitting import fit_two  # noqa: E402
+from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
 from jigsaw_opt.executor.links import LinkFit, Sample, fit  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
@@ -39,36 +39,55 @@ def worker(optimiser: Any = "sgd") -> Worker:
 
 @pytest.mark.parametrize(("optimiser", "state_factor"), [("sgd", 3), ("adam", 4)])
 def test_sizes_are_exact(optimiser: str, state_factor: int) -> None:
-    measured = worker(optimiser)
-    found = profile(measured, 1, 2)
+    trained = worker(optimiser)
+    found = profile(trained, 1, 2)
     model = found.model("cpu", {})
     assert [s.parameter_bytes for s in model.segments] == [4 * 65 * 32, 4 * 33 * 16, 4 * 17 * 10]
-    # Adam also counts its steps, one number a parameter.
-    assert found.state_bytes >= state_factor * sum(s.parameter_bytes for s in model.segments)
-    assert model.state_factor == -(-found.state_bytes // sum(s.parameter_bytes for s in model.segments))
-    batch = measured.replica.batch(0, 0, 0)
-    assert tuple(s.activation_bytes for s in model.segments) == saved_bytes(measured.model, batch, 3)
+    assert found.state_bytes == state_factor * sum(s.parameter_bytes for s in model.segments)
+    assert model.state_factor == state_factor
+    batch = trained.replica.batch(0, 0, 0)
+    assert tuple(s.activation_bytes for s in model.segments) == saved_bytes(trained.model, batch, 3)
     assert [level.memory_bytes for level in found.levels] == [
-        sum(saved_bytes(measured.model, batch, level)) for level in (1, 2, 3)
+        sum(saved_bytes(trained.model, batch, level)) for level in (1, 2, 3)
     ]
     assert all(spread.low <= spread.median <= spread.high for s in found.segments for spread in (s.forward, s.backward))
     assert all(level.block.median > 0 for level in found.levels)
 
 
-def test_the_model_states_times_that_fit_the_blocks() -> None:
-    """Blocks that take 0.8 of the forward and 1.5 times the backward passes are met exactly."""
-    forward, backward = (400.0, 300.0, 200.0), (700.0, 600.0, 100.0)
+def measured(forward: list[float], backward: list[float], blocks: list[float]) -> Profile:
     segments = tuple(
         SegmentProfile(f"s{i}", Spread(f, f, f), Spread(b, b, b), 100.0, 8, 0)
         for i, (f, b) in enumerate(zip(forward, backward, strict=True))
     )
-    blocks = [0.8 * 1200 + 1.5 * b for b in accumulate(reversed(backward))]
-    levels = tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1))
-    model = Profile(segments, levels, 72).model("cpu", {})
-    assert model.block_us("cpu") == tuple(map(round, blocks))
-    assert [s.backward_us["cpu"] for s in model.segments] == [1050, 900, 150]
+    return Profile(segments, tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1)), 72)
+
+
+def test_the_model_states_times_that_add_up_to_the_blocks() -> None:
+    found = measured([400, 300, 200], [700, 600, 100], [1060.4, 1900, 2500])
+    assert found.parts_us == (1300, 1900, 2600)
+    model = found.model("cpu", {})
+    assert model.block_us("cpu") == (1060, 1900, 2500)
+    assert [s.backward_us["cpu"] for s in model.segments] == [600, 840, 100]
     assert [s.forward_us["cpu"] for s in model.segments] == [400, 320, 240]
     assert model.state_factor == 3
+
+
+def test_a_deeper_block_is_never_stated_faster() -> None:
+    model = measured([1, 1, 1], [1, 1, 9], [5, 8, 4]).model("cpu", {})
+    assert model.block_us("cpu") == (5, 6, 6)
+    assert sum(s.forward_us["cpu"] for s in model.segments) == 1
+
+
+def test_isotonic_regression_is_the_nearest_sequence_that_never_falls() -> None:
+    assert isotonic([1, 2, 2, 5]) == [1, 2, 2, 5]
+    assert isotonic([3, 1, 2, 6, 4, 7]) == [2, 2, 2, 5, 5, 7]
+    values = [2.0, 5.0, 1.0, 3.0]
+    found = isotonic(values)
+    grid = [k / 3 for k in range(16)]
+    rising = (trial for trial in product(grid, repeat=4) if list(trial) == sorted(trial))
+    assert sum((a - b) ** 2 for a, b in zip(found, values, strict=True)) <= 1e-9 + min(
+        sum((a - b) ** 2 for a, b in zip(trial, values, strict=True)) for trial in rising
+    )
 
 
 @pytest.mark.parametrize(("x", "y"), [(2.0, 3.0), (0.0, 3.0), (2.0, 0.0)])
@@ -147,7 +166,7 @@ def test_profile_of_an_all_reduce(capsys: pytest.CaptureFixture[str]) -> None:
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("profile", "mlp", "--repeats", 1, "--batch", 2) == 0
     printed = capsys.readouterr().out
-    assert "dense1" in printed and "state_factor 3" in printed and "residual" in printed
+    assert "dense1" in printed and "state_factor 3" in printed and "parts us" in printed
 
 
 @pytest.mark.parametrize(
