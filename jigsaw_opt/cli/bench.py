@@ -35,12 +35,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gap", type=float, metavar="SHARE", help="gap that ends a solve, as in 0.01")
     parser.add_argument("--threads", type=int, metavar="N", help="of each solve (default: all cores / jobs)")
     parser.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="solves at once (default: 1, as more slow each other)",
+        "--jobs", type=int, metavar="N", help="solves at once on this machine (default: 1, as more slow each other)"
     )
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="processes of this machine, or a Ray cluster"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster, or auto for the one that runs here")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to write, and go on")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
     if arguments.threads is None:
-        arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs))
+        arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs or 1))
     tasks, engine = tasks_of(arguments), engine_of(arguments)
     folder = _made(arguments.output)
     interrupted = False

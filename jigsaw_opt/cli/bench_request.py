@@ -83,11 +83,23 @@ def engine_of(arguments: argparse.Namespace) -> Engine:
     Raises
     ------
     UsageError
-        A number of jobs below 1.
+        A number of jobs below 1, an option of the other engine, or no cluster at the address.
+    MissingEngineError
+        Ray is not installed.
     """
+    if arguments.engine == "ray":
+        from jigsaw_opt.sweeps.engine_ray import RayEngine
+
+        if arguments.jobs is not None:
+            raise UsageError("--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for")
+        if arguments.address is None:
+            raise UsageError("--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto")
+        return RayEngine(arguments.address, arguments.threads)
     from jigsaw_opt.sweeps.engine_local import LocalEngine
 
-    return LocalEngine(arguments.jobs)
+    if arguments.address is not None:
+        raise UsageError("--address is for --engine ray")
+    return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 
 def _listed(problems: _Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:

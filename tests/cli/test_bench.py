@@ -15,6 +15,14 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.sweeps.bench.table import COLUMNS
 
+# Port 1 is reserved; nobody listens there.
+WRONG_ENGINES = [
+    ("--address", "127.0.0.1:1"),
+    ("--engine", "ray"),
+    ("--engine", "ray", "--address", "127.0.0.1:1"),
+    ("--engine", "ray", "--address", "127.0.0.1:1", "--jobs", 2),
+]
+
 
 def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
@@ -92,6 +100,21 @@ def test_a_file_that_is_no_instance_is_invalid_input(tmp_path: Path, capsys: pyt
 
 def test_jobs_below_one_are_refused(tmp_path: Path) -> None:
     assert bench(tmp_path / "out", "tiny/000", "--jobs", 0) == 2
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("options", WRONG_ENGINES)
+def test_options_that_do_not_fit_the_engine_are_refused(options: tuple[object, ...], tmp_path: Path) -> None:
+    assert bench(tmp_path / "out", "tiny/000", *options) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_ray_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jigsaw_opt.sweeps.engine_ray.find_spec", lambda name: None)
+    assert bench(tmp_path / "out", "tiny/000", "--engine", "ray", "--address", "auto") == 6
+    assert "pip install 'jigsaw-opt[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -1,0 +1,128 @@
+"""Tasks on an existing Ray cluster (extra ``ray``); results come back to the driver, which keeps them."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from jigsaw_opt.errors import MissingEngineError, UsageError
+from jigsaw_opt.sweeps.task import Outcome, Task
+
+__all__ = ["RayEngine"]
+
+_IN_FLIGHT = 1000
+"""Tasks handed to Ray at once: enough to keep a cluster busy, and their arguments still fit in memory."""
+_CONNECT_SECONDS = 5.0
+
+
+class RayEngine:
+    """A Ray cluster that is running already.
+
+    Every node needs this package and the modules of the tasks. Each task runs in a new process, so its peak of memory
+    is its own.
+
+    Parameters
+    ----------
+    address
+        Address of the cluster, as ``10.0.0.1:6379``, or ``auto`` for the one that this machine belongs to.
+    cores
+        CPU cores that a task reserves; as many tasks run at once as the nodes have room for.
+    attempts
+        How often a task is started whose node or process dies before it has a result. More than on one machine, as
+        on many a death is more often another's fault.
+
+    Raises
+    ------
+    MissingEngineError
+        Ray is not installed.
+    UsageError
+        Nobody listens at the address.
+    """
+
+    def __init__(self, address: str, cores: int = 1, attempts: int = 4) -> None:
+        if find_spec("ray") is None:
+            raise MissingEngineError("Ray", "jigsaw-opt[ray]")
+        _require_listener(address)
+        self.address, self.cores, self.attempts = address, cores, attempts
+
+    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+        """The outcome of every task, in the order in which they end.
+
+        Raises
+        ------
+        UsageError
+            There is no cluster at the address, or none of its nodes has enough cores.
+        """
+        import ray
+        from ray.exceptions import RayError
+
+        with _connected(self.address):
+            self._require_cores()
+            waiting = deque((task, 1) for task in tasks)
+            running: dict[Any, tuple[Task, int]] = {}
+            while waiting or running:
+                while waiting and len(running) < _IN_FLIGHT:
+                    task, number = waiting.popleft()
+                    running[self._submitted(task)] = task, number
+                for reference in ray.wait(list(running))[0]:
+                    task, number = running.pop(reference)
+                    try:
+                        outcome = Outcome(task, ray.get(reference))
+                    except RayError as error:
+                        if number < self.attempts:
+                            waiting.append((task, number + 1))
+                            continue
+                        outcome = Outcome(task, error=_cause(error))
+                    yield outcome
+
+    def _submitted(self, task: Task) -> Any:
+        import ray
+
+        remote: Any = ray.remote
+        # With retries of its own Ray would start a task that its memory monitor has killed again without end.
+        options = {"num_cpus": self.cores, "max_retries": 0, "max_calls": 1, "name": task.key}
+        return remote(**options)(task.function).remote(*task.arguments)
+
+    def _require_cores(self) -> None:
+        """A task that fits no node would wait for ever."""
+        import ray
+
+        nodes: Any = ray.nodes
+        most = max((node["Resources"].get("CPU", 0) for node in nodes() if node["Alive"]), default=0)
+        if most < self.cores:
+            raise UsageError(f"a task takes {self.cores} cores, but no node of the Ray cluster has more than {most:g}")
+
+
+def _require_listener(address: str) -> None:
+    """Find out in seconds what takes Ray minutes. Only for ``host:port``; the other forms Ray refuses at once."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(f"no Ray cluster at {address!r}: {error}") from error
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[None]:
+    """Join the cluster as a driver; leaving it ends the tasks that are under way."""
+    import ray
+
+    try:
+        ray.init(address, logging_level=logging.ERROR, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise UsageError(f"no Ray cluster at {address!r}: {error}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _cause(error: Exception) -> str:
+    return str(error).strip().rpartition("\n")[2] or type(error).__name__

@@ -1,0 +1,84 @@
+"""The same sweeps on a Ray cluster of two nodes, one of which dies in mid-run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.sweeps.engine_ray import RayEngine
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.sweep import rows_of, sweep
+from jigsaw_opt.sweeps.task import Task
+from tests.sweeps.calls import calls, killed, squared, squared_once_open
+from tests.sweeps.test_sweep import wait_for
+
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra ray)")
+STORE_BYTES = 80_000_000
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False},
+    )
+    try:
+        yield made
+    finally:
+        made.shutdown()
+
+
+def test_a_node_that_dies_in_mid_run_loses_nothing(cluster: Any, tmp_path: Path) -> None:
+    node = cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+    functions = (squared, squared_once_open, squared_once_open, squared)
+    tasks = [Task(f"{n}", function, (tmp_path, n), {"number": n}) for n, function in enumerate(functions)]
+    reported: list[str] = []
+
+    def kill_the_node_once(row: dict[str, Any]) -> None:
+        reported.append(row["key"])
+        if len(reported) == 1:
+            # A core on each node: now one of the two that wait for the gate is on this node.
+            wait_for(lambda: {"1", "2"} <= {name for name, _ in calls(tmp_path)})
+            cluster.remove_node(node, allow_graceful=False)
+            (tmp_path / "gate").touch()
+
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, RayEngine(cluster.address), record, kill_the_node_once)
+        assert [row["square"] for row in rows_of(tasks, record)] == [0, 1, 4, 9]
+    lines = (tmp_path / "rows.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["key"] for line in lines) == sorted(reported) == ["0", "1", "2", "3"]
+    made = [name for name, _ in calls(tmp_path)]
+    assert made.count("1") + made.count("2") == 3, "what the node had under way was started once more"
+
+
+def test_a_task_that_kills_its_process_is_an_error_row(cluster: Any, tmp_path: Path) -> None:
+    tasks = [Task("killed", killed, (tmp_path, 99)), Task("0", squared, (tmp_path, 3))]
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, RayEngine(cluster.address), record)
+        died, fine = rows_of(tasks, record)
+    assert died["error"] and "square" not in died
+    assert (fine["error"], fine["square"]) == (None, 9)
+
+
+def test_bench_on_the_cluster(cluster: Any, pair_path: Path, tmp_path: Path) -> None:
+    command = ["bench", str(pair_path), "--solvers", "greedy,cpsat", "--threads", "1", "--work-limit", "2"]
+    assert main([*command, "--engine", "ray", "--address", cluster.address, "-o", str(tmp_path)]) == 0
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert {row["solver"]: row["objective"] for row in rows}["cpsat"] == 1800
+    before = (tmp_path / "rows.jsonl").read_bytes()
+    assert main([*command, "-o", str(tmp_path)]) == 0
+    assert (tmp_path / "rows.jsonl").read_bytes() == before, "the local engine takes the rows of the cluster"
+
+
+def test_a_task_larger_than_every_node_is_refused(cluster: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no node of the Ray cluster has more than 1"):
+        next(RayEngine(cluster.address, cores=64).run([Task("0", squared, (tmp_path, 3))]))
