@@ -85,7 +85,7 @@ class Balance:
         kind = self.draw.random()
         if first is None:
             first = self._crowded()
-        if kind < 0.15:
+        if kind < 0.15 or len(self.loads.spots) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
             return self._move([(first, None), (self._other(first), None)])
@@ -187,9 +187,8 @@ class Balance:
         return draw.choice(on)
 
     def _other(self, first: int) -> int:
+        """Another job, in half of all cases one that shares a GPU."""
         count = len(self.loads.spots)
-        if count == 1:
-            return first
         near = [i for gpu in self.spot(first).gpus[:2] for i in self.loads.on_gpu[gpu] if i != first]
         if near and self.draw.random() < 0.5:
             return self.draw.choice(near)

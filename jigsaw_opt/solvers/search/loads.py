@@ -133,7 +133,10 @@ class Loads:
         return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
 
     def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
-        """A job on these GPUs as memory is now; None where memory or routes do not admit it."""
+        """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
+        times, type_of = self.ground.demands[index].slot_us, self.ground.layout.type_of
+        if not all(type_of[gpu] in times for gpu in gpus):
+            return None
         caps = [self.cap(index, gpu) for gpu in gpus]
         plan = self.ground.levels(self.ground.demands[index], caps)
         return None if plan is None else self.ground.placed(index, gpus, plan, caps)

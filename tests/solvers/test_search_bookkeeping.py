@@ -1,0 +1,249 @@
+"""What the search keeps up to date step by step: busy times, loads, memory, and which moves pay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import (
+    Cluster,
+    Depth,
+    FreeDepth,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Segment,
+    Server,
+    StaircaseDepth,
+    cut,
+)
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.choice import Choice
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
+from tests.random_instances import random_instance
+
+GOALS: tuple[tuple[Horizon, Objective], ...] = (
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+)
+PERIODS = st.one_of(st.none(), st.integers(1, 24))
+REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 7)), max_size=12)
+
+
+def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[Timeline, list[tuple[int, int]]]:
+    """A timeline with each request as early as it fits, and the intervals."""
+    timeline, taken = Timeline(period), []
+    for moment, duration in requests:
+        start = timeline.earliest(moment, duration)
+        if start is not None:
+            timeline.add(start, start + duration)
+            taken.append((start, start + duration))
+    return timeline, taken
+
+
+def is_free(taken: list[tuple[int, int]], start: int, end: int, period: int | None) -> bool:
+    if start == end:
+        return True
+    if period is None:
+        return all(last <= start or end <= first for first, last in taken if first < last)
+    used = Counter(t % period for first, last in [*taken, (start, end)] for t in range(first, last))
+    return all(count == 1 for count in used.values())
+
+
+def by_brute_force(taken: list[list[tuple[int, int]]], moment: int, duration: int, period: int | None) -> int | None:
+    """Earliest start at which all lists of intervals leave the duration free."""
+    latest = max([moment, *(last for some in taken for _, last in some)]) if period is None else moment + period - 1
+    for start in range(moment, latest + 1):
+        if not duration or all(is_free(some, start, start + duration, period) for some in taken):
+            return start
+    return None
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(PERIODS, REQUESTS, st.integers(0, 40), st.integers(0, 25))
+def test_earliest_free_time(period: int | None, requests: list[tuple[int, int]], moment: int, duration: int) -> None:
+    timeline, taken = fill(period, requests)
+    assert all(is_free(taken[:k], *interval, period) for k, interval in enumerate(taken))
+    assert timeline.earliest(moment, duration) == by_brute_force([taken], moment, duration, period)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(PERIODS, st.lists(REQUESTS, min_size=1, max_size=3), st.integers(0, 40), st.integers(0, 9))
+def test_earliest_time_free_on_all(
+    period: int | None, requests: list[list[tuple[int, int]]], moment: int, duration: int
+) -> None:
+    filled = [fill(period, some) for some in requests]
+    found = earliest_on_all([timeline for timeline, _ in filled], moment, duration)
+    assert found == by_brute_force([taken for _, taken in filled], moment, duration, period)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(PERIODS, REQUESTS, st.randoms(use_true_random=False))
+def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tuple[int, int]], draw: Random) -> None:
+    timeline, taken = fill(period, requests)
+    draw.shuffle(taken)
+    stays, goes = taken[::2], taken[1::2]
+    for interval in goes:
+        timeline.remove(*interval)
+    fresh = Timeline(period)
+    for interval in stays:
+        fresh.add(*interval)
+    assert (timeline.starts, timeline.ends, timeline.busy_us) == (fresh.starts, fresh.ends, fresh.busy_us)
+    assert timeline.busy_us == sum(end - start for start, end in stays)
+
+
+def balance_of(instance: Instance, seed: int = 0) -> Balance | None:
+    """A whole placement, or None where none was found."""
+    pieces = cut(instance)
+    asked = demands(pieces)
+    if asked is None:
+        return None
+    balance = Balance(Ground(pieces, Layout(pieces), asked), Random(seed), 1000)
+    return balance if balance.build(range(len(pieces.jobs))) else None
+
+
+def state(loads: Loads) -> tuple[object, ...]:
+    """All that a placement is, but for the order in which jobs came."""
+    spots = [None if spot is None else (spot.gpus, spot.plan, spot.exchange) for spot in loads.spots]
+    free = [[loads.cap(index, gpu) for gpu in range(len(loads.gpu_us))] for index in range(len(spots))]
+    return spots, list(loads.gpu_us), list(loads.link_us), free, *map(str, map(on, (loads.on_gpu, loads.on_link)))
+
+
+def on(table: object) -> object:
+    """Who is on what, sorted."""
+    assert isinstance(table, list)
+    return [sorted(dict(there).items()) for there in table]
+
+
+@pytest.mark.parametrize("family", ["server", "rack"])
+def test_undone_moves_leave_the_placement_as_it_was(family: str) -> None:
+    balance = balance_of(generate(family, 3))
+    assert balance is not None
+    changed = 0
+    for _ in range(120):
+        before = state(balance.loads)
+        change = balance.change()
+        if change is not None:
+            moved, _gain = change
+            changed += state(balance.loads) != before
+            balance.undo(moved)
+        assert state(balance.loads) == before
+    assert changed >= 30
+
+
+@pytest.mark.parametrize("family", ["server", "rack"])
+def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
+    balance = balance_of(generate(family, 5))
+    assert balance is not None
+    balance.anneal(300, 0.3)
+    other = Balance(balance.ground, Random(1), 1000)
+    other.adopt(balance.spots())
+    assert state(other.loads) == state(balance.loads)
+    for index in range(len(other.loads.spots)):
+        other.loads.unplace(index)
+    assert state(other.loads) == state(Loads(balance.ground))
+
+
+def test_a_job_is_taken_away_only_once() -> None:
+    balance = balance_of(generate("server", 1))
+    assert balance is not None
+    balance.loads.unplace(0)
+    with pytest.raises(ValueError, match="job 0 is not placed"):
+        balance.loads.unplace(0)
+    assert balance.loads.settled() is None
+
+
+def scarce(seed: int) -> Instance:
+    """Jobs of four levels on GPUs of so little memory that some workers cannot go deep."""
+    draw = Random(seed)
+    servers = tuple(Server(f"s{k}", "v", 2, draw.choice((12, 24, 40)), 10**6) for k in range(3))
+    links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**6) for k in range(3))
+    segments = tuple(Segment(f"g{k}", {"v": 1}, {"v": 2}, 1, draw.randint(1, 6)) for k in range(4))
+    rules: tuple[Depth, ...] = (StaircaseDepth(), FreeDepth(), FreeDepth(1, "1/2", 1))
+    jobs = tuple(Job(f"j{k}", "m", draw.randint(1, 4), 2, depth=draw.choice(rules)) for k in range(3))
+    return Instance("scarce", Cluster(servers, ("hub",), links), {"m": Model(segments, state_factor=1)}, jobs)
+
+
+def test_settled_levels_keep_to_memory() -> None:
+    settled = limited = 0
+    for seed in range(120):
+        balance = balance_of(scarce(seed), seed)
+        for _ in range(10) if balance is not None else ():
+            assert balance is not None
+            balance.step(1.0)
+            spots = balance.loads.settled()
+            if spots is not None:
+                limited += sum(spot.caps is not None for spot in spots)
+                assert within_memory(balance.ground, spots)
+                settled += 1
+    assert settled >= 200
+    assert limited >= 50
+
+
+def within_memory(ground: Ground, spots: Sequence[PlacedJob]) -> bool:
+    """Whether every level has a slot whose cap admits it, and memory has room for all workers at their caps."""
+    held: Counter[int] = Counter()
+    deepest: dict[int, int] = {}
+    for spot in spots:
+        caps = spot.caps or [spot.job.levels] * spot.job.slots
+        # Levels that are not fixed descend, and are dealt out when they are timed.
+        ordered = caps if spot.plan.fixed else sorted(caps, reverse=True)
+        if any(level > cap for row in spot.plan.rows for level, cap in zip(row, ordered, strict=True)):
+            return False
+        held.update(dict.fromkeys(spot.gpus, spot.job.state_bytes))
+        for gpu, cap in zip(spot.gpus, caps, strict=True):
+            deepest[gpu] = max(deepest.get(gpu, 0), spot.job.activation_bytes[cap - 1])
+    return all(held[gpu] + deepest[gpu] <= ground.layout.memory[gpu] for gpu in held)
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_moves_keep_to_types_and_routes(horizon: Horizon, objective: Objective) -> None:
+    moved = 0
+    for seed in range(80):
+        balance = balance_of(random_instance(seed, horizon, objective, pieces=16), seed)
+        for _ in range(12) if balance is not None else ():
+            assert balance is not None
+            moved += balance.change() is not None
+            layout = balance.ground.layout
+            for spot in balance.spots():
+                assert len(set(spot.gpus)) == spot.job.slots
+                assert {layout.type_of[gpu] for gpu in spot.gpus} <= set(spot.job.gpu_types)
+                assert layout.channel(spot.gpus) is not None
+    assert moved >= 200
+
+
+def test_every_kind_is_tried_first_and_what_pays_comes_most() -> None:
+    names = ("a", "b", "c")
+    choice = Choice(names, Random(2))
+    assert [choice.next() for _ in names] == list(names)
+    for name in names:
+        choice.reward(name, name == "b", 1.0)
+    seen: Counter[str] = Counter()
+    for _ in range(300):
+        name = choice.next()
+        seen[name] += 1
+        choice.reward(name, name == "b", 1.0)
+    assert seen["b"] > 2 * max(seen["a"], seen["c"])
+    assert min(seen[name] for name in names) > 0
+
+
+def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
+    choice = Choice(("cheap", "dear"), Random(5))
+    seen: Counter[str] = Counter()
+    for _ in range(300):
+        name = choice.next()
+        seen[name] += 1
+        choice.reward(name, True, 10.0 if name == "dear" else 1.0)
+    assert seen["cheap"] > 2 * seen["dear"] > 0
