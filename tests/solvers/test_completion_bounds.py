@@ -9,7 +9,7 @@ import pytest
 
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import completion_pairs, lower_bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
@@ -99,8 +99,8 @@ def optimum_of_two() -> int:
 
 
 def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Chain(0, 4, 30, (Step(1, 7, 3, 13), Step(1, 13, 11, 0)))
-    other = Chain(5, 5, 26, (Step(1, 11, 9, 0),))
+    one = Chain(0, 4, 30, (Step(1, 7, 7, 3, 13), Step(1, 13, 13, 11, 0)))
+    other = Chain(5, 5, 26, (Step(1, 11, 11, 9, 0),))
     exact = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
     monkeypatch.setattr(completion_pairs, "_MOST_LABELS", 2)
     relaxed = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
@@ -118,12 +118,24 @@ def least_sum(rows: list[Inequality]) -> int:
 
 def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     # Alone the first ends at 2 * (10 + 20) + 15, the second at 25; each wait of the first for the second is a loss.
-    first = Chain(0, 2, 30, (Step(1, 10, 10, 10), Step(1, 10, 20, 0)), surplus=15, room=10)
-    second = Chain(0, 1, 25, (Step(1, 20, 5, 0),))
+    first = Chain(0, 2, 30, (Step(1, 10, 10, 10, 10), Step(1, 10, 10, 20, 0)), surplus=15, room=10)
+    second = Chain(0, 1, 25, (Step(1, 20, 20, 5, 0),))
     with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", Budget())))
     without = least_sum(list(pair_inequalities((0, 1), first._replace(surplus=0), second, "pair", Budget())))
     # The second goes first and holds the first up by 15 us, which no surplus can fill: none was due yet.
     assert (without, with_surplus) == (100, 115)
+
+
+def test_bucket_1_is_ready_before_the_deepest_level_is() -> None:
+    # Two workers and three levels: the staircase is (2, 3), so on every GPU the first transfer hides the second level.
+    model = Model(tuple(Segment(name, {"v": 5}, {"v": 15}, 10, 0) for name in "abc"))
+    servers = tuple(Server(f"s{k}", "v", 1, 10**6, 10**9) for k in range(2))
+    cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), 10**6),))
+    jobs = tuple(Job(name, "m", 2, 1, depth=StaircaseDepth()) for name in "ab")
+    pieces = cut(Instance("hidden", cluster, {"m": model}, jobs, objective="weighted_completion"))
+    best = optimum(pieces.instance)
+    assert best is not None
+    assert lower_bound(pieces).value < best_bound(pieces) <= best
 
 
 def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:

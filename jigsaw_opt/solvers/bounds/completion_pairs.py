@@ -42,14 +42,16 @@ class Step(NamedTuple):
     ----------
     place
         Which of the two.
-    length
-        How long it takes; nothing of no length is in anything's way.
+    length, hold
+        How long it takes until the next step may start, and until the other job may have the GPU or the link.
+        A step of no length is in nothing's way.
     before, after
         Least time from the iteration's start to its start, and, of the last step, from its end to the iteration's end.
     """
 
     place: int
     length: int
+    hold: int
     before: int
     after: int
 
@@ -78,16 +80,18 @@ class Chain(NamedTuple):
     def of(cls, fact: Facts, on_gpu: bool, alone: Demand | None) -> Chain:
         """Chain of a job that shares one of its GPUs, a link on which it asks for `alone`, or both.
 
-        The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready without it.
+        The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before it has it.
         """
         level = critical.least_levels(fact.job)[0]
-        block = min((times[level - 1] for times in fact.shape.blocks.values() if len(times) >= level), default=0)
-        steps = [Step(_GPU, block, 0, fact.shape.tails[level - 1])] if on_gpu else []
+        blocks = [times for times in fact.shape.blocks.values() if len(times) >= level]
+        block = min((times[level - 1] for times in blocks), default=0)
+        ready = min((times[0] for times in blocks), default=0) if alone else block
+        steps = [Step(_GPU, ready, block, 0, fact.shape.tails[level - 1])] if on_gpu else []
         n, length, release = fact.job.iterations, fact.shape.iteration, fact.job.release_us
         if alone is None:
             return cls(release, n, length, tuple(steps))
         lasting = [run for run in alone.runs if run.length * _SHORTEST > length] or alone.runs
-        steps += [Step(_LINK, run.length, run.before, run.after) for run in lasting]
+        steps += [Step(_LINK, run.length, run.length, run.before, run.after) for run in lasting]
         return cls(release, n, length, tuple(steps), alone.surplus(n), alone.spare.work if alone.spare else 0)
 
     @property
@@ -119,7 +123,8 @@ class Chain(NamedTuple):
         start = max(ended, began + step.before, free[step.place] if step.length else 0)
         end = start + step.length
         if step.length:
-            free = (end, free[_LINK]) if step.place == _GPU else (free[_GPU], end)
+            released = start + step.hold
+            free = (released, free[_LINK]) if step.place == _GPU else (free[_GPU], released)
         if step.place == _LINK and not self.exchanging(done):
             lost = start - began - step.before
             saved = self._saved(saved, lost, full)
