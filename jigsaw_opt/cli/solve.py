@@ -18,7 +18,11 @@ _INTERRUPTED = 130
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("instance", metavar="FILE|NAME", help="an instance document, or the name of a bundled instance")
+    parser.add_argument(
+        "instance",
+        metavar="FILE|NAME",
+        help="an instance document, a bundled instance, or a family and a seed (rack:7)",
+    )
     parser.add_argument("--solver", metavar="NAME", default="auto", help="see `jigsaw solvers` (default: auto)")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so many seconds")
     parser.add_argument(
