@@ -14,6 +14,8 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 
 __all__ = ["Record"]
 
+_START = b'{"key"'
+
 
 class Record:
     """The rows that are there, by key; a context manager that keeps other processes from writing.
@@ -60,7 +62,8 @@ class Record:
         JigsawError
             It cannot be written.
         """
-        line = json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        # The key first: by it half a line is known for what it is.
+        line = json.dumps({"key": row["key"], **row}, ensure_ascii=False).encode() + b"\n"
         try:
             # One call, so that an interrupt falls before or after the line, not within.
             if os.write(self._file, line) != len(line):
@@ -79,17 +82,21 @@ class Record:
     def _read(self) -> dict[str, dict[str, Any]]:
         data = self.path.read_bytes()
         whole = data[: data.rfind(b"\n") + 1]
+        rows = [_row(line) for line in whole.splitlines()]
+        wrong = [number for number, row in enumerate(rows, 1) if row is None]
+        if not _may_be_cut(data[len(whole) :]):
+            wrong.append(len(rows) + 1)
+        if wrong:
+            hint = "delete the line, and its task runs again"
+            raise InvalidInputError([Problem(f"{self.path}:{number}", "is not a row", hint) for number in wrong])
         os.ftruncate(self._file, len(whole))
         _sync_folder(self.path.parent)
-        rows = [_row(line) for line in whole.splitlines()]
-        problems = [
-            Problem(f"{self.path}:{number}", "is not a row", "delete the line, and its task runs again")
-            for number, row in enumerate(rows, 1)
-            if row is None
-        ]
-        if problems:
-            raise InvalidInputError(problems)
         return {row["key"]: row for row in rows if row is not None}
+
+
+def _may_be_cut(rest: bytes) -> bool:
+    """Whether what follows the last line is the beginning of a row, and no file of another kind."""
+    return rest[: len(_START)] == _START[: len(rest)]
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

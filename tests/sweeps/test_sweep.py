@@ -72,12 +72,13 @@ def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None
     assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", "2", "2", "3", "3"]
 
 
-def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("left", [1, 30, -5])
+def test_half_a_line_at_the_end_is_cut_off(left: int, tmp_path: Path) -> None:
     tasks = squares(tmp_path, 2)
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(tasks, LocalEngine(), record)
     whole = lines(tmp_path)
-    (tmp_path / "rows.jsonl").write_text(whole[0] + "\n" + whole[1][:-5])
+    (tmp_path / "rows.jsonl").write_text(whole[0] + "\n" + whole[1][:left])
     with Record(tmp_path / "rows.jsonl") as record:
         assert [task.key for task in unfinished(tasks, record)] == ["1"]
         sweep(tasks, LocalEngine(), record)
@@ -86,11 +87,12 @@ def test_half_a_line_at_the_end_is_cut_off(tmp_path: Path) -> None:
 
 def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"key": "a"}\n{"ke\n[1]\n{"key": 3}\n')
+    text = '{"key": "a"}\n{"ke\n[1]\n{"key": 3}\nsomething else'
+    path.write_text(text)
     with pytest.raises(InvalidInputError) as caught:
         Record(path)
-    assert [problem.path for problem in caught.value.problems] == [f"{path}:{n}" for n in (2, 3, 4)]
-    assert path.read_text().count("\n") == 4
+    assert [problem.path for problem in caught.value.problems] == [f"{path}:{n}" for n in (2, 3, 4, 5)]
+    assert path.read_text() == text
 
 
 def test_two_drivers_do_not_write_one_record(tmp_path: Path) -> None:
