@@ -21,6 +21,8 @@ from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -126,16 +128,14 @@ def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     assert (without, with_surplus) == (100, 115)
 
 
-def test_bucket_1_is_ready_before_the_deepest_level_is() -> None:
-    # Two workers and three levels: the staircase is (2, 3), so on every GPU the first transfer hides the second level.
-    model = Model(tuple(Segment(name, {"v": 5}, {"v": 15}, 10, 0) for name in "abc"))
-    servers = tuple(Server(f"s{k}", "v", 1, 10**6, 10**9) for k in range(2))
-    cluster = Cluster(servers, (), (Link("l", ("s0", "s1"), 10**6),))
-    jobs = tuple(Job(name, "m", 2, 1, depth=StaircaseDepth()) for name in "ab")
-    pieces = cut(Instance("hidden", cluster, {"m": model}, jobs, objective="weighted_completion"))
-    best = optimum(pieces.instance)
-    assert best is not None
-    assert lower_bound(pieces).value < best_bound(pieces) <= best
+@pytest.mark.parametrize("seed", (2408, 2528))
+def test_bucket_1_is_ready_before_a_deeper_least_level_is(seed: int) -> None:
+    # Two workers and three levels: the staircase is (2, 3), so the first transfer hides a part of every block.
+    changes = {"objective": "weighted_completion", "depths": (StaircaseDepth(),), "load": 200, "iterations": (2, 3)}
+    instance = generate("tiny", seed, **changes)
+    plan = solve(instance, "cpsat", Options(work_limit=1.0, workers=1)).objective
+    assert plan is not None
+    assert lower_bound(cut(instance)).value < best_bound(cut(instance)) <= plan
 
 
 def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
