@@ -125,7 +125,7 @@ class Rounds:
     def _fresh(self) -> None:
         """A placement made anew, balanced and annealed."""
         balance = self._balance(self.draw.choice(_TARGETS))
-        if not any(balance.build(self._order()) for _ in range(_BUILDS)):
+        if not any(self._built(balance) for _ in range(_BUILDS)):
             return self._again()
         steps = min(max(_LEAST_BALANCE, _BALANCE_STEPS_OF_JOB * len(self.pieces.jobs)), _MOST_BALANCE)
         heat = self.draw.choice(_BALANCE_HEATS)
@@ -138,6 +138,11 @@ class Rounds:
         if draft is not None:
             self._anneal(balance, draft)
         return None
+
+    def _built(self, balance: Balance) -> bool:
+        """Place all jobs in some order; says whether all found room."""
+        self._work += len(self.pieces.jobs) * _WORK_OF_BALANCING
+        return balance.build(self._order())
 
     def _again(self) -> None:
         """The best draft, annealed once more."""

@@ -1,0 +1,204 @@
+"""The anytime search: correct plans, limits that hold, the same plan for the same seed, near the optimum."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from jigsaw_opt.instances import load
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator
+from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.search import SEARCH
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.solve import solve
+from tests.extreme_instances import extreme_instance
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+pytest.importorskip("ortools")
+
+GOALS: tuple[tuple[Horizon, Objective], ...] = (
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+)
+
+
+def searched(instance: Instance, work: float, seed: int = 0) -> Result:
+    """The result within deterministic seconds; `solve` has passed its plan to the checker."""
+    return solve(instance, "search", Options(workers=1, work_limit=work, seed=seed))
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, objective: Objective) -> None:
+    reached = least = 0
+    for seed in range(30):
+        instance = random_instance(seed, horizon, objective, pieces=6)
+        best, result = optimum(instance), searched(instance, 0.01)
+        if best is None:
+            assert result.plan is None
+            continue
+        assert result.objective is not None
+        assert result.bound <= best <= result.objective
+        reached, least = reached + result.objective, least + best
+    assert reached <= 1.02 * least
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Objective) -> None:
+    found = 0
+    for seed in range(40):
+        result = searched(random_instance(seed, horizon, objective, pieces=16), 0.01, seed)
+        if result.plan is not None:
+            found += 1
+            assert result.status is (Status.OPTIMAL if result.objective == result.bound else Status.FEASIBLE)
+    assert found >= 25
+
+
+def test_plans_with_extreme_numbers_are_correct() -> None:
+    found = sum(searched(extreme_instance(seed), 0.01).plan is not None for seed in range(40))
+    assert found >= 20
+
+
+@pytest.mark.parametrize(("seed", "objective"), [(2, "makespan"), (2, "weighted_completion"), (5, "period")])
+def test_is_better_than_the_placements_that_it_begins_with(seed: int, objective: Objective) -> None:
+    instance = generate("server", seed, objective=objective)
+    pieces = cut(instance)
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
+    begun, result = searched(instance, 0.0), searched(instance, 0.1)
+    assert begun.objective is not None and result.objective is not None
+    assert result.objective < min(first) <= begun.objective
+    assert begun.objective in first
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Objective) -> None:
+    instance = generate("server", 5, objective=objective)
+    assert instance.horizon == horizon
+    runs = [searched(instance, 0.15, seed=7) for _ in range(2)]
+    assert runs[0].plan is not None and runs[1].plan is not None
+    assert runs[0].plan.jobs == runs[1].plan.jobs
+    assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
+
+
+def test_more_work_is_never_worse() -> None:
+    instance = generate("server", 2)
+    values = [searched(instance, work).objective for work in (0.0, 0.1, 0.6)]
+    assert None not in values
+    assert values == sorted(values, key=lambda value: -(value or 0))
+    assert values[0] != values[-1]
+
+
+def test_the_work_limit_ends_the_search() -> None:
+    result = searched(load("server/weighted"), 0.05)
+    assert result.stopped_by is StoppedBy.TIME
+    assert result.status is Status.FEASIBLE
+    assert result.versions["ortools"]
+
+
+def test_the_time_limit_ends_the_search() -> None:
+    began = time.process_time()
+    result = solve(load("server/weighted"), "search", Options(workers=1, time_limit=0.2))
+    assert result.stopped_by is StoppedBy.TIME
+    assert result.plan is not None
+    assert time.process_time() - began < 5
+
+
+def test_a_cancelled_search_keeps_its_first_plan() -> None:
+    options = Options(workers=1)
+    options.cancel.set()
+    result = solve(load("server/weighted"), "search", options)
+    assert result.stopped_by is StoppedBy.INTERRUPT
+    assert result.plan is not None
+
+
+def test_it_is_cancelled_while_it_runs() -> None:
+    options = Options(workers=1)
+
+    def cancel_at_third_plan(event: Event) -> None:
+        plans.append(event.objective)
+        if len({*plans} - {None}) > 2:
+            options.cancel.set()
+
+    plans: list[int | None] = []
+    result = solve(generate("server", 2, objective="weighted_completion"), "search", options, cancel_at_third_plan)
+    assert result.stopped_by is StoppedBy.INTERRUPT
+    assert result.objective == plans[-1]
+
+
+def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
+    result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(workers=1))
+    assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)
+    assert result.plan is not None
+    assert solve(pair, "search", Options(workers=1)).objective == 1800
+
+
+def crowd() -> Instance:
+    """Three jobs of two thirds of a GPU's memory on two GPUs, which no certain cause shows."""
+    model = Model((Segment("g", {"v": 1}, {"v": 1}, 20, 0),), state_factor=1)
+    jobs = tuple(Job(f"j{k}", "m", 1, 1) for k in range(3))
+    return Instance("crowd", Cluster((Server("s", "v", 2, 30, 10**6),)), {"m": model}, jobs)
+
+
+def deeper_than_deep() -> Instance:
+    model = Model((Segment("g", {"v": 1}, {"v": 1}, 0, 0),))
+    job = Job("a", "m", 1, 1, depth=FreeDepth(1, 2))
+    return Instance("deep", Cluster((Server("s", "v", 1, 30, 10**6),)), {"m": model}, (job,))
+
+
+@pytest.mark.parametrize("make", [crowd, deeper_than_deep])
+@pytest.mark.parametrize("work", [None, 0.05])
+def test_what_has_no_plan_ends_without_one(make: Callable[[], Instance], work: float | None) -> None:
+    result = SEARCH(make(), Options(workers=1, work_limit=work), lambda event: None)
+    assert result.status is Status.UNKNOWN
+    assert result.stopped_by is (StoppedBy.COMPLETED if work is None or make is deeper_than_deep else StoppedBy.TIME)
+    assert result.plan is None
+
+
+def test_certain_causes_are_told_before_the_search() -> None:
+    assert certain_causes(cut(deeper_than_deep()))
+    result = searched(deeper_than_deep(), 0.01)
+    assert result.status is Status.INFEASIBLE
+    assert result.conflicts
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, objective: Objective) -> None:
+    instance = generate("tiny", 20, objective=objective)
+    pieces = cut(instance)
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    spots = next(placements(pieces, asked))
+    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
+    control = Control("test", pieces, Options(workers=1), lambda event: None)
+    control.offer(plan)
+    before = control.objective
+    retiming = Retiming(control, Ground(pieces, Layout(pieces), asked))
+    chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
+    if plan.period_us is None:
+        stays = chosen.pop()
+        better = retiming.improve(plan, chosen, 0.1)
+        assert better is not None and better.jobs[stays] == plan.jobs[stays]
+    else:
+        better = retiming.at_period(plan, chosen, plan.period_us - 1, 0.1)
+    assert better is not None and before is not None
+    assert control.offer(better)
+    assert control.objective is not None and control.objective < before
+    assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
+    assert 0 < retiming.work < 0.2
