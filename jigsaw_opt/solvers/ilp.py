@@ -40,6 +40,8 @@ _MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
 _SHARE_OF_ROOM = 2**20
 """Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
+_EXACT_FLOATS = 2**53
+"""Above, an engine's bound proves nothing: on weighted sums so large it was seen well above the optimum."""
 _RELATIVE_ERROR = 1e-9
 """What an engine's bound may be off, as a share of the largest objective of interest."""
 
@@ -131,6 +133,7 @@ class _Grid:
         self.step = objective_step(pieces)
         self.error = max(1e-6 * self.step, _RELATIVE_ERROR * limit)
         self.resolution = max(self.step, ceil(4 * self.error))
+        self.certain = limit < _EXACT_FLOATS
 
     def proven(self, bound: float) -> int:
         """Objective that a bound computed by the engine proves."""
@@ -147,7 +150,7 @@ def _search(control: Control, pieces: Pieces) -> Result:
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.
         best = limit if control.objective is None else control.objective
-        if bound > control.bound:
+        if grid.certain and bound > control.bound:
             control.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
     column = model.program.column

@@ -132,6 +132,15 @@ def test_a_plan_that_fills_its_windows_is_not_lost(no_warm_start: None) -> None:
         assert result.bound <= known == result.objective
 
 
+@pytest.mark.parametrize("seed", [374, 8722])
+def test_weights_beyond_the_precision_of_the_engine_raise_no_bound(no_warm_start: None, seed: int) -> None:
+    instance = extreme_instance(seed)
+    known = GREEDY(instance, Options(), ignore)
+    result = ILP(instance, Options(seed=seed, workers=1, work_limit=1000), ignore)
+    assert known.objective is not None
+    assert known.bound <= result.bound <= known.objective
+
+
 def uneven() -> Instance:
     """Five jobs of long times without a common divisor on two GPUs."""
     times = (9_999_991, 8_765_431, 7_654_319, 5_432_111, 3_210_001)
