@@ -11,7 +11,7 @@ from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER, new_solver
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -29,8 +29,6 @@ _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
 _MANY_INTERVALS = 2_000
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
-_LARGEST_NUMBER = 2**60
-"""The engine's integers have 63 bits, and it adds several of them."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
 _QUESTION_WORK = 6.0
@@ -138,7 +136,7 @@ def _limit(pieces: Pieces, objective: int | None) -> int:
 def fits(control: Control, pieces: Pieces) -> bool:
     """Whether the model can be built, and be built in time."""
     count, remaining = interval_count(pieces), control.remaining
-    if count > _MOST_INTERVALS or serial_limit(pieces) >= _LARGEST_NUMBER:
+    if count > _MOST_INTERVALS or serial_limit(pieces) >= LARGEST_NUMBER:
         return False
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 

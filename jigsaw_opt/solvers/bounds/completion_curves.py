@@ -59,7 +59,9 @@ class Curve:
         """Values in floating point."""
         import numpy as np
 
-        found: Floats = np.interp(times, self.times, self.values)
+        # Integers beyond 64 bits would make arrays of objects.
+        at, corners, values = (np.asarray(numbers, dtype=np.float64) for numbers in (times, self.times, self.values))
+        found: Floats = np.interp(at, corners, values)
         return found
 
 

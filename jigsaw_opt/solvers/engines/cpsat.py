@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["new_solver"]
+__all__ = ["LARGEST_NUMBER", "new_solver"]
+
+LARGEST_NUMBER = 2**60
+"""Models hold numbers below this: the engine's integers have 63 bits, and it adds several of them."""
 
 
 def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from jigsaw_opt.formulations import cpsat_retiming
+from jigsaw_opt.formulations.cpsat_timetable import serial_limit
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER, new_solver
 from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Retiming"]
@@ -88,6 +89,8 @@ class Retiming:
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
+        if serial_limit(self.ground.pieces) >= LARGEST_NUMBER:
+            return None
         from ortools.sat.python import cp_model
 
         tasks = self._tasks(plan, jobs, frame)
