@@ -10,7 +10,7 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iterat
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 
-__all__ = ["Ground", "Loads"]
+__all__ = ["Ground", "Loads", "fullest_us"]
 
 
 class Ground:
@@ -206,3 +206,18 @@ class Loads:
                     self.on_link[link][index] = None
                 else:
                     del self.on_link[link][index]
+
+
+def fullest_us(spots: Sequence[PlacedJob]) -> int:
+    """Load of the fullest GPU or link, or length of the longest job: a period that no order of pieces beats by much."""
+    gpus: dict[int, int] = {}
+    links: dict[int, int] = {}
+    longest = 1
+    for spot in spots:
+        longest = max(longest, spot.iteration_us * spot.job.iterations)
+        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+            gpus[gpu] = gpus.get(gpu, 0) + slot_us * spot.job.iterations
+        exchange = sum(map(sum, spot.exchange))
+        for link in spot.links:
+            links[link] = links.get(link, 0) + exchange
+    return max(longest, *gpus.values(), *links.values())

@@ -11,8 +11,8 @@ from jigsaw_opt.solvers.search.retiming import Retiming
 
 __all__ = ["Parts"]
 
-_PIECES = (150, 300, 700)
-_LEAST_WORK, _MOST_WORK = 0.3, 4.0
+_PIECES = (80, 200, 700)
+_LEAST_WORK, _MOST_WORK = 0.3, 2.0
 _TRIES = 4
 
 
@@ -52,8 +52,6 @@ class Parts:
             better = self._retiming.improve(plan, jobs, self._limit)
             if better is not None:
                 plan, found = better, self.control.offer(better) or found
-            elif len(jobs) == len(self._sizes):
-                break
             else:
                 failures += 1
         return found

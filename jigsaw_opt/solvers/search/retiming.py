@@ -36,6 +36,7 @@ class Retiming:
     def __init__(self, control: Control, ground: Ground) -> None:
         self.control, self.ground = control, ground
         self.work = 0.0
+        self._calls = 0
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
         """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
@@ -98,7 +99,10 @@ class Retiming:
         links = {link for task in tasks for link in task.channel.links}
         model = cpsat_retiming.build(tasks, frame, *self._busy(plan, jobs, frame.period, gpus, links))
         model.hint([_timing(plan.jobs[index]) for index in jobs])
-        solver = new_solver(seed=self.control.options.seed)
+        self._calls += 1
+        solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
+        # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
+        solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
         if self.control.remaining is not None:
             solver.parameters.max_time_in_seconds = self.control.remaining

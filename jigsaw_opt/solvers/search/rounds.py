@@ -7,7 +7,7 @@ cuts the sequence of plans short and never changes it.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from jigsaw_opt.problem.pieces import Pieces
@@ -15,11 +15,13 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.choice import Choice
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
@@ -28,8 +30,8 @@ _PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
 _STEP_PIECES = 600_000
 _LEAST_STEPS, _MOST_STEPS = 100, 2500
-_BALANCE_STEPS_OF_JOB = 80
-_LEAST_BALANCE, _MOST_BALANCE = 1000, 20_000
+_BALANCE_STEPS_OF_JOB = 40
+_LEAST_BALANCE, _MOST_BALANCE = 1000, 5000
 _STEPS_A_LOOK = 50
 _WORK_OF_PIECE = 2e-6
 _WORK_OF_BALANCING = 3e-4
@@ -38,6 +40,10 @@ _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
+_SHARES = (0.15, 0.4, 0.7, 0.9)
+"""Where between what the placement allows and the best period an attempt is made, hopeful ones first."""
+_TRIES_A_JOB = 2
+_WORK_OF_LAYING = 1e-5
 _BUILDS = 5
 """Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
 
@@ -57,6 +63,7 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed)
         self.best: Draft | None = None
+        self._settled: Sequence[PlacedJob] | None = None
         self._work, self._share = 0.0, 1.0
 
     def run(self, share: float = 1.0) -> StoppedBy:
@@ -103,7 +110,11 @@ class Rounds:
 
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
-        return {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
+        moves: dict[str, Callable[[], None]] = {}
+        if self.pieces.horizon == "cyclic":
+            moves["circle"] = self._around
+        moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
+        return moves
 
     def _reason(self) -> StoppedBy | None:
         options = self.control.options
@@ -134,6 +145,7 @@ class Rounds:
             self._work += _STEPS_A_LOOK * _WORK_OF_BALANCING
             if self._reason() is not None:
                 break
+        self._settled = balance.loads.settled()
         draft = Annealing(balance, self.evaluator, self.draw).draft()
         if draft is not None:
             self._anneal(balance, draft)
@@ -153,6 +165,51 @@ class Rounds:
         """The best plan, improved part by part."""
         if self.control.best is not None:
             self.parts.improve(self.control.best)
+
+    def _around(self) -> None:
+        """Jobs laid one by one at a shorter period, at the placement last balanced or at that of the best draft."""
+        spots = self._settled if self.draw.random() < 0.5 else self._settled_best()
+        objective = self.control.objective
+        if spots is None or objective is None:
+            return
+        low = max(self.control.bound, fullest_us(spots))
+        tries = _TRIES_A_JOB * len(spots)
+        for share in _SHARES:
+            period = low + round(share * (objective - low))
+            if low >= objective or self._reason() is not None:
+                return
+            circle = Circle(self.ground, spots, period, self.draw)
+            plan = circle.lay(self._laying_order(spots), tries, self._laid_one)
+            if plan is not None:
+                self.control.offer(plan)
+                return
+
+    def _laid_one(self) -> bool:
+        """Count a job that was laid; says whether to stop."""
+        size = (self.pieces.blocks + self.pieces.transfers) // len(self.pieces.jobs)
+        self._work += size * _WORK_OF_LAYING
+        return self._reason() is not None
+
+    def _settled_best(self) -> Sequence[PlacedJob] | None:
+        if self.best is None:
+            return None
+        balance = self._balance(1.0)
+        balance.adopt(self.best.spots)
+        return balance.loads.settled()
+
+    def _laying_order(self, spots: Sequence[PlacedJob]) -> list[int]:
+        """Jobs of the longest exchanges first, or the longest, or those of most links; blurred by chance."""
+        draw = self.draw
+        exchange = [sum(map(sum, spot.exchange)) * draw.uniform(0.9, 1.1) for spot in spots]
+        length = [spot.iteration_us * spot.job.iterations * draw.uniform(0.9, 1.1) for spot in spots]
+        key = draw.choice(
+            (
+                lambda index: -exchange[index],
+                lambda index: -length[index],
+                lambda index: -exchange[index] * (1 + len(spots[index].links)),
+            )
+        )
+        return sorted(range(len(spots)), key=key)
 
     def _anneal(self, balance: Balance, start: Draft) -> None:
         self._keep(start)
