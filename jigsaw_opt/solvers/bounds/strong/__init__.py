@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
@@ -42,7 +43,8 @@ def stronger_bounds(
     classes = gpu_classes(pieces)
     facts = gather(pieces, classes)
     questions: tuple[Question, ...] = (*link_questions(pieces, facts, classes), *placement_questions(pieces))
+    most = serial_limit(pieces)
     for question in questions:
-        for value in refuted(question, known, budget):
+        for value in refuted(question, known, most, budget):
             known = value
             yield Bound(value, question.reason)

@@ -24,15 +24,16 @@ class Question(Protocol):
         """Whether it is proven that no plan has an objective of at most `limit`."""
 
 
-def refuted(question: Question, bound: int, budget: Budget) -> Iterator[int]:
+def refuted(question: Question, bound: int, most: int, budget: Budget) -> Iterator[int]:
     """Rising lower bounds on the objective that a relaxation proves, beginning above `bound`.
 
     What a relaxation refutes, it refutes for all shorter objectives. The bound itself is tried first, for
-    mostly it is left open; then objectives by growing steps upward, then by bisection.
+    mostly it is left open; then objectives by growing steps upward, then by bisection. From `most` on, an objective
+    that some plan reaches if there is any, nothing is tried: where there is no plan, there would be no end.
     """
     low, step, high = bound, max(1, bound // _FIRST_STEP), None
     limit = bound
-    while not budget.spent:
+    while low < most and not budget.spent:
         if question.refutes(limit, budget):
             low = limit + 1
             yield low
@@ -42,5 +43,5 @@ def refuted(question: Question, bound: int, budget: Budget) -> Iterator[int]:
             high = limit
         if high is not None and high - low <= low // _FINENESS:
             return
-        limit = low + step if high is None else (low + high) // 2
+        limit = min(low + step, most - 1) if high is None else (low + high) // 2
         step *= 2

@@ -1,0 +1,153 @@
+"""The portfolio: proofs, limits, and what it shares between search, bounds and the exact model."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import pytest
+
+from jigsaw_opt.formulations.timetable.windows import serial_limit
+from jigsaw_opt.instances import load
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
+from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from tests.oracle import optimum
+from tests.random_instances import random_instance
+
+pytest.importorskip("ortools")
+
+GOALS: tuple[tuple[Horizon, Objective], ...] = (
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+)
+TINY = tuple(f"tiny/{number:03}" for number in (0, 1, 3, 7, 11, 20, 21, 30, 33, 41, 45, 52))
+
+
+def run(instance: Instance, workers: int = 1, **options: object) -> Result:
+    """The portfolio's result; `solve` has passed its plan to the checker."""
+    return solve(instance, "portfolio", Options(**{"workers": workers, "work_limit": 1.0, **options}))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_proves_tiny_instances_as_the_exact_solver_does(name: str) -> None:
+    instance = load(name)
+    exact = solve(instance, "cpsat", Options(workers=1, work_limit=1.0))
+    assert exact.status is Status.OPTIMAL
+    for workers in (1, 2):
+        result = run(instance, workers)
+        assert (result.status, result.stopped_by) == (Status.OPTIMAL, StoppedBy.PROOF)
+        assert result.objective == result.bound == exact.objective
+        assert result.bound_reason
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_agrees_with_brute_force(horizon: Horizon, objective: Objective, workers: int) -> None:
+    for seed in range(10):
+        instance = random_instance(seed, horizon, objective, pieces=6)
+        best, result = optimum(instance), run(instance, workers)
+        assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
+        assert result.objective == best
+
+
+def test_the_reason_of_the_bound_names_what_proved_it() -> None:
+    # The first bound falls short of both optima: one is met by a stronger bound, the other by the exact model.
+    assert run(load("tiny/033")).bound_reason == "work, transfers and memory of every placement"
+    assert run(load("tiny/041")).bound_reason == "search by portfolio"
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_same_seed_and_work_with_one_worker_give_the_same_plan(horizon: Horizon, objective: Objective) -> None:
+    instance = generate("server", 5, objective=objective)
+    assert instance.horizon == horizon
+    runs = [run(instance, work_limit=0.2, seed=3) for _ in range(2)]
+    assert runs[0].plan is not None and runs[1].plan is not None
+    assert runs[0].plan.jobs == runs[1].plan.jobs
+    assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
+
+
+def crowd(objective: Objective = "makespan", jobs: int = 3) -> Instance:
+    """Jobs of which two never fit onto one GPU, and two GPUs."""
+    model = Model((Segment("g", {"v": 1}, {"v": 1}, 20, 0),), state_factor=1)
+    crowded = tuple(Job(f"j{k}", "m", 1, 1) for k in range(jobs))
+    cluster = Cluster((Server("s", "v", 2, 30, 10**6),))
+    return Instance("crowd", cluster, {"m": model}, crowded, "cyclic" if objective == "period" else "finite", objective)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion", "period"])
+def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective, workers: int) -> None:
+    result = run(crowd(objective), workers)
+    assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
+    assert result.plan is None
+    assert set(result.conflicts[0].jobs) == {"j0", "j1", "j2"}
+    assert run(crowd(objective, jobs=2), workers).status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cancelled_before_it_begins_it_has_no_plan_and_an_honest_bound(workers: int) -> None:
+    options = Options(workers=workers)
+    options.cancel.set()
+    result = solve(load("server/weighted"), "portfolio", options)
+    assert result.stopped_by is StoppedBy.INTERRUPT
+    assert result.bound > 0
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_cancelled_while_it_runs_it_keeps_its_plan_and_leaves_no_thread(workers: int) -> None:
+    options, threads = Options(workers=workers), threading.active_count()
+
+    def cancel_at_first_plan(event: Event) -> None:
+        if event.objective is not None:
+            options.cancel.set()
+
+    result = solve(generate("server", 2, objective="weighted_completion"), "portfolio", options, cancel_at_first_plan)
+    assert result.stopped_by is StoppedBy.INTERRUPT
+    assert result.status is Status.FEASIBLE
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_stop_rules_hold_for_all_parts(workers: int) -> None:
+    instance = generate("server", 2, objective="weighted_completion")
+    limited = solve(instance, "portfolio", Options(workers=workers, time_limit=0.3))
+    assert limited.stopped_by is StoppedBy.TIME
+    assert limited.plan is not None and limited.seconds < 30
+    assert run(instance, workers, gap=0.9).stopped_by is StoppedBy.GAP
+    assert run(instance, workers, target=10**12).stopped_by is StoppedBy.TARGET
+
+
+def test_is_no_worse_than_the_search_and_the_bound_is_no_weaker() -> None:
+    instance = load("server/fast")
+    alone, together = solve(instance, "search", Options(workers=1, work_limit=0.4)), run(instance)
+    assert alone.objective is not None and together.objective is not None
+    assert together.objective <= alone.objective
+    assert together.bound >= alone.bound
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_where_the_model_does_not_fit_there_is_a_plan_all_the_same(
+    workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpsat_search, "_MOST_INTERVALS", 10)
+    monkeypatch.setattr(cpsat_search, "build_model", None)
+    result = run(generate("server", 2, objective="weighted_completion"), workers, work_limit=0.1)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
+    assert result.plan is not None
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_bounds_come_to_an_end_where_there_is_no_plan(objective: Objective) -> None:
+    pieces = cut(crowd(objective))
+    bounds = stronger_completion_bounds if objective == "weighted_completion" else stronger_bounds
+    values = [bound.value for bound in bounds(pieces, 1, math.inf, lambda: False)]
+    assert values == sorted(values)
+    assert all(value <= serial_limit(pieces) for value in values)
