@@ -12,7 +12,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
@@ -75,17 +75,20 @@ def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
 
 
 def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
-    from jigsaw_opt.solvers.cpsat_search import fits
+    from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.rounds import Rounds
 
     work = control.options.work_limit
     exact = fits(control, pieces)
+    # A plan before anything that may take long.
+    first = next(timetables(pieces, control.options.seed), None)
+    if first is not None:
+        control.offer(first)
     _raise_bounds(control, pieces, _BOUND_WORK if exact else math.inf if work is None else work * _SEARCH_SHARE)
-    rounds = Rounds(control, pieces)
-    reason = rounds.run(_SEARCH_SHARE if exact else 1.0)
+    reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
-    return _prove(control, pieces, 1, math.inf if work is None else max(0.0, work - rounds.work)) or reason
+    return explore(control, pieces, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
 
 
 def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Pieces, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
 from jigsaw_opt.solvers.bounds.strong import stronger_bounds
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
@@ -31,7 +36,7 @@ GOALS: tuple[tuple[Horizon, Objective], ...] = (
 TINY = tuple(f"tiny/{number:03}" for number in (0, 1, 3, 7, 11, 20, 21, 30, 33, 41, 45, 52))
 
 
-def run(instance: Instance, workers: int = 1, **options: object) -> Result:
+def run(instance: Instance, workers: int = 1, **options: Any) -> Result:
     """The portfolio's result; `solve` has passed its plan to the checker."""
     return solve(instance, "portfolio", Options(**{"workers": workers, "work_limit": 1.0, **options}))
 
@@ -90,6 +95,27 @@ def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective
     assert result.plan is None
     assert set(result.conflicts[0].jobs) == {"j0", "j1", "j2"}
     assert run(crowd(objective, jobs=2), workers).status is Status.OPTIMAL
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
+    deep = replace(crowd(), jobs=(Job("a", "m", 1, 1, depth=FreeDepth(1, 2)),))
+    result = PORTFOLIO(deep, Options(workers=workers, work_limit=0.5), lambda event: None)
+    assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
+
+
+def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stronger(pieces: Pieces, known: int, work: float, stop: Callable[[], bool]) -> Iterator[Bound]:
+        objectives.append(events[-1].objective)
+        return iter(())
+
+    events: list[Event] = []
+    objectives: list[int | None] = []
+    monkeypatch.setattr("jigsaw_opt.solvers.bounds.strong.stronger_bounds", stronger)
+    instance = generate("server", 2)
+    result = solve(instance, "portfolio", Options(workers=1, work_limit=0.05), events.append)
+    assert next(event.objective for event in events if event.objective is not None) == objectives[0]
+    assert result.objective is not None and objectives[0] is not None and result.objective <= objectives[0]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
