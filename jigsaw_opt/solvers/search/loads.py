@@ -45,6 +45,19 @@ class Ground:
             self._channels[key] = self.layout.channel(gpus)
         return self._channels[key]
 
+    def ring(self, gpus: Sequence[int]) -> Channel:
+        """Channel of a job that a plan has on these GPUs.
+
+        Raises
+        ------
+        ValueError
+            Where no path joins them.
+        """
+        channel = self.channel(gpus)
+        if channel is None:
+            raise ValueError("no path joins all servers of a job")
+        return channel
+
     def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
         """Levels under caps."""
         key = (id(demand), tuple(caps))

@@ -122,12 +122,12 @@ class Retiming:
         tasks = []
         for index in jobs:
             job, gpus = ground.pieces.jobs[index], placed[index]
-            channel = ground.channel(gpus)
-            assert channel is not None, "the plan has passed the check"
             room = [ground.layout.memory[gpu] - state[gpu] for gpu in gpus]
             caps = [sum(size <= left for size in job.activation_bytes) for left in room]
             tasks.append(
-                cpsat_retiming.Task(job, gpus, ground.tables(job, gpus), channel, caps, self._deadline(index, frame))
+                cpsat_retiming.Task(
+                    job, gpus, ground.tables(job, gpus), ground.ring(gpus), caps, self._deadline(index, frame)
+                )
             )
         return tasks
 
@@ -142,8 +142,7 @@ class Retiming:
             if index in chosen:
                 continue
             numbers = [ground.number[name] for name in job.gpus]
-            channel = ground.channel(numbers)
-            used = links.intersection(channel.links if channel is not None else ())
+            used = links.intersection(ground.ring(numbers).links)
             for iteration in job.iterations:
                 for gpu, block in zip(numbers, iteration.blocks, strict=True):
                     if gpu in on_gpu:
