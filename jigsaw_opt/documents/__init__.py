@@ -1,5 +1,6 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
+from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_model, encode_plan, instance_sha256
 from jigsaw_opt.documents.files import (
     load_document,
@@ -14,7 +15,9 @@ from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.schemas import schema
 
 __all__ = [
+    "add_job",
     "canonical_json",
+    "change_bandwidth",
     "decode_instance",
     "decode_plan",
     "encode_instance",
@@ -24,6 +27,7 @@ __all__ = [
     "load_document",
     "load_instance",
     "load_plan",
+    "remove_job",
     "save_instance",
     "save_plan",
     "schema",

@@ -10,7 +10,7 @@ from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
 
-__all__ = ["Laid", "lay"]
+__all__ = ["Begun", "Laid", "lay"]
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +38,30 @@ class Laid:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A job some of whose pieces are history: what started before a moment stays, the rest comes no earlier than it.
+
+    Parameters
+    ----------
+    moment
+        In microseconds.
+    laid
+        The job as it was laid. The levels of an iteration of which any piece has started stay as well.
+    """
+
+    moment: int
+    laid: Laid
+
+    def reaches(self, iteration: int) -> bool:
+        """Whether any piece of an iteration has started."""
+        return min(self.laid.blocks[iteration]) < self.moment
+
+    def kept(self, start: int) -> int | None:
+        """A start that stays, or None."""
+        return start if start < self.moment else None
+
+
 def lay(
     job: PieceGraph,
     spot: PlacedJob,
@@ -45,6 +69,7 @@ def lay(
     links: Sequence[Timeline],
     begin: int,
     latest: int | None,
+    begun: Begun | None = None,
 ) -> Laid | None:
     """The job laid at a spot, each piece as early as the free times permit.
 
@@ -59,11 +84,13 @@ def lay(
     latest
         Give up where the job ends later; None for no such limit. On a circle also where it takes more than
         the period.
+    begun
+        What stays of it; those pieces are on the timelines already. `spot` has their levels.
 
     Returns
     -------
     Laid or None
-        None where it was given up.
+        None where it was given up, or where what stays breaks an order.
     """
     laid = Laid(job, spot, [], [], [], begin, begin)
     barrier = begin
@@ -71,7 +98,10 @@ def lay(
         rest = (job.iterations - iteration) * spot.iteration_us
         if latest is not None and barrier + rest > latest:
             return None
-        end = _lay_iteration(laid, iteration, gpus, links, barrier)
+        if begun is not None and begun.reaches(iteration):
+            end = _continue_iteration(laid, iteration, gpus, links, barrier, begun)
+        else:
+            end = _lay_iteration(laid, iteration, gpus, links, barrier if begun is None else max(barrier, begun.moment))
         if end is None:
             return None
         barrier = end
@@ -116,6 +146,43 @@ def _lay_iteration(
     laid.blocks.append(starts)
     laid.transfers.append(moves)
     return max(end, moment)
+
+
+def _continue_iteration(
+    laid: Laid, iteration: int, gpus: Sequence[Timeline], links: Sequence[Timeline], barrier: int, begun: Begun
+) -> int | None:
+    """As `_lay_iteration`, for an iteration of which some pieces stay as they were; None where these break an order."""
+    spot, old = laid.spot, begun.laid
+    levels, exchange = old.levels[iteration], spot.exchange[iteration]
+    ready = [0] * len(exchange)
+    starts: list[int] = []
+    end = barrier
+    for timeline, table, level, before in zip(gpus, spot.tables, levels, old.blocks[iteration], strict=True):
+        start = _start(begun, before, barrier, [timeline], table[level - 1])
+        if start is None:
+            return None
+        starts.append(start)
+        end = max(end, start + table[level - 1])
+        ready = [max(moment, start + table[b]) if b < level else moment for b, moment in enumerate(ready)]
+    moves, moment = [], 0
+    for moment_ready, duration, before in zip(ready, exchange, old.transfers[iteration], strict=True):
+        found = _start(begun, before, max(moment, moment_ready), links, duration)
+        if found is None:
+            return None
+        moves.append(found)
+        moment = found + duration
+    laid.levels.append(levels)
+    laid.blocks.append(starts)
+    laid.transfers.append(moves)
+    return max(end, moment)
+
+
+def _start(begun: Begun, before: int, least: int, timelines: Sequence[Timeline], duration: int) -> int | None:
+    """The old start where it stays and is late enough, else the earliest one."""
+    kept = begun.kept(before)
+    if kept is None:
+        return earliest_on_all(timelines, max(least, begun.moment), duration)
+    return kept if kept >= least else None
 
 
 def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[Timeline], barrier: int) -> Sequence[int] | None:

@@ -154,6 +154,11 @@ class Loads:
         plan = self.ground.levels(self.ground.demands[index], caps)
         return None if plan is None else self.ground.placed(index, gpus, plan, caps)
 
+    def admits(self, index: int, spot: PlacedJob) -> bool:
+        """Whether memory as it is now admits a job at a spot with its levels as they are."""
+        deepest = [max(column) for column in zip(*spot.plan.rows, strict=True)]
+        return all(self.cap(index, gpu) >= level for gpu, level in zip(spot.gpus, deepest, strict=True))
+
     def place(self, index: int, spot: PlacedJob, deepest: Sequence[int]) -> None:
         """Put a job on its spot; `deepest` is the largest level of each slot."""
         self.spots[index] = spot

@@ -1,0 +1,68 @@
+"""Instances that differ from a given one in one thing, validated as a document is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jigsaw_opt.documents.encoding import encode_instance
+from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["add_job", "change_bandwidth", "remove_job"]
+
+
+def add_job(instance: Instance, job: Job, models: Mapping[str, Model] | None = None) -> Instance:
+    """The instance with one more job, the last one.
+
+    Parameters
+    ----------
+    instance
+        Stays as it is.
+    job
+        The new job.
+    models
+        Models by name that it needs and the instance lacks; one that the instance has is replaced.
+
+    Raises
+    ------
+    InvalidInputError
+        The result breaks SPEC section 2; with all problems.
+    """
+    return _valid(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
+
+
+def remove_job(instance: Instance, name: str) -> Instance:
+    """The instance without the job of a name; its models stay.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such job, or it is the only one.
+    """
+    left = tuple(job for job in instance.jobs if job.name != name)
+    if len(left) == len(instance.jobs):
+        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
+    return _valid(replace(instance, jobs=left))
+
+
+def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
+    """The instance with another bandwidth of a link, in bytes per second.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such link, or the bandwidth is none.
+    """
+    links = instance.cluster.links
+    changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
+    if all(it.name != link for it in links):
+        raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"')])
+    return _valid(replace(instance, cluster=replace(instance.cluster, links=changed)))
+
+
+def _valid(instance: Instance) -> Instance:
+    return decode_instance(encode_instance(instance))

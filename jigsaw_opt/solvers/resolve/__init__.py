@@ -1,0 +1,66 @@
+"""What-if and re-solve: a changed instance solved from the plan of the old one; see ``docs/what-if.md``."""
+
+from __future__ import annotations
+
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.fix import Fix, breaches, placements_of, problems
+from jigsaw_opt.solvers.resolve.warm import Warm
+from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.solvers.solve import UncheckedPlanError, solve
+
+__all__ = ["Fix", "placements_of", "resolve"]
+
+
+def resolve(
+    instance: Instance,
+    plan: Plan,
+    fix: Fix | None = None,
+    options: Options | None = None,
+    report: Report | None = None,
+) -> Result:
+    """Solve a changed instance from the plan of the old one.
+
+    Jobs are matched by name. Those whose pieces still keep to all rules stay as they lie at first; the others are
+    laid into the gaps. Without a limit in `options` a short improvement follows; with one, it goes on until then.
+
+    Parameters
+    ----------
+    instance
+        The changed instance.
+    plan
+        A plan of the old instance.
+    fix
+        What of the old plan must stay; nothing by default.
+    options
+        Limits, seed, cores, as in `solve`.
+    report
+        Receives the progress stream.
+
+    Returns
+    -------
+    Result
+        As from `solve`. The bound is one of the instance with nothing fixed, so it holds all the more;
+        the status is ``unknown`` where no plan with the fixed parts was found.
+
+    Raises
+    ------
+    InvalidInputError
+        What is fixed cannot hold in the instance; with all problems.
+    UncheckedPlanError
+        The plan found breaks a rule or what is fixed: a bug.
+    MissingEngineError
+        OR-Tools is not installed.
+    """
+    fix = fix or Fix()
+    found = tuple(problems(cut(instance), plan, fix))
+    if found:
+        raise InvalidInputError(found)
+    result = solve(instance, Warm(plan, fix), options, report)
+    broken = list(breaches(result.plan.jobs, plan, fix)) if result.plan is not None else []
+    if broken:
+        raise UncheckedPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")
+    return result

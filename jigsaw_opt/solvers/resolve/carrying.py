@@ -1,0 +1,80 @@
+"""Which jobs of an old plan can stay as they lie in a changed instance."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
+from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
+
+__all__ = ["carried"]
+
+
+def carried(pieces: Pieces, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
+    """By number of a job in the changed instance, its plan with its durations of now.
+
+    Jobs are matched by name. Those whose pieces break a rule now, alone or with others, are left out: the checker
+    says which.
+
+    Parameters
+    ----------
+    pieces
+        The changed instance, cut.
+    plan
+        The old plan.
+    fix
+        Jobs that are fixed elsewhere are left out.
+    """
+    if (plan.period_us is None) != (pieces.horizon == "finite"):
+        return {}
+    old = {job.name: job for job in plan.jobs}
+    chosen = [
+        index
+        for index, job in enumerate(pieces.jobs)
+        if (found := old.get(job.name)) is not None
+        and same_shape(job, found)
+        and not any(misplaced(pieces, job, found.gpus))
+        and tuple(fix.placements.get(job.name, found.gpus)) == found.gpus
+    ]
+    while chosen:
+        jobs = _now(pieces, chosen, [old[pieces.jobs[index].name] for index in chosen])
+        broken = _broken(pieces, chosen, jobs, plan.period_us)
+        if not broken:
+            return dict(zip(chosen, jobs, strict=True))
+        chosen = [index for at, index in enumerate(chosen) if at not in broken]
+    return {}
+
+
+def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan]) -> tuple[JobPlan, ...]:
+    """Old plans of some jobs with the durations of now."""
+    number = {
+        pieces.cluster.gpu_name(s, k): (s, k)
+        for s, server in enumerate(pieces.cluster.servers)
+        for k in range(server.gpus)
+    }
+    decisions = [
+        JobDecision(
+            [number[name] for name in job.gpus],
+            [[block.level for block in it.blocks] for it in job.iterations],
+            [[block.start_us for block in it.blocks] for it in job.iterations],
+            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+        )
+        for job in old
+    ]
+    return assemble(replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen)), decisions)
+
+
+def _broken(pieces: Pieces, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
+    """Places, among the chosen jobs, of those that the checker names."""
+    instance = replace(pieces.instance, jobs=tuple(pieces.instance.jobs[index] for index in chosen))
+    part = replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen))
+    value = objective_of(part, jobs, period)
+    alone = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
+    named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in check(instance, alone)]
+    return {int(found[1]) for found in named if found is not None}

@@ -1,0 +1,154 @@
+"""What of an old plan has to stay, and whether it can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.plan import JobPlan, Plan
+
+__all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "problems", "same_shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """What must hold in the new plan.
+
+    Parameters
+    ----------
+    placements
+        By name of a job, the names of the GPUs that its workers are on, in their order.
+    before_us
+        On a finite horizon, a moment in microseconds: every block and every transfer of the old plan that started
+        earlier stays, with its GPU, level and start, and everything else starts no earlier. None for no such moment.
+    """
+
+    placements: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    before_us: int | None = None
+
+    @property
+    def moment(self) -> int:
+        """Nothing new starts earlier, in microseconds."""
+        return self.before_us or 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is fixed."""
+        return not self.placements and not self.moment
+
+
+def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The placements of some jobs of a plan, or of all, to be fixed.
+
+    Raises
+    ------
+    InvalidInputError
+        The plan lacks some of the jobs; with all of them.
+    """
+    found = {job.name: job.gpus for job in plan.jobs}
+    missing = [Problem("$.jobs", f'the plan has no job "{name}"') for name in jobs or () if name not in found]
+    if missing:
+        raise InvalidInputError(missing)
+    return found if jobs is None else {name: found[name] for name in jobs}
+
+
+def has_begun(job: JobPlan, moment: int) -> bool:
+    """Whether any block of a job starts before a moment."""
+    return any(block.start_us < moment for it in job.iterations[:1] for block in it.blocks)
+
+
+def misplaced(pieces: Pieces, job: PieceGraph, gpus: Sequence[str]) -> Iterator[str]:
+    """Why a job cannot be on the GPUs of these names, memory aside."""
+    servers = pieces.cluster.servers
+    known = {pieces.cluster.gpu_name(s, k): s for s, server in enumerate(servers) for k in range(server.gpus)}
+    if len(gpus) != job.slots:
+        yield f"names {len(gpus)} GPUs for {job.slots} workers"
+    if len(set(gpus)) < len(gpus):
+        yield "names a GPU twice"
+    for name in dict.fromkeys(gpus):
+        if name not in known:
+            yield f'there is no GPU "{name}"'
+        elif servers[known[name]].gpu_type not in job.gpu_types:
+            yield f'the model has no times for the type of GPU "{name}"'
+    used = sorted({known[name] for name in gpus if name in known})
+    if len(used) > 1 and pieces.routes.ring(used) is None:
+        yield "no path joins all servers of these GPUs"
+
+
+def problems(pieces: Pieces, plan: Plan, fix: Fix) -> Iterator[Problem]:
+    """Everything in a fix that no plan of the instance can honour, as far as that shows without a search."""
+    jobs = {job.name: job for job in pieces.jobs}
+    for name, gpus in fix.placements.items():
+        place = f'$.placements["{name}"]'
+        if name not in jobs:
+            yield Problem(place, "the instance has no such job")
+            continue
+        for message in misplaced(pieces, jobs[name], gpus):
+            yield Problem(place, message)
+    if fix.before_us is None:
+        return
+    if fix.before_us < 0:
+        yield Problem("$.before_us", f"must be at least 0; is {fix.before_us}")
+    if pieces.horizon == "cyclic":
+        yield Problem("$.before_us", "a cyclic plan has no past", "fix placements only")
+        return
+    for old in plan.jobs:
+        if old.name in jobs and has_begun(old, fix.before_us):
+            yield from _unkept(pieces, jobs[old.name], old, fix)
+
+
+def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
+    """Where a plan does not honour a fix that has no problems."""
+    before = {job.name: job for job in old.jobs}
+    for job in plan:
+        if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
+            yield f"job {job.name} is not on the GPUs that were fixed"
+        past = before.get(job.name)
+        begun = past is not None and has_begun(past, fix.moment)
+        if past is not None and begun and past.gpus != job.gpus:
+            yield f"job {job.name} has begun and is on other GPUs"
+        if _history(job, fix.moment) != (_history(past, fix.moment) if past is not None else []):
+            yield f"what job {job.name} starts before {fix.moment} is not what it was"
+
+
+def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
+    """Everything that starts before a moment: iteration, number, level or bucket, start."""
+    return [
+        entry
+        for i, it in enumerate(job.iterations)
+        for entry in (
+            *((i, slot, block.level, block.start_us) for slot, block in enumerate(it.blocks)),
+            *((i, -1, transfer.bucket, transfer.start_us) for transfer in it.transfers),
+        )
+        if entry[-1] < moment
+    ]
+
+
+def _unkept(pieces: Pieces, job: PieceGraph, old: JobPlan, fix: Fix) -> Iterator[Problem]:
+    """What forbids to keep the history of a job; see `problems`."""
+    place = f'$.before_us: job "{job.name}"'
+    if not same_shape(job, old):
+        yield Problem(place, "has begun, and its workers, iterations, levels or buckets are no longer the same")
+        return
+    for message in misplaced(pieces, job, old.gpus):
+        yield Problem(place, f"has begun, but {message}")
+    wanted = fix.placements.get(job.name)
+    if wanted is not None and tuple(wanted) != old.gpus:
+        yield Problem(place, "has begun, and its fixed placement is another one")
+    if min(block.start_us for block in old.iterations[0].blocks) < job.release_us:
+        yield Problem(place, f"has begun before its release at {job.release_us}")
+
+
+def same_shape(job: PieceGraph, old: JobPlan) -> bool:
+    """Whether an old plan of a job has as many workers, iterations and buckets as it, and levels that it has."""
+    return (
+        len(old.gpus) == job.slots
+        and len(old.iterations) == job.iterations
+        and all(len(it.blocks) == job.slots for it in old.iterations)
+        and all(1 <= block.level <= job.levels for it in old.iterations for block in it.blocks)
+        and all([t.bucket for t in it.transfers] == [t.bucket for t in job.transfers] for it in old.iterations)
+        and all(block.start_us >= 0 for it in old.iterations for block in it.blocks)
+        and all(transfer.start_us >= 0 for it in old.iterations for transfer in it.transfers)
+    )

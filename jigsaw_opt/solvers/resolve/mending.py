@@ -1,0 +1,168 @@
+"""Jobs laid on a circle on which others lie already, at its period or at the least longer one that has room."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.laying import Laid
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.places import Places
+
+__all__ = ["Mending", "mend"]
+
+_TRIES_A_JOB = 6
+_CUTS = 2
+_HALVINGS = 4
+_FIRST_STRETCH = 1 / 512
+
+
+class Mending(Circle):
+    """A circle whose new jobs choose their places when they are laid.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    spots
+        Where every job is, or the new ones begin with.
+    period
+        Length of the circle in microseconds.
+    draw
+        Source of chance.
+    free
+        Numbers of the jobs that choose.
+    """
+
+    def __init__(
+        self, ground: Ground, spots: Sequence[PlacedJob], period: int, draw: random.Random, free: frozenset[int]
+    ) -> None:
+        self._own = list(spots)
+        super().__init__(ground, self._own, period, draw)
+        self.free, self.places = free, Places(ground, draw)
+
+    def _best(self, index: int) -> Laid | None:
+        best = None
+        for spot in self._choices(index):
+            self._own[index] = spot
+            laid = super()._best(index)
+            if laid is not None and (best is None or laid.end - laid.start < best.end - best.start):
+                best = laid
+        if best is not None:
+            self._own[index] = best.spot
+        return best
+
+    def _choices(self, index: int) -> Iterator[PlacedJob]:
+        """Spots that memory admits now; the neighbours of a waiting job may have come back with other levels."""
+        loads = self.board.loads
+        if index not in self.free:
+            if loads.admits(index, self._own[index]):
+                yield self._own[index]
+            return
+        for gpus in self.places.of(loads, index, thorough=True):
+            spot = loads.spot(index, gpus)
+            if spot is not None:
+                yield spot
+
+
+def mend(
+    ground: Ground,
+    kept: Mapping[int, Laid],
+    fixed: Mapping[int, Sequence[int]],
+    period: int,
+    draw: random.Random,
+    stop: Callable[[], bool],
+) -> Iterator[Timetable]:
+    """Plans in which the kept jobs stay at their places, better and better.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    kept
+        Jobs that lie on the circle, by number.
+    fixed
+        GPUs of the jobs that may not choose them, by number.
+    period
+        Its length in microseconds.
+    draw
+        Source of chance.
+    stop
+        Asked now and then; once it holds, no further plan is looked for.
+    """
+    spots = _spots(ground, kept, fixed)
+    if spots is None:
+        return
+    free = frozenset(range(len(spots))).difference(kept, fixed)
+    waiting = sorted(set(range(len(spots))).difference(kept), key=lambda index: -spots[index].iteration_us)
+
+    def attempt(stretch: int) -> Timetable | None:
+        for _ in range(_CUTS if stretch else 1):
+            circle = Mending(ground, spots, period + stretch, draw, free)
+            cut = draw.randrange(period)
+            for index, laid in kept.items():
+                circle.board.put(index, _stretched(laid, period, stretch, cut))
+            plan = circle.lay(waiting, _TRIES_A_JOB * (1 + len(waiting)), stop)
+            if plan is not None:
+                return plan
+        return None
+
+    plan = attempt(0)
+    if plan is not None or not waiting:
+        yield from () if plan is None else (plan,)
+        return
+    low, high = 0, max(1, round(period * _FIRST_STRETCH))
+    # An empty stretch as long as all waiting jobs in turn has room for them; memory may never have.
+    most = 2 * period + sum(spots[index].iteration_us * spots[index].job.iterations for index in waiting)
+    while (plan := attempt(high)) is None:
+        if stop() or high > most:
+            return
+        low, high = high, 2 * high
+    yield plan
+    for _ in range(_HALVINGS):
+        middle = (low + high) // 2
+        if middle == low or stop():
+            return
+        plan = attempt(middle)
+        if plan is None:
+            low = middle
+        else:
+            high = middle
+            yield plan
+
+
+def _spots(ground: Ground, kept: Mapping[int, Laid], fixed: Mapping[int, Sequence[int]]) -> list[PlacedJob] | None:
+    """Where the kept and the fixed jobs are, and where the others would be if they were alone; None without a place."""
+    loads, places = Loads(ground), Places(ground, random.Random(0))
+    spots = []
+    for index in range(len(ground.pieces.jobs)):
+        if index in kept:
+            spots.append(kept[index].spot)
+            continue
+        choices = [fixed[index]] if index in fixed else places.of(loads, index, thorough=True)
+        spot = next((it for gpus in choices if (it := loads.spot(index, gpus)) is not None), None)
+        if spot is None:
+            return None
+        spots.append(spot)
+    return spots
+
+
+def _stretched(laid: Laid, period: int, stretch: int, cut: int) -> Laid:
+    """A job after `stretch` microseconds are put in at a moment of every period; it keeps its durations."""
+
+    def later(start: int) -> int:
+        return start + stretch * ((start - cut) // period + 1)
+
+    if not stretch:
+        return laid
+    return replace(
+        laid,
+        blocks=[[later(start) for start in row] for row in laid.blocks],
+        transfers=[[later(start) for start in row] for row in laid.transfers],
+        start=later(laid.start),
+        end=later(laid.end - 1) + 1,
+    )

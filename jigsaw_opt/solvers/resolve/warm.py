@@ -1,0 +1,232 @@
+"""The solver object behind `resolve`: an old plan mended, then improved."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.carrying import carried
+from jigsaw_opt.solvers.resolve.fix import Fix, has_begun
+from jigsaw_opt.solvers.resolve.line import Line
+from jigsaw_opt.solvers.resolve.mending import mend
+from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.search.board import Board
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.rounds import Rounds
+
+__all__ = ["Warm"]
+
+_PATIENCE = 200
+"""Fruitless steps after which an improvement without any limit ends."""
+_ORDERS = 20
+"""Orders in which all jobs are laid anew where the old plan leaves some no room."""
+_ROOM_TRIES = 50
+_PLACES_A_STEP = 10
+_WORK_OF_PIECE = 1e-6
+"""Places tried for a job, and deterministic seconds that laying a piece counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warm:
+    """Solves an instance from the plan of another one.
+
+    Parameters
+    ----------
+    plan
+        The old plan.
+    fix
+        What of it stays.
+    """
+
+    plan: Plan
+    fix: Fix
+    name: str = "resolve"
+    display_name: str = "an old plan mended and improved"
+
+    def unavailable(self) -> str | None:
+        """The pip argument of OR-Tools where it is missing."""
+        return None if find_spec("ortools") else "ortools>=9.15,<10"
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Never: it takes both horizons and every objective."""
+        return None
+
+    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+        """Solve the instance.
+
+        Raises
+        ------
+        InvalidInputError
+            What has started cannot stay with the durations of now.
+        TooLargeError
+            For more blocks than a plan is written for.
+        """
+        pieces = cut(instance)
+        require_size(pieces)
+        control = Control(self.name, pieces, options, report)
+        reason = _Resolving(control, pieces, self.plan, self.fix).run()
+        return control.result(control.reason() or reason, engines=["ortools"])
+
+
+class _Resolving:
+    """One re-solve under way."""
+
+    def __init__(self, control: Control, pieces: Pieces, plan: Plan, fix: Fix) -> None:
+        self.control, self.pieces, self.plan, self.fix = control, pieces, plan, fix
+        self.draw = random.Random(control.options.seed)
+        self.begun = {job.name for job in plan.jobs if has_begun(job, fix.moment)}
+        self.work = 0.0
+
+    def run(self) -> StoppedBy:
+        """Mend, then improve as long as the limits permit."""
+        asked = demands(self.pieces)
+        if asked is None:
+            return StoppedBy.COMPLETED
+        now = replace(self.pieces, jobs=tuple(self._released(job) for job in self.pieces.jobs))
+        self.ground = Ground(now, Layout(now), demands(now) or asked)
+        number = self.ground.number
+        index_of = {job.name: index for index, job in enumerate(now.jobs)}
+        self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
+        kept = carried(self.pieces, self.plan, self.fix)
+        reason = self._on_circle(kept) if now.horizon == "cyclic" else self._on_line(kept)
+        return reason or self._search()
+
+    def _released(self, job: PieceGraph) -> PieceGraph:
+        """What has not begun starts no earlier than the moment."""
+        return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
+
+    def _on_line(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
+        line = self._line()
+        waiting = []
+        for index in range(len(self.pieces.jobs)):
+            laid = line.board.read(index, kept[index]) if index in kept else None
+            if laid is not None and line.board.admits(laid):
+                line.board.put(index, laid)
+            else:
+                waiting.append(index)
+        found = line if self._insert(line, self._by_work(waiting)) else self._anew()
+        if found is None:
+            return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
+        self.control.offer(found.board.timetable())
+        return self._improve(found, waiting)
+
+    def _line(self) -> Line:
+        """A line on which lies what has started.
+
+        Raises
+        ------
+        InvalidInputError
+            It overlaps or breaks an order with the durations of now.
+        """
+        board = Board(self.ground, None, self.fix.moment)
+        problems = []
+        jobs = {job.name: index for index, job in enumerate(self.pieces.jobs)}
+        for old in self.plan.jobs:
+            if old.name not in self.begun or old.name not in jobs:
+                continue
+            index = jobs[old.name]
+            place, laid = f'$.before_us: job "{old.name}"', board.read(index, old)
+            if not board.begin(index, laid):
+                problems.append(Problem(place, "what it has started overlaps something with the durations of now"))
+            elif board.lay(index, laid.spot, self.pieces.jobs[index].release_us, None) is None:
+                problems.append(Problem(place, "what it has started breaks an order with the durations of now"))
+        if problems:
+            raise InvalidInputError(problems)
+        return Line(board, self.fixed, self.draw)
+
+    def _insert(self, line: Line, waiting: Sequence[int]) -> bool:
+        """Lay the waiting jobs; says whether all found room."""
+        left = [index for index in waiting if not self._counted(line.insert(index), index)]
+        for _ in range(_ROOM_TRIES if left else 0):
+            if self._reason() is not None:
+                break
+            index = self.draw.choice(left)
+            if self._counted(line.make_room(index), index):
+                left.remove(index)
+                if not left:
+                    break
+        return not left
+
+    def _anew(self) -> Line | None:
+        """All jobs laid anew, what is fixed first; None where no order tried leaves all of them room."""
+        for _ in range(_ORDERS):
+            line, order = self._line(), list(range(len(self.pieces.jobs)))
+            self.draw.shuffle(order)
+            if self._insert(line, self._by_work(order)):
+                return line
+            if self._reason() is not None:
+                break
+        return None
+
+    def _by_work(self, jobs: Iterable[int]) -> list[int]:
+        """What is bound to its GPUs first, then the longest."""
+
+        def key(index: int) -> tuple[bool, int]:
+            bound = index in self.fixed or self.pieces.jobs[index].name in self.begun
+            return not bound, -max(self.ground.demands[index].slot_us.values())
+
+        return sorted(jobs, key=key)
+
+    def _improve(self, line: Line, changed: Sequence[int]) -> StoppedBy | None:
+        """Ruin and recreate, around the changed jobs and what ends last; parts by CP-SAT where nothing has started."""
+        idle = 0
+        while (reason := self._reason()) is None and idle < _PATIENCE:
+            first = self.draw.choice(changed) if changed and self.draw.random() < 0.3 else line.last()
+            idle = 0 if self._counted(line.step(first), first) else idle + 1
+            if self.control.objective is not None and line.value < self.control.objective:
+                self.control.offer(line.board.timetable())
+        return reason
+
+    def _on_circle(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
+        period = self.plan.period_us
+        if period is not None:
+            board = Board(self.ground, period)
+            laid = {index: board.read(index, job) for index, job in kept.items()}
+            for plan in mend(self.ground, laid, self.fixed, period, self.draw, self._laid_one):
+                self.control.offer(plan)
+        if self.control.best is None and self.fix.empty:
+            return None
+        return self._reason()
+
+    def _search(self) -> StoppedBy:
+        """Hand over to the search, with the plan so far, where nothing is fixed and there is time or no plan."""
+        if not self.fix.empty or (self.control.best is not None and not self._limited):
+            return StoppedBy.COMPLETED
+        return Rounds(self.control, self.pieces).run(self._share_left())
+
+    def _share_left(self) -> float:
+        limit = self.control.options.work_limit
+        return 1.0 if not limit else max(0.0, 1 - self.work / limit)
+
+    @property
+    def _limited(self) -> bool:
+        options = self.control.options
+        asked = (options.time_limit, options.work_limit, options.gap, options.target, options.no_improvement)
+        return any(limit is not None for limit in asked)
+
+    def _reason(self) -> StoppedBy | None:
+        limit = self.control.options.work_limit
+        if limit is not None and self.work >= limit:
+            return StoppedBy.TIME
+        return self.control.reason()
+
+    def _counted(self, success: bool, index: int) -> bool:
+        """Count the work of laying a job a few times."""
+        job = self.pieces.jobs[index]
+        self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_PIECE
+        return success
+
+    def _laid_one(self) -> bool:
+        size = (self.pieces.blocks + self.pieces.transfers) // len(self.pieces.jobs)
+        self.work += size * _WORK_OF_PIECE
+        return self._reason() is not None
