@@ -1,4 +1,4 @@
-"""`auto`: the solver that fits what is installed; `portfolio` fits itself to the size of the instance and the limits."""
+"""`auto`: the solver that fits what is installed; `portfolio` fits itself to the size of the instance."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ __all__ = ["Choice"]
 
 _FORGET = 0.8
 _FLOOR = 0.05
+_IDLE_WORK = 10.0
 
 
 class Choice:
@@ -37,6 +38,10 @@ class Choice:
         return self._draw.choices(self._names, weights)[0]
 
     def reward(self, name: str, success: bool, work: float) -> None:
-        """Say whether a move of a kind led to a better plan, and how much work it took."""
+        """Say whether a move of a kind led to a better plan, and how much work it took.
+
+        A move that found nothing to do counts as a long one, so that its kind does not come again at once.
+        """
+        work = work or _IDLE_WORK
         self._success[name] = _FORGET * self._success[name] + (1 - _FORGET) * success
         self._work[name] = _FORGET * self._work[name] + (1 - _FORGET) * work

@@ -14,6 +14,8 @@ from jigsaw_opt.solvers.search.loads import Ground
 __all__ = ["Circle"]
 
 _MOST_NEIGHBOURS = 4
+_FEW, _HOPELESS = 5, 15
+"""With more jobs waiting than a few, and than one in so many, the period is given up at once."""
 _MOST_PHASES = 24
 
 
@@ -54,6 +56,8 @@ class Circle:
                 return None
             if not self._insert(index):
                 waiting.append(index)
+        if len(waiting) > max(_FEW, len(order) // _HOPELESS):
+            return None
         while waiting and tries > 0 and not stop():
             tries -= 1
             index = waiting.pop(self.draw.randrange(len(waiting)))

@@ -35,6 +35,7 @@ class Places:
         self._links_at: list[list[int]] = [
             [data["link"] for _, _, data in graph.edges(server.name, data=True)] for server in self.layout.servers
         ]
+        self._blur = _BLUR
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
         self._aligned: dict[tuple[int, int, int], list[tuple[int, ...]]] = {}
@@ -45,10 +46,11 @@ class Places:
         Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
         server takes those near one another, the least used ones first.
         """
+        self._blur = 0.0 if thorough else _BLUR
         seen: set[tuple[int, ...]] = set()
         kinds = self._by_kind(index)
         for servers in kinds if thorough or len(kinds) < 3 else (self.draw.choice(kinds[:-1]), kinds[-1]):
-            for gpus in self._among(loads, index, servers):
+            for gpus in self._among(loads, index, servers, thorough):
                 if gpus is not None and (key := tuple(sorted(gpus))) not in seen:
                     seen.add(key)
                     yield gpus
@@ -121,10 +123,10 @@ class Places:
             self._kinds[id(demand)] = found if len(found) == 1 else [*found, together]
         return self._kinds[id(demand)]
 
-    def _among(self, loads: Loads, index: int, servers: Sequence[int]) -> Iterator[list[int] | None]:
+    def _among(self, loads: Loads, index: int, servers: Sequence[int], thorough: bool) -> Iterator[list[int] | None]:
         slots, inside = self.ground.pieces.jobs[index].slots, self.layout.on_server
         sample = servers if len(servers) <= _SAMPLE else self.draw.sample(servers, _SAMPLE)
-        alone = [s for s in sample if len(inside[s]) >= slots]
+        alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
             for server in self._least(alone, lambda s: sorted([loads.gpu_us[g] for g in inside[s]])[slots - 1]):
                 yield self._choose(loads, index, self._sorted(loads, inside[server]))
@@ -218,10 +220,10 @@ class Places:
 
     def _blurred(self, items: Sequence[int], key: Callable[[int], int]) -> list[int]:
         """Items by key, in half of all cases blurred by chance."""
-        draw = self.draw.random
-        if draw() < 0.5:
+        draw, blur = self.draw.random, self._blur
+        if not blur or draw() < 0.5:
             return sorted(items, key=key)
-        return sorted(items, key=lambda item: key(item) * (1 + _BLUR * draw()))
+        return sorted(items, key=lambda item: key(item) * (1 + blur * draw()))
 
     def _choose(self, loads: Loads, index: int, gpus: Sequence[int]) -> list[int] | None:
         """The first GPUs with memory for the levels in need, which descend, or None."""

@@ -29,19 +29,19 @@ __all__ = ["Rounds"]
 _PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
 _STEP_PIECES = 600_000
-_LEAST_STEPS, _MOST_STEPS = 100, 2500
-_BALANCE_STEPS_OF_JOB = 40
-_LEAST_BALANCE, _MOST_BALANCE = 1000, 5000
+_LEAST_STEPS, _MOST_STEPS = 5, 2500
+_LEAST_BALANCE, _MOST_BALANCED_SLOTS = 1000, 100_000
+_BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
 _WORK_OF_PIECE = 2e-6
-_WORK_OF_BALANCING = 3e-4
+_WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
-_SHARES = (0.15, 0.4, 0.7, 0.9)
-"""Where between what the placement allows and the best period an attempt is made, hopeful ones first."""
+_ATTEMPTS = 4
+"""Periods tried, by bisection between what the placement allows and the best one."""
 _TRIES_A_JOB = 2
 _WORK_OF_LAYING = 1e-5
 _BUILDS = 5
@@ -138,7 +138,7 @@ class Rounds:
         balance = self._balance(self.draw.choice(_TARGETS))
         if not any(self._built(balance) for _ in range(_BUILDS)):
             return self._again()
-        steps = min(max(_LEAST_BALANCE, _BALANCE_STEPS_OF_JOB * len(self.pieces.jobs)), _MOST_BALANCE)
+        steps = self._balance_steps()
         heat = self.draw.choice(_BALANCE_HEATS)
         for done in range(0, steps, _STEPS_A_LOOK):
             balance.anneal(_STEPS_A_LOOK, heat * (1 - done / steps) ** 2)
@@ -155,6 +155,13 @@ class Rounds:
         """Place all jobs in some order; says whether all found room."""
         self._work += len(self.pieces.jobs) * _WORK_OF_BALANCING
         return balance.build(self._order())
+
+    def _balance_steps(self) -> int:
+        """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
+        jobs = len(self.pieces.jobs)
+        slots = sum(job.slots for job in self.pieces.jobs) / jobs
+        most = max(round(_MOST_BALANCED_SLOTS / slots), _LEAST_BALANCE_OF_JOB * jobs)
+        return min(max(_LEAST_BALANCE, _BALANCE_STEPS_OF_JOB * jobs), most)
 
     def _again(self) -> None:
         """The best draft, annealed once more."""
@@ -173,16 +180,17 @@ class Rounds:
         if spots is None or objective is None:
             return
         low = max(self.control.bound, fullest_us(spots))
-        tries = _TRIES_A_JOB * len(spots)
-        for share in _SHARES:
-            period = low + round(share * (objective - low))
-            if low >= objective or self._reason() is not None:
+        for _ in range(_ATTEMPTS):
+            period = (low + objective) // 2
+            if period >= objective or self._reason() is not None:
                 return
             circle = Circle(self.ground, spots, period, self.draw)
-            plan = circle.lay(self._laying_order(spots), tries, self._laid_one)
-            if plan is not None:
+            plan = circle.lay(self._laying_order(spots), _TRIES_A_JOB * len(spots), self._laid_one)
+            if plan is None:
+                low = period + 1
+            else:
                 self.control.offer(plan)
-                return
+                objective = period
 
     def _laid_one(self) -> bool:
         """Count a job that was laid; says whether to stop."""
