@@ -153,7 +153,7 @@ def best_places(instance: Instance) -> tuple[list[list[Gpu]], int] | None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_the_best_placement_timed_anew_gives_the_optimum(horizon: Horizon, objective: Objective) -> None:
     feasible = 0
-    for seed in range(25):
+    for seed in range(16):
         instance = random_instance(seed, horizon, objective, pieces=6)
         found = best_places(instance)
         if found is not None:
@@ -164,7 +164,7 @@ def test_the_best_placement_timed_anew_gives_the_optimum(horizon: Horizon, objec
             assert retimed(instance, places, longer) == best
             if best > 1:
                 assert retimed(instance, places, best - 1) is None
-    assert feasible >= 15
+    assert feasible >= 10
 
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 8])
@@ -180,7 +180,7 @@ def test_every_longer_period_is_possible(seed: int) -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_parts_keep_to_what_stays(horizon: Horizon, objective: Objective) -> None:
     tried = 0
-    for seed in range(16):
+    for seed in range(12):
         instance = random_instance(seed, horizon, objective, pieces=16)
         pieces = cut(instance)
         plan = greedy_timetable(pieces)
@@ -190,7 +190,7 @@ def test_parts_keep_to_what_stays(horizon: Horizon, objective: Objective) -> Non
             plan = part_timed_anew(pieces, plan, index)
             assert passed(instance, plan) <= before
             tried += 1
-    assert tried >= 15
+    assert tried >= 8
 
 
 def part_timed_anew(pieces: Pieces, plan: Timetable, index: int) -> Timetable:

@@ -44,16 +44,16 @@ def searched(instance: Instance, work: float, seed: int = 0) -> Result:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, objective: Objective) -> None:
     reached = least = 0
-    for seed in range(30):
+    for seed in range(20):
         instance = random_instance(seed, horizon, objective, pieces=6)
-        best, result = optimum(instance), searched(instance, 0.01)
+        best, result = optimum(instance), searched(instance, 0.1)
         if best is None:
             assert result.plan is None
             continue
         assert result.objective is not None
         assert result.bound <= best <= result.objective
         reached, least = reached + result.objective, least + best
-    assert reached <= 1.02 * least
+    assert reached <= 1.01 * least
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
@@ -82,7 +82,7 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
         assert asked is not None
         evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
         first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
-        result = searched(instance, 0.8)
+        result = searched(instance, 0.6)
         assert result.objective is not None
         assert result.objective <= min(first)
         better += result.objective < min(first)
@@ -103,7 +103,7 @@ def test_without_any_work_the_first_placement_stays() -> None:
 def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Objective) -> None:
     instance = generate("server", 5, objective=objective)
     assert instance.horizon == horizon
-    runs = [searched(instance, 0.15, seed=7) for _ in range(2)]
+    runs = [searched(instance, 0.06, seed=7) for _ in range(2)]
     assert runs[0].plan is not None and runs[1].plan is not None
     assert runs[0].plan.jobs == runs[1].plan.jobs
     assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
