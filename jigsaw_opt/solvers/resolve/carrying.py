@@ -12,15 +12,16 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
+from jigsaw_opt.solvers.resolve.shifting import shifted
 
 __all__ = ["carried"]
 
 
 def carried(pieces: Pieces, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
-    """By number of a job in the changed instance, its plan with its durations of now.
+    """By number of a job in the changed instance, its plan with the durations of now.
 
-    Jobs are matched by name. Those whose pieces break a rule now, alone or with others, are left out: the checker
-    says which.
+    Jobs are matched by name. On a finite horizon they are timed anew in their old order. Those whose pieces break a
+    rule now, alone or with others, are left out: the checker says which.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def carried(pieces: Pieces, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
         and tuple(fix.placements.get(job.name, found.gpus)) == found.gpus
     ]
     while chosen:
-        jobs = _now(pieces, chosen, [old[pieces.jobs[index].name] for index in chosen])
+        jobs = _now(pieces, chosen, [old[pieces.jobs[index].name] for index in chosen], fix.moment)
         broken = _broken(pieces, chosen, jobs, plan.period_us)
         if not broken:
             return dict(zip(chosen, jobs, strict=True))
@@ -51,7 +52,7 @@ def carried(pieces: Pieces, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
     return {}
 
 
-def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan]) -> tuple[JobPlan, ...]:
+def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
     """Old plans of some jobs with the durations of now."""
     number = {
         pieces.cluster.gpu_name(s, k): (s, k)
@@ -67,7 +68,10 @@ def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan]) -> tuple
         )
         for job in old
     ]
-    return assemble(replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen)), decisions)
+    part = replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen))
+    if pieces.horizon == "finite":
+        decisions = shifted(part, decisions, moment)
+    return assemble(part, decisions)
 
 
 def _broken(pieces: Pieces, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:

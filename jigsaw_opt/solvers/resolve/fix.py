@@ -142,12 +142,13 @@ def _unkept(pieces: Pieces, job: PieceGraph, old: JobPlan, fix: Fix) -> Iterator
 
 
 def same_shape(job: PieceGraph, old: JobPlan) -> bool:
-    """Whether an old plan of a job has as many workers, iterations and buckets as it, and levels that it has."""
+    """Whether an old plan of a job has as many workers, iterations and buckets as it, all of them with contributors."""
     return (
         len(old.gpus) == job.slots
         and len(old.iterations) == job.iterations
         and all(len(it.blocks) == job.slots for it in old.iterations)
-        and all(1 <= block.level <= job.levels for it in old.iterations for block in it.blocks)
+        and all(min(b.level for b in it.blocks) >= 1 for it in old.iterations)
+        and all(max(b.level for b in it.blocks) == job.levels for it in old.iterations)
         and all([t.bucket for t in it.transfers] == [t.bucket for t in job.transfers] for it in old.iterations)
         and all(block.start_us >= 0 for it in old.iterations for block in it.blocks)
         and all(transfer.start_us >= 0 for it in old.iterations for transfer in it.transfers)

@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.search.rounds import Rounds
 
 __all__ = ["Warm"]
 
-_PATIENCE = 200
+_PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
 _ORDERS = 20
 """Orders in which all jobs are laid anew where the old plan leaves some no room."""
