@@ -18,8 +18,8 @@ from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
-_BOUND_WORK = 2.0
-"""Seconds of a usual core for the stronger bounds before the exact model begins."""
+_BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
+"""Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
 _SEARCH_SHARE = 0.4
 """Share of the limits that the search has to itself where one thread does everything."""
 
@@ -54,8 +54,7 @@ class Portfolio:
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        if control.reason() is None:
-            reason = _side_by_side(control, pieces) if options.workers > 1 else _in_turn(control, pieces)
+        reason = _side_by_side(control, pieces) if options.workers > 1 else _in_turn(control, pieces)
         return control.result(control.reason() or reason, engines=["ortools"])
 
 
@@ -84,7 +83,8 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
     first = next(timetables(pieces, control.options.seed), None)
     if first is not None:
         control.offer(first)
-    _raise_bounds(control, pieces, _BOUND_WORK if exact else math.inf if work is None else work * _SEARCH_SHARE)
+    most = _BOUND_WORK if exact else _LONG_BOUND_WORK
+    _raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
     reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
@@ -27,10 +28,12 @@ class Parts:
         The instance.
     draw
         Source of chance.
+    stop
+        Asked between calls of the engine; once it holds, nothing more is tried.
     """
 
-    def __init__(self, control: Control, ground: Ground, draw: random.Random) -> None:
-        self.control, self.ground, self.draw = control, ground, draw
+    def __init__(self, control: Control, ground: Ground, draw: random.Random, stop: Callable[[], bool]) -> None:
+        self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
         self._retiming = Retiming(control, ground)
         self._limit = _LEAST_WORK
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
@@ -47,7 +50,7 @@ class Parts:
 
     def _line(self, plan: Timetable) -> bool:
         found, failures = False, 0
-        while failures < _TRIES and self.control.reason() is None:
+        while failures < _TRIES and not self.stop():
             jobs = self._around(plan, self._first(plan))
             better = self._retiming.improve(plan, jobs, self._limit)
             if better is not None:
@@ -61,7 +64,7 @@ class Parts:
         if sum(self._sizes) > _PIECES[-1]:
             return False
         low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
-        while plan.period_us is not None and low < plan.period_us and self.control.reason() is None:
+        while plan.period_us is not None and low < plan.period_us and not self.stop():
             period = (low + plan.period_us) // 2
             better = self._retiming.at_period(plan, jobs, period, self._limit)
             if better is None:

@@ -38,7 +38,7 @@ class Places:
         self._blur = _BLUR
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
-        self._aligned: dict[tuple[int, int, int], list[tuple[int, ...]]] = {}
+        self._aligned: dict[tuple[int, tuple[int, ...]], list[tuple[int, ...]]] = {}
 
     def of(self, loads: Loads, index: int, thorough: bool = False) -> Iterator[list[int]]:
         """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
@@ -148,7 +148,7 @@ class Places:
         Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other.
         """
         slots = self.ground.pieces.jobs[index].slots
-        key = (slots, servers[0], len(servers))
+        key = (slots, tuple(servers))
         if key not in self._aligned:
             self._aligned[key] = list(self._align(slots, servers))
         blocks = self._aligned[key]

@@ -36,6 +36,8 @@ _STEPS_A_LOOK = 50
 _WORK_OF_PIECE = 2e-6
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
+_SECONDS_OF_ENGINE = 3.0
+"""What a deterministic second of the engine takes, in ours."""
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
@@ -95,7 +97,7 @@ class Rounds:
     @property
     def work(self) -> float:
         """Deterministic seconds so far."""
-        return self._work + self.parts.work
+        return self._work + _SECONDS_OF_ENGINE * self.parts.work
 
     @property
     def _limited(self) -> bool:
@@ -105,7 +107,7 @@ class Rounds:
     def _prepare(self, asked: list[Demand]) -> None:
         self.ground = Ground(self.pieces, Layout(self.pieces), asked)
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
-        self.parts = Parts(self.control, self.ground, self.draw)
+        self.parts = Parts(self.control, self.ground, self.draw, lambda: self._reason() is not None)
         self.choice = Choice(tuple(self._moves), self.draw)
 
     @cached_property
