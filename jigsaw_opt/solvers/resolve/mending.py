@@ -15,8 +15,9 @@ from jigsaw_opt.solvers.search.places import Places
 
 __all__ = ["Mending", "mend"]
 
-_TRIES_A_JOB = 6
-_CUTS = 2
+_TRIES_A_JOB = 4
+_FEW = 10
+"""Jobs that are laid between the others; where more have lost their place, the others need not stay where they lie."""
 _HALVINGS = 4
 _FIRST_STRETCH = 1 / 512
 
@@ -98,16 +99,19 @@ def mend(
     if spots is None:
         return
     free = frozenset(range(len(spots))).difference(kept, fixed)
-    waiting = sorted(set(range(len(spots))).difference(kept), key=lambda index: -spots[index].iteration_us)
+    order = sorted(range(len(spots)), key=lambda index: -sum(map(sum, spots[index].exchange)))
+    waiting = [index for index in order if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
-        for _ in range(_CUTS if stretch else 1):
+        """The waiting jobs laid between the others where they are few, else all jobs laid anew."""
+        for stay in (kept, {}) if len(waiting) <= _FEW else ({},):
             circle = Mending(ground, spots, period + stretch, draw, free)
             cut = draw.randrange(period)
-            for index, laid in kept.items():
+            for index, laid in stay.items():
                 circle.board.put(index, _stretched(laid, period, stretch, cut))
-            plan = circle.lay(waiting, _TRIES_A_JOB * (1 + len(waiting)), stop)
-            if plan is not None:
+            left = [index for index in order if index not in stay]
+            plan = circle.lay(left, _TRIES_A_JOB * min(len(left), _FEW), stop)
+            if plan is not None or not waiting:
                 return plan
         return None
 

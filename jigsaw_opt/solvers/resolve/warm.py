@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.carrying import carried
-from jigsaw_opt.solvers.resolve.fix import Fix, has_begun
+from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced
 from jigsaw_opt.solvers.resolve.line import Line
 from jigsaw_opt.solvers.resolve.mending import mend
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
@@ -192,11 +192,23 @@ class _Resolving:
         if period is not None:
             board = Board(self.ground, period)
             laid = {index: board.read(index, job) for index, job in kept.items()}
-            for plan in mend(self.ground, laid, self.fixed, period, self.draw, self._laid_one):
-                self.control.offer(plan)
+            homes = self._homes(kept)
+            for bound in (homes | self.fixed, self.fixed) if homes else (self.fixed,):
+                if self.control.best is None:
+                    for plan in mend(self.ground, laid, bound, period, self.draw, self._laid_one):
+                        self.control.offer(plan)
         if self.control.best is None and self.fix.empty:
             return None
         return self._reason()
+
+    def _homes(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
+        """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
+        old, number = {job.name: job for job in self.plan.jobs}, self.ground.number
+        return {
+            index: [number[gpu] for gpu in old[job.name].gpus]
+            for index, job in enumerate(self.pieces.jobs)
+            if index not in kept and job.name in old and not any(misplaced(self.pieces, job, old[job.name].gpus))
+        }
 
     def _search(self) -> StoppedBy:
         """Hand over to the search, with the plan so far, where nothing is fixed and there is time or no plan."""
