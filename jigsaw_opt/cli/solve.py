@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.errors import UsageError
+
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.solvers.result import Result
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.result import Report, Result
 
 HELP = "solve an instance"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
@@ -40,6 +43,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats"
     )
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
+    parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from the plan of another instance (re-solve)")
+    parser.add_argument(
+        "--fix-placement", nargs="+", default=[], metavar="JOB", help="with --warm: these jobs keep their GPUs"
+    )
+    parser.add_argument(
+        "--fix-before",
+        type=int,
+        metavar="MICROSECONDS",
+        help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
     parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -56,9 +69,9 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import save_plan
     from jigsaw_opt.solvers.options import Options
-    from jigsaw_opt.solvers.solve import solve
 
     require_folder(arguments.output)
+    _require_warm(arguments)
     chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
     options = Options(
         time_limit=arguments.time_limit,
@@ -72,13 +85,35 @@ def run(arguments: argparse.Namespace) -> int:
     )
     instance = instance_from(arguments.instance)
     with progress(arguments.quiet, arguments.verbose) as report:
-        result = solve(instance, arguments.solver, options, report)
+        result = _solved(instance, arguments, options, report)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result)
     return _INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
+
+
+def _require_warm(arguments: argparse.Namespace) -> None:
+    """Refuse what only makes sense with an old plan, or without one."""
+    if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
+        raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
+    if arguments.warm is not None and arguments.solver != "auto":
+        raise UsageError(f"--warm has a solver of its own; leave out --solver {arguments.solver}")
+
+
+def _solved(instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None) -> Result:
+    """From scratch, or from the plan of another instance."""
+    if arguments.warm is None:
+        from jigsaw_opt.solvers.solve import solve
+
+        return solve(instance, arguments.solver, options, report)
+    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
+
+    old = load_plan(arguments.warm)
+    fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
+    return resolve(instance, old, fix, options, report)
 
 
 def _print(result: Result, arguments: argparse.Namespace) -> None:
