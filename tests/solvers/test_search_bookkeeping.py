@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import (
     Cluster,
@@ -25,10 +27,13 @@ from jigsaw_opt.problem import (
     cut,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.choice import Choice
+from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, Loads
 from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
 from tests.random_instances import random_instance
@@ -247,3 +252,38 @@ def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
         seen[name] += 1
         choice.reward(name, True, 10.0 if name == "dear" else 1.0)
     assert seen["cheap"] > 2 * seen["dear"] > 0
+
+
+def levelled(instance: Instance) -> tuple[Levelling, Evaluator, int, int] | None:
+    """A scheduled placement made even, with the fullest GPU before and the number of trades."""
+    balance = balance_of(instance)
+    spots = balance.loads.settled() if balance is not None else None
+    if balance is None or spots is None:
+        return None
+    evaluator, count = Evaluator(balance.ground.pieces, balance.ground.layout), len(spots)
+    done = evaluator.evaluate(spots, [1.0] * count, [0] * count).schedule.jobs
+    levelling = Levelling(balance.ground, spots, [progress.levels for progress in done])
+    before = max(levelling.load)
+    return levelling, evaluator, before, levelling.run(500)
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_levelling_makes_the_fullest_gpu_emptier_and_keeps_to_the_rules(horizon: Horizon, objective: Objective) -> None:
+    emptier = 0
+    instances = [*(random_instance(seed, horizon, objective, pieces=16) for seed in range(40)), *map(scarce, range(40))]
+    for instance in instances:
+        found = levelled(instance)
+        if found is None:
+            continue
+        levelling, evaluator, before, trades = found
+        spots = levelling.placed()
+        assert max(levelling.load) <= before
+        loads = Levelling(levelling.ground, spots, levelling.levels)
+        assert (loads.load, loads.state) == (levelling.load, levelling.state)
+        outcome = evaluator.evaluate(spots, [1.0] * len(spots), [0] * len(spots))
+        timetable = evaluator.timetable(outcome)
+        digest = instance_sha256(instance)
+        plan = Plan(instance.name, digest, "feasible", outcome.value, 0, outcome.period_us, timetable.jobs, {})
+        assert not check(instance, plan)
+        emptier += max(levelling.load) < before and trades > 0
+    assert emptier >= 5

@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 from jigsaw_opt.solvers.search.parts import Parts
 
@@ -33,6 +34,7 @@ _LEAST_STEPS, _MOST_STEPS = 5, 2500
 _LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
 _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
+_LEVELLING_STEPS = 2000
 _WORK_OF_PIECE = 2e-6
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
@@ -226,7 +228,18 @@ class Rounds:
         size = self.pieces.blocks + self.pieces.transfers
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // size))
         annealing = Annealing(balance, self.evaluator, self.draw)
-        annealing.run(start, steps, self.draw.choice(_HEATS), self._watch)
+        best = annealing.run(start, steps, self.draw.choice(_HEATS), self._watch)
+        if self._reason() is None:
+            self._level(best)
+
+    def _level(self, draft: Draft) -> None:
+        """The loads of a draft's GPUs made even."""
+        done = draft.outcome.schedule.jobs
+        levelling = Levelling(self.ground, [progress.job for progress in done], [progress.levels for progress in done])
+        if levelling.run(_LEVELLING_STEPS):
+            spots = levelling.placed()
+            outcome = self.evaluator.evaluate(spots, draft.urgency, draft.hold_us)
+            self._keep(Draft(spots, draft.urgency, draft.hold_us, outcome))
 
     def _watch(self, best: Draft) -> bool:
         """Keep the best draft of the annealing as it goes; says whether to stop."""
@@ -249,11 +262,12 @@ class Rounds:
         return Balance(self.ground, self.draw, max(1, round(target * least)), self.draw.choice(_LINK_WEIGHTS))
 
     def _order(self) -> list[int]:
-        """Jobs of most work first, or the widest, or those of most memory; blurred by chance."""
+        """Jobs of most work first, or the longest, the widest, or those of most memory; blurred by chance."""
         jobs, draw = self.ground.demands, self.draw
         load = [max(d.slot_us.values()) * draw.uniform(0.8, 1.25) for d in jobs]
-        weight = draw.choice(("work", "width", "memory"))
+        weight = draw.choice(("work", "length", "width", "memory"))
         if weight == "width":
             return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
-        factor = [d.job.slots if weight == "work" else d.job.state_bytes for d in jobs]
+        factors = {"work": [d.job.slots for d in jobs], "length": [1] * len(jobs)}
+        factor = factors.get(weight) or [d.job.state_bytes for d in jobs]
         return sorted(range(len(jobs)), key=lambda index: -load[index] * factor[index])

@@ -1,0 +1,186 @@
+"""Levelling: the loads of the GPUs made even by trading levels between the workers of a job, and GPUs between workers.
+
+Which worker takes the shallow block is free in every iteration, so the fullest GPU hands deep blocks to
+emptier ones. Workers also change GPUs within their server, where neither links nor durations change, and jobs of
+one worker go to any GPU of the same type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.solvers.greedy.levels import LevelPlan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.loads import Ground
+
+__all__ = ["Levelling"]
+
+_MOST_ROOMS = 8
+
+
+class _Trade(NamedTuple):
+    """A change that takes load from the fullest GPU.
+
+    Parameters
+    ----------
+    peak
+        Load of the fuller one of both GPUs after it, in microseconds.
+    job, slot
+        The worker on the fullest GPU.
+    other_job, other_slot
+        The worker on the other GPU; -1 where the first one moves into free room.
+    iteration
+        Where levels are traded; -1 where the workers change GPUs.
+    gpu
+        The other GPU.
+    """
+
+    peak: int
+    job: int
+    slot: int
+    other_job: int
+    other_slot: int
+    iteration: int
+    gpu: int
+
+
+class Levelling:
+    """Placed jobs with the levels of every block.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    spots
+        Where every job is.
+    levels
+        By job and iteration, the level of each slot.
+    """
+
+    def __init__(self, ground: Ground, spots: Sequence[PlacedJob], levels: Sequence[Sequence[Sequence[int]]]) -> None:
+        self.ground, self.spots = ground, spots
+        self.levels = [[list(row) for row in rows] for rows in levels]
+        self.gpus = [list(spot.gpus) for spot in spots]
+        count = len(ground.layout.gpus)
+        self.load, self.state = [0] * count, [0] * count
+        self.on: list[dict[int, int]] = [{} for _ in range(count)]
+        for job, spot in enumerate(spots):
+            for slot, gpu in enumerate(spot.gpus):
+                self.load[gpu] += self._work(job, slot)
+                self.state[gpu] += spot.job.state_bytes
+                self.on[gpu][job] = slot
+
+    def run(self, steps: int) -> int:
+        """Trade until the fullest GPU finds no trade, or for a number of steps; returns how many were made."""
+        for step in range(steps):
+            fullest = max(range(len(self.load)), key=self.load.__getitem__)
+            best = min(self._trades(fullest), default=None)
+            if best is None or best.peak >= self.load[fullest]:
+                return step
+            self._make(fullest, best)
+        return steps
+
+    def placed(self) -> list[PlacedJob]:
+        """The jobs where they are now, with fixed levels."""
+        found = []
+        for index, (gpus, rows) in enumerate(zip(self.gpus, self.levels, strict=True)):
+            plan = LevelPlan(tuple(tuple(row) for row in rows), fixed=True)
+            levels = self.spots[index].job.levels
+            job = self.ground.placed(index, gpus, plan, [levels] * len(gpus))
+            if job is None:
+                raise ValueError("workers stay on their servers, so the ring stays joined")
+            found.append(job)
+        return found
+
+    def _work(self, job: int, slot: int) -> int:
+        table = self.spots[job].tables[slot]
+        return sum(table[row[slot] - 1] for row in self.levels[job])
+
+    def _trades(self, full: int) -> Iterator[_Trade]:
+        for job, slot in self.on[full].items():
+            if self.spots[job].job.rule.balance is None and len(self.gpus[job]) > 1:
+                yield from self._level_trades(full, job, slot)
+            yield from self._gpu_trades(full, job, slot)
+
+    def _level_trades(self, full: int, job: int, slot: int) -> Iterator[_Trade]:
+        """Levels of one iteration traded with a shallower slot of the same job."""
+        tables, gpus = self.spots[job].tables, self.gpus[job]
+        for iteration, row in enumerate(self.levels[job]):
+            deep = row[slot]
+            for other, shallow in enumerate(row):
+                if shallow >= deep or not self._admits(job, gpus[other], deep):
+                    continue
+                here = self.load[full] - tables[slot][deep - 1] + tables[slot][shallow - 1]
+                there = self.load[gpus[other]] + tables[other][deep - 1] - tables[other][shallow - 1]
+                yield _Trade(max(here, there), job, slot, job, other, iteration, gpus[other])
+
+    def _gpu_trades(self, full: int, job: int, slot: int) -> Iterator[_Trade]:
+        """The worker moves to an emptier GPU, or changes places with a worker of less work there."""
+        work = self._work(job, slot)
+        for gpu in self._rooms(full, job):
+            if job in self.on[gpu]:
+                continue
+            if self._fits(job, slot, gpu, None):
+                yield _Trade(max(self.load[full] - work, self.load[gpu] + work), job, slot, -1, -1, -1, gpu)
+            for other, other_slot in self.on[gpu].items():
+                less = self._work(other, other_slot)
+                alone = len(self.gpus[other]) == 1 or self._same_server(full, gpu)
+                if less >= work or other in self.on[full] or not alone:
+                    continue
+                if self._fits(job, slot, gpu, other) and self._fits(other, other_slot, full, job):
+                    peak = max(self.load[full] - work + less, self.load[gpu] + work - less)
+                    yield _Trade(peak, job, slot, other, other_slot, -1, gpu)
+
+    def _rooms(self, full: int, job: int) -> Sequence[int]:
+        """GPUs of the same server; for a job of one worker the emptiest ones of the same type as well."""
+        layout = self.ground.layout
+        inside = [gpu for gpu in layout.on_server[layout.server_of[full]] if gpu != full]
+        if len(self.gpus[job]) > 1:
+            return inside
+        alike = (gpu for gpu, kind in enumerate(layout.type_of) if kind == layout.type_of[full] and gpu != full)
+        return [*inside, *sorted(alike, key=self.load.__getitem__)[:_MOST_ROOMS]]
+
+    def _same_server(self, one: int, other: int) -> bool:
+        server_of = self.ground.layout.server_of
+        return server_of[one] == server_of[other]
+
+    def _deepest(self, job: int, slot: int) -> int:
+        return max(row[slot] for row in self.levels[job])
+
+    def _admits(self, job: int, gpu: int, level: int) -> bool:
+        """Whether memory admits a level of a worker that is on the GPU already."""
+        size = self.spots[job].job.activation_bytes[level - 1]
+        return self.state[gpu] + size <= self.ground.layout.memory[gpu]
+
+    def _fits(self, job: int, slot: int, gpu: int, leaving: int | None) -> bool:
+        """Whether a worker fits on a GPU, with all that stay there, once another job's worker has left it."""
+        state = self.state[gpu] + self.spots[job].job.state_bytes
+        sizes = [self.spots[job].job.activation_bytes[self._deepest(job, slot) - 1]]
+        for other, other_slot in self.on[gpu].items():
+            if other == leaving:
+                state -= self.spots[other].job.state_bytes
+            else:
+                sizes.append(self.spots[other].job.activation_bytes[self._deepest(other, other_slot) - 1])
+        return state + max(sizes) <= self.ground.layout.memory[gpu]
+
+    def _make(self, full: int, trade: _Trade) -> None:
+        if trade.iteration >= 0:
+            row = self.levels[trade.job][trade.iteration]
+            before = [self._work(trade.job, slot) for slot in (trade.slot, trade.other_slot)]
+            row[trade.slot], row[trade.other_slot] = row[trade.other_slot], row[trade.slot]
+            self.load[full] += self._work(trade.job, trade.slot) - before[0]
+            self.load[trade.gpu] += self._work(trade.job, trade.other_slot) - before[1]
+            return
+        self._move(trade.job, trade.slot, full, trade.gpu)
+        if trade.other_job >= 0:
+            self._move(trade.other_job, trade.other_slot, trade.gpu, full)
+
+    def _move(self, job: int, slot: int, source: int, target: int) -> None:
+        work, size = self._work(job, slot), self.spots[job].job.state_bytes
+        for gpu, sign in ((source, -1), (target, 1)):
+            self.load[gpu] += sign * work
+            self.state[gpu] += sign * size
+        del self.on[source][job]
+        self.on[target][job] = slot
+        self.gpus[job][slot] = target
