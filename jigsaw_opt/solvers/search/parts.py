@@ -15,6 +15,7 @@ __all__ = ["Parts"]
 _PIECES = (80, 200, 700)
 _LEAST_WORK, _MOST_WORK = 0.3, 2.0
 _TRIES = 4
+_WINDOWS = 12
 
 
 class Parts:
@@ -36,6 +37,7 @@ class Parts:
         self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
         self._retiming = Retiming(control, ground)
         self._limit = _LEAST_WORK
+        self._all = range(len(ground.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
 
     @property
@@ -80,13 +82,40 @@ class Parts:
         return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
 
     def _around(self, plan: Timetable, first: int) -> list[int]:
-        """A job and those that share most GPUs with it, up to a number of pieces."""
-        most = self.draw.choice(_PIECES)
-        own = set(plan.jobs[first].gpus)
-        closeness = [(-len(own.intersection(job.gpus)), self.draw.random()) for job in plan.jobs]
+        """A job and those that have most in common with it, up to a number of pieces."""
+        most, features = (
+            self.draw.choice(_PIECES),
+            self.draw.choice((self._gpus, self._servers, self._links, self._times)),
+        )
+        own = features(plan, first)
+        closeness = [(-len(own.intersection(features(plan, index))), self.draw.random()) for index in self._all]
         chosen, left = {first}, most - self._sizes[first]
-        for index in sorted(range(len(closeness)), key=closeness.__getitem__):
+        for index in sorted(self._all, key=closeness.__getitem__):
             if index not in chosen and self._sizes[index] <= left:
                 chosen.add(index)
                 left -= self._sizes[index]
         return sorted(chosen)
+
+    @staticmethod
+    def _gpus(plan: Timetable, index: int) -> frozenset[object]:
+        """GPUs of a job."""
+        return frozenset(plan.jobs[index].gpus)
+
+    def _servers(self, plan: Timetable, index: int) -> frozenset[object]:
+        """Servers of a job."""
+        number, server_of = self.ground.number, self.ground.layout.server_of
+        return frozenset(server_of[number[name]] for name in plan.jobs[index].gpus)
+
+    def _links(self, plan: Timetable, index: int) -> frozenset[object]:
+        """Links of a job, or where it uses none, its GPUs."""
+        number = self.ground.number
+        channel = self.ground.channel([number[name] for name in plan.jobs[index].gpus])
+        return frozenset(channel.links) if channel is not None and channel.links else self._gpus(plan, index)
+
+    @staticmethod
+    def _times(plan: Timetable, index: int) -> frozenset[object]:
+        """Which of some equal windows of time a job runs in."""
+        jobs = plan.jobs
+        begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
+        window = max(1, max(map(job_end, jobs)) // _WINDOWS)
+        return frozenset(range(begin // window, end // window + 1))
