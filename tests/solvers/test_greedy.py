@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.documents import add_job, instance_sha256
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import (
@@ -226,6 +226,14 @@ def test_a_link_carries_one_transfer_at_a_time() -> None:
     _, timetable = checked(Instance("link", cluster, {"net": net}, jobs))
     uses = sorted((t.start_us, t.end_us) for j in timetable.jobs for i in j.iterations for t in i.transfers)
     assert all(before[1] <= after[0] for before, after in pairwise(uses))
+
+
+def test_a_gpu_without_memory_for_the_first_level_takes_no_worker() -> None:
+    instance = random_instance(30, "finite", "makespan", pieces=16)
+    pieces = cut(add_job(instance, replace(instance.jobs[0], name="again")))
+    found = greedy_timetable(pieces)
+    levels = {b.level for job in found.jobs for it in job.iterations for b in it.blocks} if found is not None else set()
+    assert 0 not in levels
 
 
 def test_no_placement_is_none() -> None:

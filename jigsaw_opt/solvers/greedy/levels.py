@@ -62,7 +62,7 @@ def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
 def level_plan(job: PieceGraph, caps: Sequence[int]) -> LevelPlan | None:
     """Levels of a job whose slots may go no deeper than `caps`; None where no way was found."""
     rows = multisets(job)
-    if rows is None:
+    if rows is None or min(caps) < 1:
         return None
     if job.rule.balance is None:
         if all(dominated(row, caps) for row in set(rows)):
