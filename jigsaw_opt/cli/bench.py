@@ -27,6 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         " changes of its recipe (rack:100, cluster:3:load=400)",
     )
     parser.add_argument("--solvers", default="auto", metavar="NAMES", help="as in auto,cpsat (default: auto)")
+    parser.add_argument(
+        "--objectives", metavar="NAMES", help="only instances with these, as in makespan,period (default: all)"
+    )
     parser.add_argument("--seeds", default="0", metavar="NUMBERS", help="as in 0,1,2 (default: 0)")
     parser.add_argument(
         "--time-limits", metavar="SECONDS", help="as in 10,60 (default: 10, or none where there is a work limit)"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, UsageError
 
@@ -69,6 +69,7 @@ def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
     for source in arguments.sources:
         with problems.of(source):
             entries += _entries(source)
+    entries = _with_objectives(problems, arguments.objectives, entries)
     with problems.of("options"):
         Options(work_limit=arguments.work_limit, gap=arguments.gap, workers=arguments.threads)
     problems.tell()
@@ -109,6 +110,26 @@ def _listed(problems: _Problems, option: str, text: str, read: Callable[[str], T
         with problems.of(option):
             values[read(part.strip())] = None
     return list(values)
+
+
+def _with_objectives(problems: _Problems, text: str | None, entries: list[Entry]) -> list[Entry]:
+    """The entries whose instance has one of the objectives between commas; all where none are given."""
+    if text is None:
+        return entries
+    wanted = _listed(problems, "--objectives", text, _objective)
+    kept = [entry for entry in entries if entry.instance.objective in wanted]
+    with problems.of("--objectives"):
+        if entries and wanted and not kept:
+            raise UsageError(f"none of the instances has the objective {' or '.join(wanted)}")
+    return kept
+
+
+def _objective(text: str) -> str:
+    from jigsaw_opt.problem.instance import Objective
+
+    if text not in get_args(Objective):
+        raise UsageError(f"no objective {text!r}; there are {', '.join(get_args(Objective))}")
+    return text
 
 
 def _solver(text: str) -> str:

@@ -70,6 +70,17 @@ def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_pa
         assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2"]
 
 
+def test_instances_are_chosen_by_their_objective(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sources = ("tiny/000", "tiny/003", "tiny/004", "--solvers", "greedy")
+    assert bench(tmp_path, *sources, "--objectives", "makespan,period") == 0
+    assert [row["objective_kind"] for row in rows(tmp_path)] == ["makespan", "period"]
+    assert bench(tmp_path / "none", "tiny/000", "--objectives", "period") == 2
+    assert "none of the instances has the objective period" in capsys.readouterr().err
+    assert bench(tmp_path / "none", "tiny/000", "--objectives", "profit") == 2
+    assert "no objective 'profit'" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
 def test_a_solver_that_refuses_an_instance_is_a_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench(tmp_path, "tiny:4", "--solvers", "ilp,greedy", "-v") == 0
     refused, solved = rows(tmp_path)
