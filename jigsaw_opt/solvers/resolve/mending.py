@@ -10,10 +10,10 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.laying import Laid
-from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.loads import Ground, Loads, fullest_us
 from jigsaw_opt.solvers.search.places import Places
 
-__all__ = ["Mending", "mend"]
+__all__ = ["Mending", "laid_anew", "mend"]
 
 _TRIES_A_JOB = 4
 _FEW = 10
@@ -119,13 +119,15 @@ def mend(
     if plan is not None or not waiting:
         yield from () if plan is None else (plan,)
         return
-    low, high = 0, max(1, round(period * _FIRST_STRETCH))
+    # The load where the jobs are now says how much is needed at least.
+    low = max(0, min(fullest_us(spots), 2 * period) - period - 1) if not free else 0
+    high = low + max(1, round(period * _FIRST_STRETCH))
     # An empty stretch as long as all waiting jobs in turn has room for them; memory may never have.
     most = 2 * period + sum(spots[index].iteration_us * spots[index].job.iterations for index in waiting)
     while (plan := attempt(high)) is None:
         if stop() or high > most:
             return
-        low, high = high, 2 * high
+        low, high = high, 2 * high - low
     yield plan
     for _ in range(_HALVINGS):
         middle = (low + high) // 2
@@ -136,6 +138,38 @@ def mend(
             low = middle
         else:
             high = middle
+            yield plan
+
+
+def laid_anew(
+    ground: Ground, spots: Sequence[PlacedJob], best: int, draw: random.Random, stop: Callable[[], bool]
+) -> Iterator[Timetable]:
+    """Plans of a whole placement with shorter periods than `best`, better and better.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    spots
+        Where every job is.
+    best
+        Period to beat, in microseconds.
+    draw
+        Source of chance.
+    stop
+        Asked now and then; once it holds, no further plan is looked for.
+    """
+    order = sorted(range(len(spots)), key=lambda index: -sum(map(sum, spots[index].exchange)))
+    low, high = min(best, fullest_us(spots)) - 1, best
+    for _ in range(_HALVINGS):
+        period = (low + high) // 2
+        if period == low or stop():
+            return
+        plan = Circle(ground, spots, period, draw).lay(order, _TRIES_A_JOB * _FEW, stop)
+        if plan is None:
+            low = period
+        else:
+            high = period
             yield plan
 
 

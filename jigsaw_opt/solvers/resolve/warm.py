@@ -12,13 +12,13 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced
 from jigsaw_opt.solvers.resolve.line import Line
-from jigsaw_opt.solvers.resolve.mending import mend
+from jigsaw_opt.solvers.resolve.mending import laid_anew, mend
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.loads import Ground
@@ -197,9 +197,17 @@ class _Resolving:
                 if self.control.best is None:
                     for plan in mend(self.ground, laid, bound, period, self.draw, self._laid_one):
                         self.control.offer(plan)
-        if self.control.best is None and self.fix.empty:
-            return None
+            self._place_anew(period)
         return self._reason()
+
+    def _place_anew(self, period: int) -> None:
+        """Where the period has grown and nothing is fixed, try the placements that a search would begin with."""
+        for spots in placements(self.pieces, self.ground.demands) if self.fix.empty else ():
+            best = self.control.objective
+            if best is None or best <= period or self._reason() is not None:
+                return
+            for plan in laid_anew(self.ground, spots, best, self.draw, self._laid_one):
+                self.control.offer(plan)
 
     def _homes(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
         """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
