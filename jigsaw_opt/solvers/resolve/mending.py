@@ -19,7 +19,7 @@ _TRIES_A_JOB = 4
 _FEW = 10
 """Jobs that are laid between the others; where more have lost their place, the others need not stay where they lie."""
 _HALVINGS = 4
-_FIRST_STRETCH = 1 / 512
+_FIRST_STRETCH = 1 / 128
 
 
 class Mending(Circle):
@@ -110,7 +110,7 @@ def mend(
             for index, laid in stay.items():
                 circle.board.put(index, _stretched(laid, period, stretch, cut))
             left = [index for index in order if index not in stay]
-            plan = circle.lay(left, _TRIES_A_JOB * min(len(left), _FEW), stop)
+            plan = circle.lay(left, _TRIES_A_JOB * len(left) if stay else _FEW, stop)
             if plan is not None or not waiting:
                 return plan
         return None
@@ -165,7 +165,7 @@ def laid_anew(
         period = (low + high) // 2
         if period == low or stop():
             return
-        plan = Circle(ground, spots, period, draw).lay(order, _TRIES_A_JOB * _FEW, stop)
+        plan = Circle(ground, spots, period, draw).lay(order, _FEW, stop)
         if plan is None:
             low = period
         else:
