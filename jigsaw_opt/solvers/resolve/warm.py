@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -178,9 +179,10 @@ class _Resolving:
         return sorted(jobs, key=key)
 
     def _improve(self, line: Line, changed: Sequence[int]) -> StoppedBy | None:
-        """Ruin and recreate, around the changed jobs and what ends last; parts by CP-SAT where nothing has started."""
+        """Ruin and recreate, around the changed jobs and what ends last; with a limit and a fix until then."""
         idle = 0
-        while (reason := self._reason()) is None and idle < _PATIENCE:
+        patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
+        while (reason := self._reason()) is None and idle < patience:
             first = self.draw.choice(changed) if changed and self.draw.random() < 0.3 else line.last()
             idle = 0 if self._counted(line.step(first), first) else idle + 1
             if self.control.objective is not None and line.value < self.control.objective:
@@ -220,7 +222,9 @@ class _Resolving:
 
     def _search(self) -> StoppedBy:
         """Hand over to the search, with the plan so far, where nothing is fixed and there is time or no plan."""
-        if not self.fix.empty or (self.control.best is not None and not self._limited):
+        options = self.control.options
+        wanted = self._limited or options.gap is not None or options.target is not None
+        if not self.fix.empty or (self.control.best is not None and not wanted):
             return StoppedBy.COMPLETED
         return Rounds(self.control, self.pieces).run(self._share_left())
 
@@ -231,7 +235,7 @@ class _Resolving:
     @property
     def _limited(self) -> bool:
         options = self.control.options
-        asked = (options.time_limit, options.work_limit, options.gap, options.target, options.no_improvement)
+        asked = (options.time_limit, options.work_limit, options.no_improvement)
         return any(limit is not None for limit in asked)
 
     def _reason(self) -> StoppedBy | None:
