@@ -68,10 +68,11 @@ class Record:
             # One call, so that an interrupt falls before or after the line, not within.
             if os.write(self._file, line) != len(line):
                 raise JigsawError(f"cannot write {self.path}: the disk is full")
+            # At once, so that an interrupt while the disk is slow leaves no row that is written and not known.
+            self.rows[row["key"]] = dict(row)
             os.fsync(self._file)
         except OSError as error:
             raise JigsawError(f"cannot write {self.path}: {error.strerror}") from error
-        self.rows[row["key"]] = dict(row)
 
     def _lock(self) -> None:
         try:
