@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -39,12 +40,11 @@ class Record:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
             raise JigsawError(f"cannot write {path}: {error.strerror}") from error
-        try:
+        with ExitStack() as undo:
+            undo.callback(os.close, self._file)
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
-        except BaseException:
-            os.close(self._file)
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Record:
         return self
