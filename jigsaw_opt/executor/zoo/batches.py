@@ -107,7 +107,7 @@ def _text() -> Tensor:
 
 @cache
 def _digits() -> Batch:
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits
 
     images, targets = load_digits(return_X_y=True)
     return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(targets)
