@@ -161,8 +161,9 @@ def _engine(control: Control, pieces: Pieces, workers: int, work: float) -> cp_m
     """The engine for a model of the instance, with `work` deterministic seconds."""
     solver, seconds = new_solver(workers, control.options.seed), control.remaining
     solver.parameters.cp_model_presolve = _limit(pieces, control.objective) < _PRESOLVED_NUMBERS
-    # One thread in turn for all of the engine's strategies finds more than its default one alone.
-    solver.parameters.interleave_search = workers == 1
+    # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
+    # to a limit of work.
+    solver.parameters.interleave_search = workers == 1 and work == math.inf
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

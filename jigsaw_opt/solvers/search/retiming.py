@@ -16,6 +16,9 @@ from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Retiming"]
 
+_SECONDS_OF_WORK = 6.0
+"""Seconds of the clock that a deterministic second of the engine may take."""
+
 
 class Retiming:
     """Improves a plan around some of its jobs.
@@ -101,11 +104,15 @@ class Retiming:
         model.hint([_timing(plan.jobs[index]) for index in jobs])
         self._calls += 1
         solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
-        # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        solver.parameters.interleave_search = True
         solver.parameters.max_deterministic_time = work
-        if self.control.remaining is not None:
-            solver.parameters.max_time_in_seconds = self.control.remaining
+        remaining = self.control.remaining
+        if remaining is not None and self.control.options.work_limit is None:
+            # One thread in turn for all of the engine's strategies: its neighbourhoods are among them. The engine does
+            # not count all of their work, so a clock has to end them.
+            solver.parameters.interleave_search = True
+            remaining = min(remaining, _SECONDS_OF_WORK * work)
+        if remaining is not None:
+            solver.parameters.max_time_in_seconds = remaining
         status = self.control.run(partial(solver.solve, model.proto), solver.stop_search)
         self.work += solver.response_proto.deterministic_time
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):

@@ -1,7 +1,7 @@
 """The rounds of the search: what is tried next, from where, and what is kept.
 
-Every part has a number of steps or a limit of deterministic work, and chance comes from the seed, so a time limit
-cuts the sequence of plans short and never changes it.
+Every part has a number of steps or a limit of deterministic work, and chance comes from the seed; only the engine's
+parts are ended by a clock where the solve has a time limit and no limit of work.
 """
 
 from __future__ import annotations
