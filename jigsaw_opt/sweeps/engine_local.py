@@ -11,8 +11,8 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -54,8 +54,9 @@ class LocalEngine:
         try:
             while waiting or running:
                 while waiting and len(running) < self.jobs:
-                    attempt = _Attempt(*waiting.popleft())
-                    running[attempt.receiver] = attempt
+                    with _interrupt_held():
+                        attempt = _Attempt(*waiting.popleft())
+                        running[attempt.receiver] = attempt
                 for receiver in wait(list(running)):
                     assert isinstance(receiver, Connection)
                     attempt = running[receiver]
@@ -69,6 +70,22 @@ class LocalEngine:
         finally:
             for attempt in running.values():
                 attempt.end(grace_seconds=0)
+
+
+@contextmanager
+def _interrupt_held() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: a process that is started and not known yet would never be ended."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    caught: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if caught:
+        raise KeyboardInterrupt
 
 
 class _Attempt:

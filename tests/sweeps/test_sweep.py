@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -134,6 +136,21 @@ def test_closing_the_engine_ends_what_is_under_way(tmp_path: Path) -> None:
     wait_for(lambda: len(calls(tmp_path)) == 2)
     outcomes.close()
     assert not any(alive(int(pid)) for _, pid in calls(tmp_path))
+
+
+def test_ctrl_c_while_a_process_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, started = ForkServerProcess, []
+    start = kind.start
+
+    def start_and_interrupt(process: ForkServerProcess) -> None:
+        start(process)
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(kind, "start", start_and_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        list(LocalEngine().run([Task("long", time.sleep, (1000,), {})]))
+    assert [process.is_alive() for process in started] == [False]
 
 
 def test_rows_of_other_tasks_are_left_out_and_labels_are_the_tasks(tmp_path: Path) -> None:
