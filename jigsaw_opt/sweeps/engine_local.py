@@ -75,7 +75,8 @@ class LocalEngine:
 @contextmanager
 def _interrupt_held() -> Iterator[None]:
     """Let Ctrl-C wait for the end of the block: a process that is started and not known yet would never be ended."""
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     caught: list[int] = []

@@ -138,11 +138,17 @@ def test_without_matplotlib_the_rest_is_still_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.jsonl", "summary.json"]
 
 
+def _hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, tmp_path: Path) -> None:
     # The last solve proves nothing and has a limit far longer than the test: Ctrl-C comes while it is under way.
     command = ("bench", str(pair_path), "pod/weighted", "--solvers", "greedy,search", "--time-limits", "1000")
     program = [sys.executable, "-m", "jigsaw_opt", *command, "--threads", "1", "-o", str(tmp_path)]
-    with subprocess.Popen(program, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE}
+    # Tests that run in the background would hand down that Ctrl-C is ignored.
+    with subprocess.Popen(program, text=True, preexec_fn=_hear_ctrl_c, **pipes) as process:
         file, end = tmp_path / "rows.jsonl", time.monotonic() + 60
         while not file.exists() or file.read_bytes().count(b"\n") < 3:
             assert process.poll() is None and time.monotonic() < end

@@ -148,8 +148,13 @@ def test_ctrl_c_while_a_process_starts_ends_it(monkeypatch: pytest.MonkeyPatch) 
         os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(kind, "start", start_and_interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        list(LocalEngine().run([Task("long", time.sleep, (1000,), {})]))
+    # Tests that run in the background inherit that Ctrl-C is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(LocalEngine().run([Task("long", time.sleep, (1000,), {})]))
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert [process.is_alive() for process in started] == [False]
 
 
