@@ -16,7 +16,7 @@ from torch import Tensor
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["Averaging", "Exchange"]
+__all__ = ["Averaging", "Exchange", "require_full_depth"]
 
 
 class Averaging(Enum):
@@ -27,6 +27,16 @@ class Averaging(Enum):
 
     AVG = "avg"
     """The number of workers: segments near the input, which few workers reach, learn more slowly."""
+
+    def divisor(self, levels: Sequence[int], bucket: int) -> int:
+        """What the sum of the gradients of `bucket`, from 1, is divided by where workers go to `levels`."""
+        return contributors(levels, bucket) if self is Averaging.AVG_W_COUNT else len(levels)
+
+
+def require_full_depth(levels: Sequence[int], depth: int) -> None:
+    """Raise `UsageError` if none of `levels` is `depth`, so that the first segments would get no gradients."""
+    if max(levels) < depth:
+        raise UsageError(f"in every iteration one worker must go to level {depth}")
 
 
 class Exchange:
@@ -63,8 +73,8 @@ class Exchange:
             In some iteration nobody goes to full depth, so the first segments would get no gradients.
         """
         distinct = set(map(tuple, plan))
-        if any(max(levels) < depth for levels in distinct):
-            raise UsageError(f"in every iteration one worker must go to level {depth}")
+        for levels in distinct:
+            require_full_depth(levels, depth)
         wanted = {
             ranks
             for levels in distinct
@@ -103,8 +113,7 @@ class Exchange:
         reducing, receiving = self._parties(bucket, levels)
         rank = dist.get_rank()
         if rank in reducing:
-            count = contributors(levels, bucket) if self.averaging is Averaging.AVG_W_COUNT else len(levels)
-            gradients.div_(count)
+            gradients.div_(self.averaging.divisor(levels, bucket))
             if len(reducing) > 1:
                 dist.all_reduce(gradients, group=self._groups[reducing])
         if rank in receiving and len(receiving) > 1:

@@ -9,9 +9,10 @@ from typing import Literal
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import staircase
 
-__all__ = ["Assignment", "LevelSchedule"]
+__all__ = ["Assignment", "LevelSchedule", "Rule"]
 
 Assignment = Literal["fixed", "rotation", "permutation"]
+Rule = Literal["full", "staircase", "free"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class LevelSchedule:
     depth, workers
         Levels of the model, ``D``, and number of workers, ``w``.
     rule
-        ``full``, or ``staircase``: the levels ``ceil(D*k/w)``, ``k = 1..w``.
+        ``full``; ``staircase``: the levels ``ceil(D*k/w)``, ``k = 1..w``; or ``free``: one worker at full depth, the
+        others anywhere, all drawn anew after every `granularity` iterations, so that `assignment` has no part in it.
     assignment
         ``fixed``: worker ``k`` has the ``k``-th. ``rotation`` (SPB's "cyclic"): the next worker has it after
         every `granularity` iterations. ``permutation`` (SPB's "shuffle"): drawn anew after as many.
@@ -42,7 +44,7 @@ class LevelSchedule:
 
     depth: int
     workers: int
-    rule: Literal["full", "staircase"] = "staircase"
+    rule: Rule = "staircase"
     assignment: Assignment = "rotation"
     granularity: int = 1
     warm_up: int = 0
@@ -57,9 +59,15 @@ class LevelSchedule:
         turn = (iteration - self.warm_up) // self.granularity
         if self.rule == "full" or iteration < self.warm_up:
             return (self.depth,) * self.workers
+        if self.rule == "free":
+            return self._drawn(Random(f"{self.seed} {turn}"))
         steps = staircase(self.depth, self.workers)
         if self.assignment == "rotation":
             return tuple(steps[(worker + turn) % self.workers] for worker in range(self.workers))
         if self.assignment == "permutation":
             return tuple(Random(f"{self.seed} {turn}").sample(steps, self.workers))
         return steps
+
+    def _drawn(self, draw: Random) -> tuple[int, ...]:
+        others = [draw.randint(1, self.depth) for _ in range(self.workers - 1)]
+        return tuple(draw.sample([self.depth, *others], self.workers))

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.executor.zoo.network import Batch
 
-__all__ = ["digits", "features", "masked_tokens", "next_tokens", "text"]
+__all__ = ["digit_samples", "digits", "features", "masked_tokens", "next_tokens", "text", "topics_text"]
 
 Source = Callable[[int, Generator], Batch]
 
@@ -67,7 +67,7 @@ def text(rows: int) -> Source:
     """Stretches of the language reference that Python ships, as bytes; the target of a byte is the one after it."""
 
     def draw(count: int, generator: Generator) -> Batch:
-        whole = _text()
+        whole = topics_text()
         starts = torch.randint(len(whole) - rows, (count, 1), generator=generator)
         return _shifted(whole[starts + torch.arange(rows + 1)])
 
@@ -75,18 +75,10 @@ def text(rows: int) -> Source:
 
 
 def digits() -> Source:
-    """Handwritten digits, 8 x 8 pixels in 64 features of 0 to 1, as scikit-learn ships them.
-
-    Raises
-    ------
-    MissingEngineError
-        scikit-learn is not installed.
-    """
-    if find_spec("sklearn") is None:
-        raise MissingEngineError("scikit-learn, which ships the digits,", "scikit-learn")
+    """Handwritten digits drawn from `digit_samples`; raises as that does, at once."""
+    inputs, targets = digit_samples()
 
     def draw(count: int, generator: Generator) -> Batch:
-        inputs, targets = _digits()
         chosen = torch.randint(len(targets), (count,), generator=generator)
         return inputs[chosen], targets[chosen]
 
@@ -98,7 +90,8 @@ def _shifted(tokens: Tensor) -> Batch:
 
 
 @cache
-def _text() -> Tensor:
+def topics_text() -> Tensor:
+    """The whole text that `text` draws from, a byte a token."""
     from pydoc_data.topics import topics
 
     whole = "\n".join(body for _, body in sorted(topics.items()))
@@ -106,7 +99,16 @@ def _text() -> Tensor:
 
 
 @cache
-def _digits() -> Batch:
+def digit_samples() -> Batch:
+    """All handwritten digits that scikit-learn ships: 8 x 8 pixels in 64 features of 0 to 1, and classes.
+
+    Raises
+    ------
+    MissingEngineError
+        scikit-learn is not installed.
+    """
+    if find_spec("sklearn") is None:
+        raise MissingEngineError("scikit-learn, which ships the digits,", "scikit-learn")
     from sklearn.datasets import load_digits
 
     images, targets = load_digits(return_X_y=True)

@@ -1,0 +1,73 @@
+"""A job whose workers take turns on one replica in one process, with the arithmetic of blocks and exchange.
+
+After each exchange all workers have the same gradients, so their parameters and optimisers stay equal and one
+replica stands for all: what many workers would learn can be found with the memory of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.executor.buckets import GradientBuckets
+from jigsaw_opt.executor.exchange import Averaging, require_full_depth
+from jigsaw_opt.executor.segments import SegmentedModel
+from jigsaw_opt.executor.zoo.network import Batch
+
+__all__ = ["Emulation"]
+
+
+class Emulation:
+    """The workers of one job; sums are rounded in another order than in an exchange, nothing else differs.
+
+    Running statistics of batch normalisation, which no gradient depends on, see the batches of all workers, while
+    in separate processes each worker keeps its own.
+
+    Parameters
+    ----------
+    model
+        What the workers train, already where it will stay.
+    optimiser
+        Of its parameters.
+    averaging
+        What sums of gradients are divided by.
+    """
+
+    def __init__(
+        self, model: SegmentedModel, optimiser: torch.optim.Optimizer, averaging: Averaging = Averaging.AVG_W_COUNT
+    ) -> None:
+        self.model, self.optimiser, self.averaging = model, optimiser, averaging
+        self.buckets = GradientBuckets(model)
+
+    def iterate(self, levels: Sequence[int], batches: Sequence[Batch]) -> Tensor:
+        """One iteration of all workers, with the optimiser's step at its end.
+
+        Parameters
+        ----------
+        levels, batches
+            Of each worker; batches lie where the model is.
+
+        Returns
+        -------
+        Tensor
+            Loss of each worker's batch, ``(workers,)``.
+
+        Raises
+        ------
+        UsageError
+            Nobody goes to full depth, so the first segments would get no gradients.
+        """
+        depth = self.model.depth
+        require_full_depth(levels, depth)
+        self.buckets.begin(depth, _nobody)
+        losses = [self.model.backpropagate(batch, level) for level, batch in zip(levels, batches, strict=True)]
+        for bucket, buffer in enumerate(self.buckets.buffers, 1):
+            buffer.div_(self.averaging.divisor(levels, bucket))
+        self.optimiser.step()
+        return torch.stack(losses)
+
+
+def _nobody(_: int) -> None:
+    """Take an announcement; gradients of all workers add up in the same buffers, so nothing is sent."""
