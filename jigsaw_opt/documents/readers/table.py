@@ -1,0 +1,172 @@
+"""Traces in CSV: typed cells, with every problem under the number of its line."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal, InvalidOperation
+
+from jigsaw_opt.documents.readers.lines import Lines, whole
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
+
+__all__ = ["Accept", "JobTable", "Row", "anything"]
+
+Accept = Callable[[TraceJob], Sequence[str]]
+"""What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
+
+
+def anything(_job: TraceJob) -> Sequence[str]:
+    """Accept every job."""
+    return ()
+
+
+class JobTable:
+    """A trace with one job a line under a header, or columns named by the caller where there is no header.
+
+    Parameters
+    ----------
+    data, source
+        The text, and what problems call it.
+    required
+        Columns that must be there; others may be.
+    separator
+        What stands between cells.
+    columns
+        Names of the columns of a text without a header.
+    """
+
+    def __init__(
+        self,
+        data: bytes | str,
+        source: str,
+        required: Sequence[str],
+        separator: str = ",",
+        columns: Sequence[str] | None = None,
+    ) -> None:
+        self.lines = Lines(data, source)
+        self._separator = separator
+        rows = iter([(number, self._cells(line)) for number, line in self.lines])
+        self._header = list(columns) if columns is not None else next(rows, (1, list[str]()))[1]
+        self._rows = list(rows)
+        for name in required:
+            if name not in self._header:
+                self.lines.add(1, f"no column {name!r}", f"the columns are {', '.join(self._header) or 'none'}")
+        for name in sorted({name for name in self._header if self._header.count(name) > 1}):
+            self.lines.add(1, f"two columns are called {name!r}")
+
+    def has(self, column: str) -> bool:
+        """Whether there is such a column."""
+        return column in self._header
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._header)
+
+    def __iter__(self) -> Iterator[Row]:
+        self.lines.raise_if_any()  # without its columns no line can be read
+        for number, cells in self._rows:
+            if len(cells) == len(self._header):
+                yield Row(self.lines, number, dict(zip(self._header, cells, strict=True)))
+            else:
+                self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns")
+
+    def workload(
+        self, name: str, job_of: Callable[[Row], TraceJob], accept: Accept, stages: dict[str, StageTimes] | None = None
+    ) -> Workload:
+        """The workload whose jobs `job_of` reads, one from each row.
+
+        Raises
+        ------
+        InvalidInputError
+            With every problem of every line.
+        """
+        jobs: list[TraceJob] = []
+        names: dict[str, int] = {}
+        for row in self:
+            job = job_of(row)
+            if job.name in names:
+                row.add(f"job {job.name!r} stands in line {names[job.name]} already")
+            names.setdefault(job.name, row.number)
+            for problem in accept(job) if row.good else ():
+                row.add(problem)
+            jobs.append(job)
+        if not jobs:
+            self.lines.add(None, "has no job")
+        self.lines.raise_if_any()
+        return Workload(name, tuple(jobs), stages or {})
+
+    def _cells(self, line: str) -> list[str]:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=self._separator))]
+
+
+class Row:
+    """The cells of a line. A cell that cannot be read is noted as a problem and read as its least value.
+
+    Parameters
+    ----------
+    lines
+        Where problems are noted.
+    number
+        Of the line, from 1.
+    cells
+        By column.
+    """
+
+    def __init__(self, lines: Lines, number: int, cells: dict[str, str]) -> None:
+        self._lines, self.number, self._cells = lines, number, cells
+        self.good = True
+
+    def add(self, message: str) -> None:
+        """Note a problem of this line."""
+        self._lines.add(self.number, message)
+        self.good = False
+
+    def text(self, column: str) -> str:
+        """A cell that is not empty."""
+        value = self._cells[column]
+        if not value:
+            self.add(f"{column} is empty")
+        return value
+
+    def integer(self, column: str, least: int = 1) -> int:
+        """A whole number of at least `least`; also one written with a fraction of zeros."""
+        number = self._number(column)
+        if number is None:
+            return least
+        if number != number.to_integral_value():
+            self.add(f"{column} is a whole number, not {number}")
+            return least
+        return self._at_least(column, number, least)
+
+    def optional(self, column: str, least: int = 1) -> int | None:
+        """A whole number, or None where the cell is empty or there is no such column."""
+        return self.integer(column, least) if self._cells.get(column) else None
+
+    def microseconds(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
+        """A time that the trace gives in a unit of `unit_us`, to the nearest microsecond."""
+        number = self._number(column)
+        return least if number is None else self._at_least(column, number * unit_us, least, number)
+
+    def _at_least(self, column: str, number: Decimal, least: int, shown: Decimal | None = None) -> int:
+        try:
+            value = whole(number)
+        except ValueError as error:
+            self.add(f"{column} is {error}")
+            return least
+        if value < least:
+            self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number if shown is None else shown}")
+            return least
+        return value
+
+    def _number(self, column: str) -> Decimal | None:
+        text = self.text(column)
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if number.is_finite():
+            return number
+        if text:
+            self.add(f"{column} is a number, not {text[:40]!r}")
+        return None

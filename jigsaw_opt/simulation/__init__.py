@@ -1,0 +1,1 @@
+"""The cluster over days: workloads, policies, performance, the engine that replays them, and its measures."""

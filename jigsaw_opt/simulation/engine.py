@@ -1,0 +1,337 @@
+"""Replays a workload on a cluster under a policy: from event to event, exact to the microsecond."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.invariants import check_pace, check_shares
+from jigsaw_opt.simulation.policy import Active, Moment, Policy, Scheduler, Setting
+from jigsaw_opt.simulation.records import JobRecord, Outcome, RoundRecord, Stint
+from jigsaw_opt.simulation.running import Running, Timers
+
+__all__ = ["Simulation"]
+
+_IDLE_ROUNDS = 1000
+
+
+@dataclass(slots=True)
+class _Meter:
+    """An integral over time of a number that changes in steps."""
+
+    value: int = 0
+    total: int = 0
+    since_us: int = 0
+
+    def at(self, now_us: int) -> int:
+        return self.total + self.value * (now_us - self.since_us)
+
+    def set(self, value: int, now_us: int) -> None:
+        self.total, self.since_us, self.value = self.at(now_us), now_us, value
+
+
+@dataclass(slots=True)
+class _Life:
+    """What is noted of a job while it is active, beyond what policies see."""
+
+    crowd_before: int
+    start_us: int | None = None
+
+
+@dataclass(slots=True)
+class _Trigger:
+    """Why and when the policy is asked next."""
+
+    asked: bool = False
+    wake_us: int | None = None
+    arrived: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+
+class Simulation:
+    """A simulation under way. It can be pickled between two calls of `run`.
+
+    Events are arrivals, ends of jobs, changes of pace, and decisions. The policy decides at the first multiple of the
+    round after something happened, or when it asked to be woken, so rounds in which nothing changes cost nothing.
+    A job that ends within a round ends at its exact microsecond; those that shared its GPUs go on at their new pace.
+
+    Parameters
+    ----------
+    setting
+        What is simulated.
+    policy, options
+        Who decides, with a value for each of its options.
+    """
+
+    def __init__(self, setting: Setting, policy: Policy, options: Mapping[str, str]) -> None:
+        self.setting = setting
+        self.now_us = 0
+        self.outcome = Outcome()
+        self._policy_name = policy.name
+        self._scheduler: Scheduler = policy.start(setting, options)
+        self._active: dict[int, Active] = {}
+        self._lives: dict[int, _Life] = {}
+        self._running: dict[int, Running] = {}
+        self._shares: dict[Share, float] = {}
+        self._timers = Timers()
+        self._trigger = _Trigger()
+        self._next_job = 0
+        self._crowd = _Meter()
+        self._held = _Meter()
+        self._held_before = 0
+        self._idle_rounds = 0
+
+    @property
+    def ended(self) -> int:
+        """How many jobs have ended."""
+        return len(self.outcome.jobs)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every job of the workload has ended."""
+        return self.ended == len(self.setting.workload.jobs)
+
+    def run(self, stop: Callable[[], bool] = lambda: False, until_us: int | None = None) -> None:
+        """Go on until every job has ended, `stop` says so, or the next event is after `until_us`.
+
+        Raises
+        ------
+        InvariantError
+            The policy or the performance model broke a rule.
+        JigsawError
+            The policy leaves jobs waiting for ever.
+        """
+        while not self.finished and not stop():
+            next_us = self._next_us()
+            if until_us is not None and next_us > until_us:
+                break
+            self.now_us = next_us
+            self._end_or_repace()
+            self._admit()
+            if self._decision_us() == self.now_us:
+                self._decide()
+
+    def close(self) -> Outcome:
+        """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
+        for running in self._running.values():
+            running.settle(self.now_us)
+            self._note_stint(running)
+        for index, active in self._active.items():
+            self.outcome.jobs.append(self._record(active, self._lives[index], None))
+        self.outcome.jobs.sort(key=lambda record: record.index)
+        self.outcome.end_us = self.now_us
+        return self.outcome
+
+    # Time ---------------------------------------------------------------------------------------------------
+
+    def _next_us(self) -> int:
+        """The time of the next event."""
+        jobs = self.setting.workload.jobs
+        times = [self._timers.next_us(self._running), self._decision_us()]
+        if self._next_job < len(jobs):
+            times.append(jobs[self._next_job].submit_us)
+        known = [time_us for time_us in times if time_us is not None]
+        if not known:
+            self._fail_waiting()
+        return max(self.now_us, min(known))
+
+    def _decision_us(self) -> int | None:
+        """When the policy is asked next, or None where nothing has happened."""
+        if self._trigger.asked:
+            return self._round_up(self.now_us)
+        if self._trigger.wake_us is not None and self._active:
+            return self._round_up(self._trigger.wake_us)
+        return None
+
+    def _round_up(self, time_us: int) -> int:
+        step = self.setting.round_us
+        return time_us if step == 0 else -(-time_us // step) * step
+
+    def _fail_waiting(self) -> None:
+        waiting = [active.job.name for active in self._active.values()]
+        raise JigsawError(
+            f"policy {self._policy_name!r} leaves {len(waiting)} jobs waiting for ever, {waiting[0]!r} for one"
+        )
+
+    # Arrivals and ends --------------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        """Take in the jobs that are submitted by now."""
+        jobs = self.setting.workload.jobs
+        while self._next_job < len(jobs) and jobs[self._next_job].submit_us <= self.now_us:
+            index, job = self._next_job, jobs[self._next_job]
+            self._active[index] = Active(index, job, self.setting.performance.work(job))
+            self._lives[index] = _Life(self._crowd.at(self.now_us))
+            self._crowd.set(len(self._active), self.now_us)
+            self._trigger.arrived.append(index)
+            self._trigger.asked = True
+            self._next_job += 1
+
+    def _end_or_repace(self) -> None:
+        """Deal with the jobs that end now or whose pace changes now."""
+        changed: set[Share] = set()
+        for index in self._timers.due(self.now_us, self._running):
+            running = self._running[index]
+            running.settle(self.now_us)
+            running.version += 1  # its timer is used up
+            share = running.active.share
+            assert share is not None
+            changed.discard(share)
+            if running.active.left == 0:
+                share = self._end(running, share)
+            if share.jobs:
+                changed.add(share)
+        if changed:
+            self._set_paces(changed)
+
+    def _end(self, running: Running, share: Share) -> Share:
+        """Take an ended job out of its share and give what is left of the share."""
+        active = running.active
+        rest = share.without(active.index)
+        for index in rest.jobs:
+            self._running[index].settle(self.now_us)
+        factor = self._shares.pop(share)
+        if rest.jobs:
+            self._shares[rest] = factor
+        for index in rest.jobs:
+            self._active[index].share = rest
+        self._note_stint(running)
+        del self._running[active.index]
+        del self._active[active.index]
+        self._held.set(_gpus_of(self._shares), self.now_us)
+        self.outcome.jobs.append(self._record(active, self._lives.pop(active.index), self.now_us))
+        self._crowd.set(len(self._active), self.now_us)
+        self._trigger.ended.append(active.index)
+        self._trigger.asked = True
+        return rest
+
+    def _record(self, active: Active, life: _Life, finish_us: int | None) -> JobRecord:
+        lifetime = self.now_us - active.job.submit_us
+        crowd = (self._crowd.at(self.now_us) - life.crowd_before) / lifetime if lifetime else 1.0
+        return JobRecord(
+            active.index,
+            life.start_us,
+            finish_us,
+            active.work,
+            active.done,
+            active.gpu_us,
+            max(0, active.starts - 1),
+            self.setting.performance.alone_us(active.job),
+            crowd,
+        )
+
+    def _note_stint(self, running: Running) -> None:
+        active = running.active
+        assert active.share is not None
+        if self.now_us > running.start_us:
+            stint = Stint(active.index, len(active.share.gpus), running.start_us, self.now_us)
+            self.outcome.stints.append(stint)
+
+    # Decisions ----------------------------------------------------------------------------------------------
+
+    def _decide(self) -> None:
+        """Ask the policy, check what it says, and carry it out."""
+        trigger, self._trigger = self._trigger, _Trigger()
+        if not self._active:
+            return
+        for running in self._running.values():
+            running.settle(self.now_us)
+        moment = Moment(self.now_us, self._active, tuple(self._shares), tuple(trigger.arrived), tuple(trigger.ended))
+        began = time.process_time_ns()
+        decision = self._scheduler.decide(moment)
+        policy_us = (time.process_time_ns() - began) // 1000
+        when = f"round {len(self.outcome.rounds)} at {self.now_us} us"
+        check_shares(self.setting, self._active, decision.shares, self._shares, when)
+        self._trigger.wake_us = None if decision.wake_us is None else max(decision.wake_us, self.now_us + 1)
+        self._watch_idleness(decision)
+        moved = self._apply(decision.shares)
+        self._note_round(moved, policy_us)
+
+    def _apply(self, shares: tuple[Share, ...]) -> int:
+        """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
+        before, wanted = self._shares, set(shares)
+        fresh = [share for share in shares if share not in before]
+        old = {index: self._running[index] for share in before if share not in wanted for index in share.jobs}
+        self._shares = {share: before.get(share, 1.0) for share in shares}
+        moved = 0
+        for share in fresh:
+            for index in share.jobs:
+                moved += self._start(index, share, old.pop(index, None))
+        for index, running in old.items():
+            self._note_stint(running)
+            running.active.share = None
+            del self._running[index]
+        self._held.set(_gpus_of(self._shares), self.now_us)
+        self._set_paces(fresh)
+        return moved
+
+    def _start(self, index: int, share: Share, before: Running | None) -> bool:
+        """Put a job on the GPUs of a share; returns whether they are others than before."""
+        active = self._active[index]
+        if before is not None and active.share is not None and active.share.gpus == share.gpus:
+            active.share = share
+            return False
+        if before is not None:
+            self._note_stint(before)
+        active.share = share
+        active.starts += 1
+        life = self._lives[index]
+        life.start_us = self.now_us if life.start_us is None else life.start_us
+        ready_us = self.now_us + self.setting.restart_of(active.job)
+        version = 0 if before is None else before.version
+        self._running[index] = Running(active, self.now_us, ready_us, self.now_us, None, version)
+        return True
+
+    def _watch_idleness(self, decision: Decision) -> None:
+        """A policy that wakes itself without ever running anything would go on for ever."""
+        alone = self._next_job == len(self.setting.workload.jobs)
+        self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
+        if self._idle_rounds > _IDLE_ROUNDS:
+            self._fail_waiting()
+
+    def _note_round(self, moved: int, policy_us: int) -> None:
+        held = self._held.at(self.now_us)
+        record = RoundRecord(
+            self.now_us,
+            len(self._active),
+            len(self._running),
+            self._held.value,
+            moved,
+            held - self._held_before,
+            policy_us,
+        )
+        self._held_before = held
+        self.outcome.rounds.append(record)
+
+    # Paces --------------------------------------------------------------------------------------------------
+
+    def _set_paces(self, changed: Iterable[Share]) -> None:
+        """Work out the paces of the shares that changed, and of those whose contention changed with them."""
+        stale = dict.fromkeys(changed)
+        if self.setting.contention is not None:
+            factors = self.setting.contention.factors([share.gpus for share in self._shares])
+            for share, factor in zip(list(self._shares), factors, strict=True):
+                if factor != self._shares[share]:
+                    self._shares[share] = factor
+                    stale[share] = None
+        for share in stale:
+            self._set_pace(share)
+
+    def _set_pace(self, share: Share) -> None:
+        running = [self._running[index] for index in share.jobs]
+        for one in running:
+            one.settle(self.now_us)
+        members = [one.active.job for one in running]
+        paces = self.setting.performance.paces(share, members, [one.active.done for one in running])
+        for one, pace in zip(running, paces, strict=True):
+            check_pace(one.active, pace, f"at {self.now_us} us")
+            one.pace = pace.stretched(self._shares[share])
+            one.version += 1
+            self._timers.set(one)
+
+
+def _gpus_of(shares: Iterable[Share]) -> int:
+    return sum(len(share.gpus) for share in shares)

@@ -1,0 +1,104 @@
+"""What must hold in every round, checked by the engine whatever the policy and the performance model do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance import Pace
+from jigsaw_opt.simulation.policy import Active, Setting
+
+__all__ = ["InvariantError", "check_pace", "check_progress", "check_shares"]
+
+
+class InvariantError(RuntimeError):
+    """A bug: a policy or a performance model broke a rule. The message names the round and the job."""
+
+
+def check_shares(
+    setting: Setting, jobs: Mapping[int, Active], shares: Iterable[Share], known: Iterable[Share], when: str
+) -> None:
+    """Check that every GPU and every job is in at most one share, and that every new share can run.
+
+    Parameters
+    ----------
+    setting, jobs
+        The setting, and the active jobs.
+    shares
+        What the policy decided.
+    known
+        Shares that were checked in an earlier round, so that only their overlap is looked at again.
+    when
+        The round, for the message.
+
+    Raises
+    ------
+    InvariantError
+        A rule is broken.
+    """
+    checked = set(known)
+    owner: dict[int, int] = {}
+    placed: set[int] = set()
+    for share in shares:
+        for job in share.jobs:
+            _require(job in jobs, when, f"job {job} is not active")
+            _require(job not in placed, when, f"{_called(jobs, job)} is in two shares")
+            placed.add(job)
+        for gpu in share.gpus:
+            _require(
+                gpu not in owner, when, f"GPU {gpu} is given to {_called(jobs, share.jobs[0])} and to another share"
+            )
+            owner[gpu] = share.jobs[0]
+        if share not in checked:
+            _check_share(setting, jobs, share, when)
+
+
+def check_progress(active: Active, before: int, when: str) -> None:
+    """Check that work that was done stays done, and that there is no more of it than the job has.
+
+    Raises
+    ------
+    InvariantError
+        Progress was lost or invented.
+    """
+    _require(before <= active.done, when, f"job {active.job.name!r} lost progress")
+    _require(active.done <= active.work, when, f"job {active.job.name!r} did more work than it has")
+
+
+def check_pace(active: Active, pace: Pace, when: str) -> None:
+    """Check that a pace makes progress and holds for some of it.
+
+    Raises
+    ------
+    InvariantError
+        The job would stand still or its pace change for ever at the same time.
+    """
+    _require(pace.rate > 0, when, f"job {active.job.name!r} has no pace")
+    _require(pace.until is None or pace.until > active.done, when, f"the pace of job {active.job.name!r} is over")
+
+
+def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, when: str) -> None:
+    _require(bool(share.jobs and share.gpus), when, "a share has no job or no GPU")
+    name, count = _called(jobs, share.jobs[0]), len(share.gpus)
+    in_order = all(low < high for low, high in pairwise(share.gpus))
+    in_range = share.gpus[0] >= 0 and share.gpus[-1] < setting.gpu_count
+    _require(in_order and in_range, when, f"the GPUs of {name} are not ascending numbers of the cluster's")
+    _require(len(share.depths) in (0, len(share.jobs)), when, f"the share of {name} has not one depth rule a job")
+    members = [jobs[k].job for k in share.jobs]
+    if len(members) == 1:
+        fits = members[0].fewest <= count <= members[0].most
+    else:
+        fits = all(job.fewest <= count for job in members)
+    _require(fits, when, f"{name} cannot run on {count} GPUs")
+    reason = setting.performance.refuses(share, members)
+    _require(reason is None, when, f"{name}: {reason}")
+
+
+def _called(jobs: Mapping[int, Active], index: int) -> str:
+    return f"job {jobs[index].job.name!r}"
+
+
+def _require(holds: bool, when: str, message: str) -> None:
+    if not holds:
+        raise InvariantError(f"{when}: {message}")

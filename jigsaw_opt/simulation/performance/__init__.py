@@ -1,0 +1,10 @@
+"""How fast jobs run where they are placed: the protocol that every kind of performance model follows.
+
+Work is counted in units of 10^-15 iterations and paces in units a microsecond, both integers, so that progress is
+exact and nothing is lost however often a job is stopped. A pace is thus stated to 10^-9 iterations a second.
+"""
+
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.simulation.performance.protocol import Contention, Performance
+
+__all__ = ["UNITS", "Contention", "Pace", "Performance", "rate_of"]

@@ -1,0 +1,55 @@
+"""What the engine and the policies ask of a performance model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import Pace
+
+__all__ = ["Contention", "Performance"]
+
+
+class Performance(Protocol):
+    """Rates of jobs on given hardware. Answers depend on the arguments alone; what is dear to work out is cached."""
+
+    @property
+    def name(self) -> str:
+        """The kind, as on the command line."""
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """Why it cannot run `job` on any GPUs of the cluster (unknown model, batch size, memory), or None."""
+
+    def work(self, job: TraceJob) -> int:
+        """Units of work that the job has to do in all."""
+
+    def alone_us(self, job: TraceJob) -> int:
+        """Time of all its work, alone at full depth on the GPUs that it asks for, well placed, without restarts."""
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """Time to start it on other GPUs; None where it is the simulation's own setting."""
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """Why these jobs cannot run in this share (memory, GPU type, kind of sharing), or None."""
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """Pace of each job of a share, without contention by other shares.
+
+        Parameters
+        ----------
+        share
+            The jobs' numbers, their GPUs and depth rules.
+        jobs
+            The jobs themselves, in the order of ``share.jobs``.
+        done
+            Units of work that each has done.
+        """
+
+
+class Contention(Protocol):
+    """How much longer exchanges between servers take because other jobs use the same links."""
+
+    def factors(self, placements: Sequence[tuple[int, ...]]) -> Sequence[float]:
+        """For each placement (GPUs of a share) the factor, at least 1, on its exchanges when all of them run."""

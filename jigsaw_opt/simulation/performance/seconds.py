@@ -1,0 +1,51 @@
+"""Jobs that last a given time on the GPUs that they ask for, wherever these are: for traces that tell no more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+
+__all__ = ["MODEL", "Seconds"]
+
+MODEL = "seconds"
+"""The model of such jobs: an iteration takes a second."""
+_SECOND_US = 1_000_000
+
+
+class Seconds:
+    """One iteration a second, on exactly the GPUs asked for, each job alone."""
+
+    name = "seconds"
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """Any model is as good as any other; only the number of iterations must be known."""
+        return None if job.iterations is not None else "has no number of iterations"
+
+    def work(self, job: TraceJob) -> int:
+        """Its iterations."""
+        assert job.iterations is not None
+        return job.iterations * UNITS
+
+    def alone_us(self, job: TraceJob) -> int:
+        """A second an iteration."""
+        assert job.iterations is not None
+        return job.iterations * _SECOND_US
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As the simulation says."""
+        return None
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """A job has its GPUs to itself, and as many as it asks for."""
+        if len(jobs) > 1:
+            return "durations are known only of jobs that run alone"
+        if len(share.gpus) != jobs[0].gpus:
+            return f"its duration is known on {jobs[0].gpus} GPUs, not on {len(share.gpus)}"
+        return None
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """One iteration a second."""
+        return (Pace(rate_of(_SECOND_US)),)

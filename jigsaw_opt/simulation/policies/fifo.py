@@ -1,0 +1,46 @@
+"""First in, first out: jobs start in order of submission and run to their end; a job that does not fit holds all
+behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.policy import Moment, Setting
+
+__all__ = ["FIFO"]
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+
+    def decide(self, moment: Moment) -> Decision:
+        shares = list(moment.shares)
+        free = FreeGpus(self.setting, shares)
+        for active in moment.jobs.values():
+            if active.share is not None:
+                continue
+            gpus = free.take(active.job.gpus)
+            if gpus is None:
+                break
+            shares.append(Share((active.index,), gpus))
+        return Decision(tuple(shares))
+
+
+@dataclass(frozen=True, slots=True)
+class _Fifo:
+    name: str = "fifo"
+    display_name: str = "first in, first out, without preemption"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        return _Scheduler(setting)
+
+
+FIFO = _Fifo()

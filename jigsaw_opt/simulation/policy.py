@@ -1,0 +1,216 @@
+"""What a policy is, what it sees, and the registry of policies."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib.metadata import entry_points
+from itertools import pairwise
+from typing import Protocol
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.performance import Contention, Performance
+
+__all__ = ["GROUP", "Active", "Moment", "Policy", "Scheduler", "Setting", "choose", "find", "names"]
+
+GROUP = "jigsaw_opt.policies"
+ROUND_US = 60_000_000
+RESTART_US = 30_000_000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything about a simulation that does not change while it runs.
+
+    Parameters
+    ----------
+    cluster
+        The servers, whose GPUs are numbered through from 0.
+    workload
+        The jobs, numbered from 0 in order of submission.
+    performance
+        How fast they run.
+    contention
+        How jobs that span servers slow each other down; None for not at all.
+    round_us
+        Decisions are made at multiples of this; 0 for at once when a job arrives or ends.
+    restart_us
+        Time without progress when a job starts on other GPUs, its first start included.
+    seed
+        For policies that draw lots.
+    """
+
+    cluster: Cluster
+    workload: Workload
+    performance: Performance
+    contention: Contention | None = None
+    round_us: int = ROUND_US
+    restart_us: int = RESTART_US
+    seed: int = 0
+
+    @cached_property
+    def server_of(self) -> tuple[int, ...]:
+        """Number of the server of each GPU."""
+        return tuple(k for k, server in enumerate(self.cluster.servers) for _ in range(server.gpus))
+
+    @cached_property
+    def gpus_of(self) -> tuple[range, ...]:
+        """Numbers of the GPUs of each server."""
+        starts = [0]
+        for server in self.cluster.servers:
+            starts.append(starts[-1] + server.gpus)
+        return tuple(range(first, last) for first, last in pairwise(starts))
+
+    @property
+    def gpu_count(self) -> int:
+        """Number of GPUs of the cluster."""
+        return len(self.server_of)
+
+    def restart_of(self, job: TraceJob) -> int:
+        """Time without progress when `job` starts on other GPUs."""
+        own = self.performance.restart_us(job)
+        return self.restart_us if own is None else own
+
+
+@dataclass(slots=True)
+class Active:
+    """A submitted job that has not ended, as a policy sees it; policies read it and never write.
+
+    Parameters
+    ----------
+    index, job
+        Its number in the workload, and the job.
+    work, done
+        Units of work in all, and those done up to now.
+    gpu_us
+        Attained service: GPU-microseconds held up to now (a share's GPUs count for its jobs in equal parts).
+    run_us
+        Time for which it has held GPUs.
+    share
+        What it runs in, or None while it waits.
+    starts
+        How often it was started; all but the first are restarts.
+    """
+
+    index: int
+    job: TraceJob
+    work: int
+    done: int = 0
+    gpu_us: int = 0
+    run_us: int = 0
+    share: Share | None = None
+    starts: int = 0
+
+    @property
+    def left(self) -> int:
+        """Units of work that are left."""
+        return self.work - self.done
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a policy sees when it is asked.
+
+    Parameters
+    ----------
+    now_us
+        The time.
+    jobs
+        The active jobs by number, in order of submission.
+    shares
+        What runs up to now, without the jobs that have ended.
+    arrived, ended
+        Numbers of the jobs submitted and ended since the policy was last asked.
+    """
+
+    now_us: int
+    jobs: Mapping[int, Active]
+    shares: tuple[Share, ...]
+    arrived: tuple[int, ...] = field(default=())
+    ended: tuple[int, ...] = field(default=())
+
+
+class Scheduler(Protocol):
+    """A policy at work on one setting. It can be pickled, so that a simulation can be put aside."""
+
+    def decide(self, moment: Moment) -> Decision:
+        """Say what runs from now on."""
+
+
+class Policy(Protocol):
+    """What an entry point of the group ``jigsaw_opt.policies`` names. Loading it imports no engine."""
+
+    @property
+    def name(self) -> str:
+        """Name on the command line."""
+
+    @property
+    def display_name(self) -> str:
+        """One line for a list of policies."""
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        """Values that each option may have, the default first; an empty mapping where there is nothing to choose."""
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> Scheduler:
+        """Begin with an empty cluster; `options` has a value for every option.
+
+        Raises
+        ------
+        UsageError
+            The policy does not work with this setting (its kind of performance, say).
+        """
+
+
+def names() -> tuple[str, ...]:
+    """Names of all registered policies, sorted; none of them is loaded."""
+    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+
+
+@cache
+def find(name: str) -> Policy:
+    """The policy registered as `name`.
+
+    Raises
+    ------
+    UsageError
+        No policy, or more than one, has that name.
+    """
+    points = [point for point in entry_points(group=GROUP) if point.name == name]
+    if len({point.value for point in points}) > 1:
+        raise UsageError(f"policy {name!r} is registered twice: {', '.join(point.value for point in points)}")
+    if not points:
+        raise UsageError(f"no policy {name!r}; {_nearest(name, names())}")
+    policy: Policy = points[0].load()
+    return policy
+
+
+def choose(text: str) -> tuple[Policy, dict[str, str]]:
+    """A policy and all its options from text as in ``gavel:objective=max_sum``.
+
+    Raises
+    ------
+    UsageError
+        There is no such policy, option or value.
+    """
+    name, *changes = text.split(":")
+    policy = find(name)
+    options = {key: values[0] for key, values in policy.options.items()}
+    for change in changes:
+        key, _, value = change.partition("=")
+        if key not in options:
+            raise UsageError(f"policy {name!r} has no option {key!r}; {_nearest(key, options)}")
+        if value not in policy.options[key]:
+            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {_nearest(value, policy.options[key])}")
+        options[key] = value
+    return policy, options
+
+
+def _nearest(word: str, known: Sequence[str] | Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"

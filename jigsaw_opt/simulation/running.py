@@ -1,0 +1,90 @@
+"""The jobs that hold GPUs: exact progress between events."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jigsaw_opt.simulation.invariants import check_progress
+from jigsaw_opt.simulation.performance import Pace
+from jigsaw_opt.simulation.policy import Active
+
+__all__ = ["Running", "Timers"]
+
+
+@dataclass(slots=True)
+class Running:
+    """A job that holds GPUs.
+
+    Parameters
+    ----------
+    active
+        The job; its figures are right at `settled_us` and brought up to date by `settle`.
+    start_us
+        Since when it holds these GPUs.
+    ready_us
+        When its restart is over and it makes progress.
+    settled_us
+        Up to when its progress is counted.
+    pace
+        How fast it runs once it is ready; None before the first pace is known.
+    version
+        Grows with every pace; a timer of an older version is void.
+    """
+
+    active: Active
+    start_us: int
+    ready_us: int
+    settled_us: int
+    pace: Pace | None = None
+    version: int = 0
+
+    def settle(self, now_us: int) -> None:
+        """Count the progress and the service up to `now_us`."""
+        active, share = self.active, self.active.share
+        assert share is not None
+        held = now_us - self.settled_us
+        before = active.done
+        if self.pace is not None and now_us > self.ready_us:
+            productive = now_us - max(self.settled_us, self.ready_us)
+            active.done = min(active.work, active.done + self.pace.rate * productive)
+        active.run_us += held
+        active.gpu_us += held * len(share.gpus) // len(share.jobs)
+        self.settled_us = now_us
+        check_progress(active, before, f"at {now_us} us")
+
+    def next_us(self) -> int:
+        """When it ends or its pace changes, whichever is first, if nothing else happens."""
+        assert self.pace is not None
+        until = self.pace.until
+        goal = self.active.work if until is None else min(until, self.active.work)
+        left = max(0, goal - self.active.done)
+        return max(self.settled_us, self.ready_us) - (-left // self.pace.rate)
+
+
+class Timers:
+    """When jobs end or change pace: a heap in which outdated entries stay until they come up."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, int]] = []
+
+    def set(self, running: Running) -> None:
+        """Note the next time of a job under its present version."""
+        heapq.heappush(self._heap, (running.next_us(), running.active.index, running.version))
+
+    def next_us(self, running: dict[int, Running]) -> int | None:
+        """The earliest time, or None where nothing runs."""
+        while self._heap and not _valid(self._heap[0], running):
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now_us: int, running: dict[int, Running]) -> Iterator[int]:
+        """Numbers of the jobs whose time has come, in order."""
+        while (time_us := self.next_us(running)) is not None and time_us <= now_us:
+            yield heapq.heappop(self._heap)[1]
+
+
+def _valid(entry: tuple[int, int, int], running: dict[int, Running]) -> bool:
+    _, index, version = entry
+    return index in running and running[index].version == version
