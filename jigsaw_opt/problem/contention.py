@@ -1,0 +1,208 @@
+"""What transfers that run at once leave each other on the links: three models, one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Protocol
+
+from jigsaw_opt.problem.cluster import Channel
+
+__all__ = [
+    "Contention",
+    "Degraded",
+    "Exclusive",
+    "FairSharing",
+    "Fit",
+    "Sample",
+    "degradation",
+    "fit_degradation",
+    "users",
+]
+
+
+class Contention(Protocol):
+    """How links are divided among the transfers that use them at one moment."""
+
+    def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
+        """Rate of every transfer.
+
+        Parameters
+        ----------
+        channels
+            What each transfer uses. ``rate`` is its rate alone, at least 1; one without links keeps it.
+        bandwidths
+            Bytes per second of every link, at least 1.
+
+        Returns
+        -------
+        tuple of Fraction
+            Bytes per second of each transfer, in the order of `channels`.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusive:
+    """One transfer at a time on a link, as timetables plan it; earlier ones in the order given go first."""
+
+    def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
+        """Each transfer has its full rate if no earlier one that runs uses a link of it, and else waits."""
+        taken: set[int] = set()
+        rates = []
+        for channel in channels:
+            runs = taken.isdisjoint(channel.links)
+            taken.update(channel.links if runs else ())
+            rates.append(Fraction(channel.rate if runs else 0))
+        return tuple(rates)
+
+
+@dataclass(frozen=True, slots=True)
+class FairSharing:
+    """Max-min fair rates: none can grow but at the cost of one that is no larger."""
+
+    def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
+        """Progressive filling (Bertsekas and Gallager, *Data Networks*, section 6.5.2), in exact rationals.
+
+        All rates grow together; a transfer stops where it has its rate alone or one of its links is full.
+        """
+        rates = [Fraction(channel.rate) for channel in channels]
+        left = {link: Fraction(bandwidths[link]) for channel in channels for link in channel.links}
+        growing = dict(users(channels))
+        waiting = [k for k, channel in enumerate(channels) if channel.links]
+        while waiting:
+            level = min(left[link] / count for link, count in growing.items() if count)
+            full = {link for link, count in growing.items() if count and left[link] == level * count}
+            small = [k for k in waiting if rates[k] <= level]
+            stopped = small or [k for k in waiting if full.intersection(channels[k].links)]
+            for k in stopped:
+                rates[k] = min(rates[k], level)
+                for link in channels[k].links:
+                    left[link] -= rates[k]
+                    growing[link] -= 1
+            waiting = sorted(set(waiting).difference(stopped))
+        return tuple(rates)
+
+
+@dataclass(frozen=True, slots=True)
+class Degraded:
+    """Each link gives every one of its users its bandwidth over ``f(alpha, k)`` (SJF-BCO, equations 6 and 7).
+
+    Parameters
+    ----------
+    alpha
+        Loss by contention; at 0 a link is shared equally and nothing is lost.
+    share
+        Portion of the users of a link that send at once, in (0, 1]: their ``xi_1``.
+    uncontended
+        Portion of a transfer alone that others do not slow down, in [0, 1): 0 in the paper.
+    """
+
+    alpha: Fraction
+    share: Fraction = Fraction(1)
+    uncontended: Fraction = Fraction(0)
+
+    def slowdown(self, sharing: int) -> Fraction:
+        """Time of a transfer with `sharing` users on its fullest link, itself included, over its time alone."""
+        contended = degradation(self.alpha, self.share * sharing)
+        return self.uncontended + (1 - self.uncontended) * contended
+
+    def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
+        """The least that a link of the transfer gives, and no more than its rate alone."""
+        sharing = users(channels)
+        return tuple(
+            min([Fraction(it.rate), *(bandwidths[k] / self.slowdown(sharing[k]) for k in it.links)]) for it in channels
+        )
+
+
+def users(channels: Iterable[Channel]) -> dict[int, int]:
+    """How many transfers use each link that is used."""
+    count: dict[int, int] = {}
+    for channel in channels:
+        for link in channel.links:
+            count[link] = count.get(link, 0) + 1
+    return count
+
+
+def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
+    """Bandwidth of a link over what each of `sharing` users gets, ``f(alpha, k) = k + alpha (k - 1)``.
+
+    Below one user it is 1: less would be more than the bandwidth (SJF-BCO, section 4.1, clamped).
+    """
+    users = max(Fraction(1), Fraction(sharing))
+    return users + alpha * (users - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A measured exchange.
+
+    Parameters
+    ----------
+    sharing
+        How many ran at once on the link.
+    size
+        Bytes of each.
+    time_us
+        Mean time of one.
+    """
+
+    sharing: int
+    size: int
+    time_us: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Least squares of measured slowdowns over a line through 1 at one user.
+
+    Parameters
+    ----------
+    slope
+        What each further user adds to the slowdown.
+    samples
+        The samples with more than one user.
+    residuals
+        Fitted slowdown over the measured one, less 1, of each sample.
+    """
+
+    slope: Fraction
+    samples: tuple[Sample, ...]
+    residuals: tuple[Fraction, ...]
+
+    @property
+    def model(self) -> Degraded:
+        """The model that is this line.
+
+        A slope above 1 is a loss, ``alpha = slope - 1``. One below 1 is a part of the transfer that others do not
+        slow down, ``1 - slope``, with ``alpha = 0``: the formula itself allows no ``alpha < 0``.
+        """
+        return Degraded(max(Fraction(0), self.slope - 1), uncontended=max(Fraction(0), 1 - self.slope))
+
+
+def fit_degradation(samples: Sequence[Sample]) -> Fit:
+    """Fit the slowdown ``1 + slope (k - 1)`` by least squares of relative errors.
+
+    The slowdown of a sample is its time over that of the sample of the same size with one user.
+
+    Parameters
+    ----------
+    samples
+        One sample with one user for every size, and at least one with more.
+
+    Raises
+    ------
+    ValueError
+        A size without its sample with one user, or no sample with more.
+    """
+    alone = {sample.size: sample.time_us for sample in samples if sample.sharing == 1}
+    shared = tuple(sample for sample in samples if sample.sharing > 1)
+    missing = sorted({sample.size for sample in shared} - alone.keys())
+    if missing or not shared:
+        raise ValueError(f"sizes without a time alone: {missing}" if missing else "no sample with more than one user")
+    slowdowns = [sample.time_us / alone[sample.size] for sample in shared]
+    # The error of a sample is (1 + slope (k - 1)) / slowdown - 1.
+    steps = [(sample.sharing - 1) / slowdown for sample, slowdown in zip(shared, slowdowns, strict=True)]
+    gaps = [1 - 1 / slowdown for slowdown in slowdowns]
+    slope = sum((x * y for x, y in zip(steps, gaps, strict=True)), Fraction(0)) / sum(x * x for x in steps)
+    return Fit(slope, shared, tuple(slope * x - y for x, y in zip(steps, gaps, strict=True)))
