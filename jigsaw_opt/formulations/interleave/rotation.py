@@ -1,0 +1,119 @@
+"""Period of jobs that take turns at the stages of an iteration, for many groups at once.
+
+Up to four jobs stand at the four positions of a rotation. In slot ``i`` the job at position ``i + 1`` exchanges
+gradients, the one at ``i + 2`` computes, and the one at ``i + 3`` ends its loading, for which it has two slots. Slot
+``i`` ends when what belongs to it has ended; positions and slots count modulo 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import permutations
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from jigsaw_opt.problem.workload import StageTimes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Times: TypeAlias = NDArray[np.int64]
+
+__all__ = ["MOST_JOBS", "SLOWDOWN", "Rotation", "group_times"]
+
+Rotation = Literal["published", "steady"]
+"""How the period of a rotation is found: as Muri's simulator does, or as it is once it repeats."""
+
+MOST_JOBS = 4
+"""Jobs of a group at most: as many as there are positions."""
+
+SLOWDOWN = (Fraction(1), Fraction(266, 203), Fraction(300, 203), Fraction(274, 203))
+"""What sharing costs besides waiting, by the number of jobs less one: 1.33, 1.5 and 1.37 over the 1.015 of a job alone,
+as measured by Muri's authors on their own testbed."""
+
+_TOLERANCE = 1000
+"""Muri takes a rotation for settled when two of its slots in successive rounds differ by one part in so many."""
+
+
+def group_times(groups: Sequence[Sequence[StageTimes]], rotation: Rotation) -> NDArray[np.float64]:
+    """Microseconds of one round of each group, in which each of its jobs does one iteration, in the best order.
+
+    Parameters
+    ----------
+    groups
+        Groups of one size, from 1 to `MOST_JOBS` jobs.
+    rotation
+        ``published``: two rounds from an empty pipeline, with the tolerance and the slots without a stage as in Muri's
+        simulator, which may fall short of what repeats. ``steady``: the largest cycle mean.
+    """
+    import numpy as np
+
+    size = len(groups[0])
+    if size == 1:
+        return np.array([job.iteration_us for (job,) in groups], dtype=np.float64)
+    times = np.array(
+        [[(job.load_us, job.compute_us, job.network_us) for job in group] for group in groups], dtype=np.int64
+    )
+    orders = list(permutations(range(size)))
+    if rotation == "steady" and size == MOST_JOBS:
+        # A settled rotation without an empty position looks the same from each.
+        orders = [order for order in orders if order[0] == 0]
+    ordered = times[:, np.array(orders)]
+    periods = _published(ordered) if rotation == "published" else _steady(_filled(ordered))
+    least = periods.min(axis=1)
+    if size == 2:
+        least = np.minimum(least, _two_slots(times))
+    return np.asarray(least * float(SLOWDOWN[size - 1]), dtype=np.float64)
+
+
+def _published(jobs: Times) -> Times:
+    """Period as in Muri's `calc_iteration_time`; `jobs` by group, order, position and stage."""
+    import numpy as np
+
+    ends = [np.zeros(jobs.shape[:2], dtype=np.int64)]
+    period = np.zeros_like(ends[0])
+    for i in range(2 * MOST_JOBS):
+        ends.append(_slot_end(jobs, ends, i))
+        if i >= MOST_JOBS:
+            now, before = ends[i + 1] - ends[i - 3], ends[i] - ends[i - 4]
+            settled = _TOLERANCE * abs(now - before) <= np.maximum(abs(now), abs(before))
+            period = np.where((period == 0) & settled, now, period)
+    return np.where(period > 0, period, ends[8] - ends[4])
+
+
+def _slot_end(jobs: Times, ends: list[Times], i: int) -> Times:
+    """End of slot `i`; 0 where no job has a stage in it, which is how Muri counts it."""
+    import numpy as np
+
+    size, end = jobs.shape[2], np.zeros_like(ends[0])
+    for position, stage, start in (((i + 1) % 4, 2, i), ((i + 2) % 4, 1, i), ((i + 3) % 4, 0, i - 1)):
+        if position < size and start >= 0:
+            end = np.maximum(end, ends[start] + jobs[:, :, position, stage])
+    return end
+
+
+def _filled(jobs: Times) -> Times:
+    """Positions without a job hold one without stages."""
+    import numpy as np
+
+    return np.pad(jobs, ((0, 0), (0, 0), (0, MOST_JOBS - jobs.shape[2]), (0, 0)))
+
+
+def _steady(jobs: Times) -> Times:
+    """Largest cycle mean: a cycle passes each slot once, alone or with a neighbour while a job loads."""
+    import numpy as np
+
+    slot = [np.maximum(jobs[:, :, (i + 1) % 4, 2], jobs[:, :, (i + 2) % 4, 1]) for i in range(4)]
+    load = [jobs[:, :, (i + 3) % 4, 0] for i in range(4)]
+    cycles = [slot[0] + slot[1] + slot[2] + slot[3], load[0] + load[2], load[1] + load[3]]
+    cycles += [load[i] + slot[(i + 1) % 4] + slot[(i + 2) % 4] for i in range(4)]
+    return np.asarray(np.maximum.reduce(cycles))
+
+
+def _two_slots(pairs: Times) -> Times:
+    """Two jobs may also swap: one loads while the other computes and exchanges."""
+    import numpy as np
+
+    load, rest = pairs[:, :, 0], pairs[:, :, 1] + pairs[:, :, 2]
+    return np.asarray(np.maximum(load[:, 0], rest[:, 1]) + np.maximum(load[:, 1], rest[:, 0]))

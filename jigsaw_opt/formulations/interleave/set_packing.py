@@ -1,0 +1,140 @@
+"""The program: how many groups of each make, so that every job is in one and the GPUs suffice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain, combinations_with_replacement
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Rotation, group_times
+from jigsaw_opt.problem.workload import StageTimes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Group", "Model", "StagedJob", "build", "normalised_throughput"]
+
+_CHUNK = 20_000
+"""Columns whose values are found at once; the arrays of more would not stay in the cache, and of all not in memory."""
+
+
+class StagedJob(NamedTuple):
+    """What the program knows of a job. Equal jobs are of one class.
+
+    Parameters
+    ----------
+    gpus
+        Number of its workers, each on a GPU.
+    times
+        Stages of an iteration on them.
+    """
+
+    gpus: int
+    times: StageTimes
+
+
+Group: TypeAlias = tuple[StagedJob, ...]
+"""Jobs that share the same GPUs; all of them ask for the same number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Maximise ``values @ x``: each part as often as it is there, the GPUs within their number, ``x`` integer.
+
+    Parameters
+    ----------
+    parts, counts
+        What groups are made of, and how often it is there.
+    columns
+        Makes of groups: indices of the parts of each, filled up with -1.
+    values
+        Normalised throughput of a group of each make.
+    gpus
+        GPUs of a group of each make.
+    capacity
+        GPUs that there are.
+    """
+
+    parts: tuple[Group, ...]
+    counts: tuple[int, ...]
+    columns: NDArray[np.int64]
+    values: NDArray[np.float64]
+    gpus: NDArray[np.int64]
+    capacity: int
+
+    def groups(self, solution: Mapping[int, int]) -> Counter[Group]:
+        """The groups of a solution: how often each column is taken, by its index."""
+        found: Counter[Group] = Counter()
+        for column, number in solution.items():
+            parts = [int(part) for part in self.columns[column] if part >= 0]
+            found[tuple(job for part in parts for job in self.parts[part])] += number
+        return found
+
+
+def build(parts: Mapping[Group, int], most_parts: int, capacity: int, rotation: Rotation) -> Model:
+    """The program over all groups that some parts make up.
+
+    Parameters
+    ----------
+    parts
+        Single jobs, or groups to be merged, with their numbers.
+    most_parts
+        Parts of a group at most: `MOST_JOBS` for groups of single jobs, 2 for a matching.
+    capacity
+        GPUs that there are.
+    rotation
+        How the period of a group is found.
+    """
+    import numpy as np
+
+    makes: dict[int, list[tuple[int, ...]]] = {}
+    items = list(parts)
+    for column in _columns(parts, most_parts):
+        makes.setdefault(sum(len(items[part]) for part in column), []).append(column)
+    values = [_values([_joined(items, column) for column in columns], rotation) for columns in makes.values()]
+    columns = list(chain.from_iterable(makes.values()))
+    filled = [column + (-1,) * (most_parts - len(column)) for column in columns]
+    gpus = [items[column[0]][0].gpus for column in columns]
+    return Model(
+        tuple(items), tuple(parts.values()), np.array(filled), np.concatenate(values), np.array(gpus), capacity
+    )
+
+
+def normalised_throughput(groups: Mapping[Group, int], rotation: Rotation) -> float:
+    """Sum over all jobs of their speed in their group relative to that alone."""
+    return float(sum(number * _values([group], rotation)[0] for group, number in groups.items()))
+
+
+def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int, ...]]:
+    """Multisets of parts of equal GPUs, no part more often than it is there, no group too large."""
+    sizes, counts = [len(group) for group in parts], list(parts.values())
+    alike: dict[int, list[int]] = {}
+    for index, group in enumerate(parts):
+        alike.setdefault(group[0].gpus, []).append(index)
+    for same in alike.values():
+        scarce = {index for index in same if counts[index] < most_parts}
+        for number in range(1, most_parts + 1):
+            for column in combinations_with_replacement(same, number):
+                if sum(sizes[part] for part in column) > MOST_JOBS:
+                    continue
+                if scarce.isdisjoint(column) or all(column.count(part) <= counts[part] for part in set(column)):
+                    yield column
+
+
+def _values(groups: list[Group], rotation: Rotation) -> NDArray[np.float64]:
+    """Normalised throughput of groups of one size."""
+    import numpy as np
+
+    found = []
+    for start in range(0, len(groups), _CHUNK):
+        times = [[job.times for job in group] for group in groups[start : start + _CHUNK]]
+        alone = np.array([[job.iteration_us for job in group] for group in times])
+        found.append(alone.sum(axis=1) / group_times(times, rotation))
+    return np.concatenate(found)
+
+
+def _joined(items: list[Group], column: Iterable[int]) -> Group:
+    return tuple(job for part in column for job in items[part])

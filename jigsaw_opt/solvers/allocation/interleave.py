@@ -1,0 +1,100 @@
+"""`interleave`: which jobs share GPUs by stages, by repeated matching or exactly, with a certified bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Rotation, StagedJob, build, normalised_throughput
+from jigsaw_opt.solvers.allocation.packing_engine import optimum, relaxation
+
+__all__ = ["Grouping", "Method", "group_jobs", "throughput_bound"]
+
+Method = Literal["exact", "matching"]
+
+_ROUNDS = (MOST_JOBS - 1).bit_length()
+"""Rounds of pairing until groups are as large as they may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """All jobs in groups.
+
+    Parameters
+    ----------
+    groups
+        Each make of group with its number.
+    value
+        Sum of normalised throughputs.
+    bound
+        What no grouping exceeds; None where the method has not found one.
+    """
+
+    groups: Counter[Group]
+    value: float
+    bound: float | None
+
+
+def group_jobs(
+    jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", rotation: Rotation = "steady"
+) -> Grouping:
+    """Put every job into a group so that the GPUs suffice and the sum of normalised throughputs is large.
+
+    Parameters
+    ----------
+    jobs
+        The jobs; equal ones are counted, not told apart.
+    gpus
+        GPUs that there are.
+    method
+        ``exact``: the set-packing program over all makes of groups, optimal. ``matching``: two rounds of
+        maximum-weight matching, of jobs and then of pairs, as Muri does; without a bound.
+    rotation
+        How the period of a group is found.
+
+    Raises
+    ------
+    UsageError
+        Even in groups of four the jobs need more GPUs than there are.
+    """
+    parts = _classes(jobs)
+    least = _least_gpus(parts, MOST_JOBS)
+    if least > gpus:
+        raise UsageError(f"the jobs need {least} GPUs even in groups of {MOST_JOBS}, and there are {gpus}")
+    if method == "matching":
+        return _matched(parts, gpus, rotation)
+    model = build(parts, MOST_JOBS, gpus, rotation)
+    packed = optimum(model)
+    return _grouping(model.groups(packed.solution), rotation, packed.bound)
+
+
+def throughput_bound(jobs: Iterable[StagedJob], gpus: int, rotation: Rotation = "steady") -> float:
+    """A sum of normalised throughputs that no grouping exceeds: the linear relaxation of the set-packing program."""
+    return relaxation(build(_classes(jobs), MOST_JOBS, gpus, rotation))
+
+
+def _matched(parts: Counter[Group], gpus: int, rotation: Rotation) -> Grouping:
+    for _ in range(_ROUNDS):
+        # Pairing halves the GPUs in use at best, so a round may leave more in use than there are.
+        model = build(parts, 2, max(gpus, _least_gpus(parts, 2)), rotation)
+        parts = model.groups(optimum(model).solution)
+    return _grouping(parts, rotation, None)
+
+
+def _classes(jobs: Iterable[StagedJob]) -> Counter[Group]:
+    return Counter((job,) for job in jobs)
+
+
+def _least_gpus(parts: Mapping[Group, int], most_parts: int) -> int:
+    """GPUs that are in use once as many parts as possible share them."""
+    by_gpus: Counter[int] = Counter()
+    for group, number in parts.items():
+        by_gpus[group[0].gpus] += number
+    return sum(gpus * -(-number // most_parts) for gpus, number in by_gpus.items())
+
+
+def _grouping(groups: Counter[Group], rotation: Rotation, bound: float | None) -> Grouping:
+    return Grouping(groups, normalised_throughput(groups, rotation), bound)
