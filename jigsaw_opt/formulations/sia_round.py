@@ -1,0 +1,172 @@
+"""One round of Sia: every job takes at most one configuration of GPUs (Sia, SOSP'23, section 3.3).
+
+A configuration is a number of GPUs of some type. Few rows (the GPU types) couple many columns (jobs times
+configurations).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["SiaRound", "build", "normalised", "restart_factors"]
+
+NO_ALLOCATION = -1
+"""What stands in a choice for a job without GPUs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SiaRound:
+    """Minimise the cost of the chosen configurations and of the jobs left idle, within the GPUs there are.
+
+    Parameters
+    ----------
+    cost
+        By job and configuration, ``(jobs, configurations)``; infinite where a job cannot use a configuration.
+    gpus
+        GPUs of each type that a configuration takes, ``(configurations, types)``.
+    capacity
+        GPUs of each type.
+    idle
+        Cost of leaving a job without GPUs, ``(jobs,)``; infinite where it must not be.
+    """
+
+    cost: Floats
+    gpus: Integers
+    capacity: Integers
+    idle: Floats
+
+    def objective(self, choice: Integers) -> float:
+        """Cost of a choice: for each job the index of its configuration, or `NO_ALLOCATION`."""
+        import numpy as np
+
+        taken = choice != NO_ALLOCATION
+        return float(self.cost[np.flatnonzero(taken), choice[taken]].sum() + self.idle[~taken].sum())
+
+    def used(self, choice: Integers) -> Integers:
+        """GPUs of each type that a choice takes."""
+        used: Integers = self.gpus[choice[choice != NO_ALLOCATION]].sum(axis=0)
+        return used
+
+    def program(self) -> LinearProgram:
+        """The integer program: a column a job and configuration that it can use, then one an idle job."""
+        import numpy as np
+
+        jobs, configurations = np.nonzero(np.isfinite(self.cost))
+        may_idle = np.flatnonzero(np.isfinite(self.idle))
+        owners = np.concatenate([jobs, may_idle])
+        costs = np.concatenate([self.cost[jobs, configurations], self.idle[may_idle]])
+        least = np.concatenate([np.ones(len(self.cost)), np.full(len(self.capacity), -np.inf)])
+        return LinearProgram(
+            costs=costs,
+            lower=np.zeros(len(costs)),
+            upper=np.ones(len(costs)),
+            row_lower=least,
+            row_upper=np.concatenate([np.ones(len(self.cost)), self.capacity]),
+            entries=joined(_one_configuration(owners), self._capacities(configurations)),
+            integer=True,
+        )
+
+    def choice(self, values: Floats) -> Integers:
+        """The choice that a solution of `program` stands for."""
+        import numpy as np
+
+        jobs, configurations = np.nonzero(np.isfinite(self.cost))
+        taken = np.flatnonzero(values[: len(jobs)] > 0.5)
+        choice = np.full(len(self.cost), NO_ALLOCATION)
+        choice[jobs[taken]] = configurations[taken]
+        return choice
+
+    def _capacities(self, configurations: Integers) -> Entries:
+        import numpy as np
+
+        columns, types = np.nonzero(self.gpus[configurations])
+        values = self.gpus[configurations[columns], types].astype(float)
+        return Entries(len(self.cost) + types, columns, values)
+
+
+def _one_configuration(owners: Integers) -> Entries:
+    import numpy as np
+
+    return Entries(owners, np.arange(len(owners)), np.ones(len(owners)))
+
+
+def normalised(goodput: Floats, least_gpus: Integers) -> Floats:
+    """Goodputs of each job in units of its worst configuration, times the GPUs that it needs at least.
+
+    Sia's ``G_ij <- N_i^min G_ij / min_j G_ij``, over the configurations with goodput above 0; the others stay 0.
+    """
+    import numpy as np
+
+    usable = np.where(goodput > 0, goodput, np.inf)
+    worst = usable.min(axis=1, initial=np.inf, keepdims=True)
+    return np.where(goodput > 0, goodput / np.where(np.isfinite(worst), worst, 1), 0.0) * least_gpus[:, None]
+
+
+def restart_factors(age: Floats, restarts: Integers, restart_cost: Floats) -> Floats:
+    """What share of its goodput a job would keep if it went on being restarted as often as so far.
+
+    Sia's ``r_i = (T_i - N_i S_i) / (T_i + S_i)``, with the age T, the restarts N and the cost S of one in the same
+    unit of time. Below 0 stands for a job that has spent more time in restarts than it has lived; it is taken as 0.
+    """
+    import numpy as np
+
+    return np.maximum(age - restarts * restart_cost, 0.0) / (age + restart_cost)
+
+
+def build(
+    goodput: Floats,
+    gpus: Integers,
+    capacity: Integers,
+    *,
+    power: float = -0.5,
+    penalty: float = 1.1,
+    factors: Floats | None = None,
+    current: Integers | None = None,
+) -> SiaRound:
+    """Sia's program for one round.
+
+    The paper maximises ``sum_ij A_ij r_i G_ij^p + lambda sum_i (1 - |A_i|)`` for p > 0 and minimises it for p < 0. As
+    printed, idle jobs would be rewarded for p > 0; the text calls the term a penalty, so here it costs in both
+    cases. As printed, r < 1 would favour a change for p < 0; here r discounts the goodput, ``(r_i G_ij)^p``.
+
+    Parameters
+    ----------
+    goodput
+        By job and configuration, normalised; 0 where a job cannot use a configuration.
+    gpus, capacity
+        As in `SiaRound`.
+    power
+        The fairness exponent p, not 0.
+    penalty
+        The cost lambda of an idle job, at least 0.
+    factors
+        Restart factor of each job; it applies to all configurations but the current one. None for 1.
+    current
+        Configuration that each job has, or `NO_ALLOCATION`. None for no job having any.
+    """
+    import numpy as np
+
+    kept = np.ones_like(goodput) if factors is None else np.repeat(factors[:, None], goodput.shape[1], axis=1)
+    if current is not None:
+        staying = np.flatnonzero(current != NO_ALLOCATION)
+        kept[staying, current[staying]] = 1.0
+    value = kept * goodput
+    usable = value > 0
+    cost = np.where(usable, -np.sign(power) * np.where(usable, value, 1.0) ** power, np.inf)
+    return SiaRound(cost, gpus, capacity, np.full(len(goodput), float(penalty)))
+
+
+def from_document(document: Mapping[str, Any]) -> SiaRound:
+    """The program of a document of kind ``sia_one_round``: costs are given, weights apply to them, not to idle jobs."""
+    import numpy as np
+
+    cost = np.array(document["cost"], dtype=float) * np.array(document["weights"], dtype=float)[:, None]
+    gpus = np.array(document["configs_gpus"], dtype=np.int64)
+    capacity = np.array(document["capacity"], dtype=np.int64)
+    return SiaRound(cost, gpus, capacity, np.full(len(cost), float(document["lambda_n"])))

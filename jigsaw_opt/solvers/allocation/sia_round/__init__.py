@@ -1,0 +1,104 @@
+"""Sia's one-round program by prices of GPUs, rounding and an exact search of a small core.
+
+The few capacity rows are priced out: at given prices every job takes its cheapest configuration, whatever the others
+do. The best prices give a bound that is close to the optimum; what the cheapest configurations take beyond the
+capacity, or leave of it, is mended by the cheapest set of exchanges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound
+from jigsaw_opt.solvers.allocation.sia_round.exchange import Base, best_exchange, within_capacity
+from jigsaw_opt.solvers.allocation.sia_round.prices import Columns, best_prices
+from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats, Integers
+
+__all__ = ["RoundSolution", "solve_round"]
+
+_NOISE = 1e-6
+"""Ties between configurations are broken by costs that differ by up to this part of the mean cost."""
+_WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
+"""Cells and jobs of the exact search, one attempt after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSolution:
+    """What a round decides.
+
+    Parameters
+    ----------
+    choice
+        Configuration of each job, or `NO_ALLOCATION`.
+    objective
+        Its cost.
+    bound
+        No choice costs less.
+    prices
+        Price of a GPU of each type that gives the bound.
+    """
+
+    choice: Integers
+    objective: float
+    bound: float
+    prices: Floats
+
+    @property
+    def gap(self) -> float:
+        """Relative gap between objective and bound."""
+        return (self.objective - self.bound) / max(abs(self.objective), 1e-12)
+
+
+def solve_round(problem: SiaRound, *, seed: int = 0, target: float = 2e-5) -> RoundSolution | None:
+    """Choose a configuration for every job.
+
+    Parameters
+    ----------
+    problem
+        The program.
+    seed
+        Of the order in which ties are broken.
+    target
+        Relative gap at which no better choice is looked for.
+
+    Returns
+    -------
+    RoundSolution | None
+        None if some job that must not be idle finds no GPUs.
+    """
+    columns = Columns.of(problem)
+    noisy = columns.with_noise(_NOISE, seed)
+    prices = best_prices(noisy)
+    bound = columns.bound(prices)
+    base = Base.at(noisy, prices)
+    picked = within_capacity(base)
+    if picked is None:
+        return _by_integer_program(problem, bound, prices)
+    solution = _solution(problem, picked, bound, prices)
+    for cells, jobs in _WINDOWS:
+        if solution.gap <= target:
+            break
+        picked = best_exchange(base, picked, cells, jobs)
+        found = _solution(problem, picked, bound, prices)
+        solution = min(solution, found, key=lambda one: one.objective)
+    return solution
+
+
+def _solution(problem: SiaRound, picked: Integers, bound: float, prices: Floats) -> RoundSolution:
+    import numpy as np
+
+    choice = np.where(picked == problem.cost.shape[1], NO_ALLOCATION, picked)
+    return RoundSolution(choice, problem.objective(choice), bound, prices)
+
+
+def _by_integer_program(problem: SiaRound, bound: float, prices: Floats) -> RoundSolution | None:
+    """Only where jobs must not be idle can rounding fail to fit all of them."""
+    solved = solve_arrays(problem.program())
+    if solved is None:
+        return None
+    choice = problem.choice(solved.values)
+    return RoundSolution(choice, problem.objective(choice), max(bound, solved.bound), prices)
