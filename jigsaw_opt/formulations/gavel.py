@@ -1,0 +1,144 @@
+"""Gavel's policies as linear programs: which share of its time each job spends on each GPU type.
+
+Narayanan et al., "Heterogeneity-Aware Cluster Scheduling Policies for Deep Learning Workloads", OSDI'20, section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, joined
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["OBJECTIVES", "SharedCluster", "max_min_fairness", "max_sum_throughput", "min_total_duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCluster:
+    """Jobs that share a cluster in time; each always runs on as many GPUs as it asks for, all of one type.
+
+    Parameters
+    ----------
+    throughput
+        Iterations a second of each job on each GPU type, ``(jobs, types)``; every job runs on some type.
+    gpus
+        GPUs that each job asks for.
+    capacity
+        GPUs of each type.
+    steps
+        Iterations that each job has left.
+    priority
+        Weight of each job, above 0.
+    """
+
+    throughput: Floats
+    gpus: Integers
+    capacity: Integers
+    steps: Floats
+    priority: Floats
+
+    def equal_share(self) -> Floats:
+        """Throughput of each job if each GPU type were given to all jobs in equal parts of the time.
+
+        The jobs' parts are scaled so that a job's time adds up to 1, whatever the GPUs there are.
+        """
+        import numpy as np
+
+        share: Floats = self.throughput @ (self.capacity / np.sum(self.capacity))
+        return share
+
+    def allocation(self, values: Floats) -> Floats:
+        """Shares of time ``(jobs, types)`` of a solution of one of the programs."""
+        shares: Floats = values[: self.throughput.size].reshape(self.throughput.shape).clip(0.0, 1.0)
+        return shares
+
+
+def max_min_fairness(cluster: SharedCluster) -> LinearProgram:
+    """Maximise the least progress ``s_i / w_i * sum_j T_ij x_ij / (throughput of the equal share)`` of a job."""
+    gain = cluster.throughput * (cluster.gpus / (cluster.priority * cluster.equal_share()))[:, None]
+    return _with_level(cluster, gain, level=[1.0] * len(gain))
+
+
+def min_total_duration(cluster: SharedCluster) -> LinearProgram:
+    """Minimise the time in which every job can end, as the greatest rate: ``sum_j T_ij x_ij >= steps_i * rate``.
+
+    Gavel looks for the least duration by bisection; its inverse makes the program linear.
+    """
+    return _with_level(cluster, cluster.throughput, cluster.steps)
+
+
+def max_sum_throughput(cluster: SharedCluster) -> LinearProgram:
+    """Maximise ``sum_ij T_ij x_ij``."""
+    return _program(cluster, -cluster.throughput.ravel(), _shares(cluster), extra_rows=0)
+
+
+Objective = Callable[[SharedCluster], LinearProgram]
+OBJECTIVES: Mapping[str, Objective] = {
+    "max_min": max_min_fairness,
+    "makespan": min_total_duration,
+    "max_sum": max_sum_throughput,
+}
+"""The three objectives by their names among a policy's options; every program minimises the negative."""
+
+
+def _with_level(cluster: SharedCluster, gain: Floats, level: Any) -> LinearProgram:
+    """Maximise one more column, the level: ``sum_j gain_ij x_ij >= level_i * level`` for every job."""
+    import numpy as np
+
+    jobs, types = gain.shape
+    row = jobs + types + np.arange(jobs)
+    gains = Entries(np.repeat(row, types), np.arange(gain.size), gain.ravel())
+    levels = Entries(row, np.full(jobs, gain.size), -np.asarray(level, dtype=float))
+    costs = np.append(np.zeros(gain.size), -1.0)
+    return _program(cluster, costs, joined(_shares(cluster), gains, levels), extra_rows=jobs)
+
+
+def _program(cluster: SharedCluster, costs: Floats, entries: Entries, extra_rows: int) -> LinearProgram:
+    """Shares of time; a row a job, a row a GPU type, then further rows that are at least 0."""
+    import numpy as np
+
+    jobs, types = cluster.throughput.shape
+    upper = np.full(len(costs), np.inf)
+    upper[: jobs * types] = np.where(cluster.throughput > 0, 1.0, 0.0).ravel()
+    return LinearProgram(
+        costs=costs,
+        lower=np.zeros(len(costs)),
+        upper=upper,
+        row_lower=np.concatenate([np.full(jobs + types, -np.inf), np.zeros(extra_rows)]),
+        row_upper=np.concatenate([np.ones(jobs), cluster.capacity, np.full(extra_rows, np.inf)]),
+        entries=entries,
+    )
+
+
+def _shares(cluster: SharedCluster) -> Entries:
+    """Time of each job, and GPUs of each type in use on average."""
+    import numpy as np
+
+    jobs, types = cluster.throughput.shape
+    owner, kind = (index.ravel() for index in np.indices((jobs, types)))
+    column = np.arange(jobs * types)
+    time = Entries(owner, column, np.ones(jobs * types))
+    return joined(time, Entries(jobs + kind, column, cluster.gpus[owner].astype(float)))
+
+
+def from_document(document: Mapping[str, Any]) -> SharedCluster:
+    """The cluster of a document with ``cluster_spec`` and ``jobs``, as in the shared programs."""
+    import numpy as np
+
+    kinds = sorted(document["cluster_spec"])
+    jobs = document["jobs"]
+
+    def column(of: Callable[[Mapping[str, Any]], float]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.array([of(job) for job in jobs], dtype=float)
+
+    return SharedCluster(
+        throughput=np.array([[job["thr"][kind] for kind in kinds] for job in jobs]),
+        gpus=column(lambda job: job["scale_factor"]).astype(np.int64),
+        capacity=np.array([document["cluster_spec"][kind] for kind in kinds]),
+        steps=column(lambda job: job["num_steps"]),
+        priority=column(lambda job: job["priority"]),
+    )

@@ -1,0 +1,71 @@
+"""Gavel's three objectives by HiGHS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.gavel import OBJECTIVES, SharedCluster
+from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats
+
+__all__ = ["SharedTime", "bisected_duration", "solve_gavel"]
+
+_FIRST_RANGE = (100.0, 1_000_000.0)
+_BISECTION_RATIO = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTime:
+    """The optimum of one objective.
+
+    Parameters
+    ----------
+    allocation
+        Share of its time that each job spends on each GPU type, ``(jobs, types)``.
+    value
+        Least normalised progress (``max_min``), total duration in seconds (``makespan``), or iterations a second
+        (``max_sum``).
+    """
+
+    allocation: Floats
+    value: float
+
+
+def solve_gavel(cluster: SharedCluster, objective: str) -> SharedTime:
+    """Solve one of `OBJECTIVES`; there is always a solution, as no job has to run.
+
+    Raises
+    ------
+    KeyError
+        If there is no such objective.
+    """
+    solved = solve_arrays(OBJECTIVES[objective](cluster))
+    assert solved is not None, "to allocate nothing is a solution"
+    value = -solved.objective
+    return SharedTime(cluster.allocation(solved.values), 1.0 / value if objective == "makespan" else value)
+
+
+def bisected_duration(least: float) -> float:
+    """The duration in seconds at which Gavel's own bisection ends, where `least` is the least possible one.
+
+    It halves 100 s to 10^6 s (the next range up to ten times as much where that is too short) until the ends are within
+    5 %, and takes the upper end.
+    """
+    low, high = _FIRST_RANGE
+    while (found := _bisected(least, low, high)) is None:
+        low, high = high, 10 * high
+    return found
+
+
+def _bisected(least: float, low: float, high: float) -> float | None:
+    found = None
+    while _BISECTION_RATIO * low < high:
+        middle = (low + high) / 2
+        if middle >= least:
+            high = found = middle
+        else:
+            low = middle
+    return found
