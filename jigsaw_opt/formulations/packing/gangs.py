@@ -1,0 +1,230 @@
+"""Gangs: jobs on the same GPUs, and the rates that no timetable of them beats.
+
+A *gang* is one job alone at full depth, or two jobs of the same number of workers on the same GPUs, whose iterations
+take turns one to one. Each may take its class's depth rule. Jobs of one model, width and rule are of one *kind*,
+and what is said of a gang depends on the kinds alone; classes of a kind differ in weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import combinations_with_replacement
+
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.critical import deepest_level, least_work_us, shortest_transfers, tail_us
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Depth, FullDepth, Job
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.packing import PackingProblem, ServerType
+from jigsaw_opt.problem.pieces import PieceGraph, cut
+
+__all__ = ["Gang", "Kind", "Site", "gang_instance", "gangs", "kinds", "references_us", "site"]
+
+_LONG = 64
+"""Iterations over which the mean work of an iteration under a free depth rule is counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Jobs of one model, number of workers and depth rule."""
+
+    model: str
+    workers: int
+    depth: Depth
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """GPUs that a gang takes.
+
+    Parameters
+    ----------
+    servers
+        Servers of the type that it needs; more than one only where it needs all but the last one wholly.
+    gpus
+        GPUs that it needs.
+    """
+
+    servers: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """Jobs that share GPUs.
+
+    Parameters
+    ----------
+    kinds
+        Kind of each job, in the order of the problem's kinds.
+    site
+        What it takes.
+    references_us
+        For each job, the time of an iteration alone at full depth on the fastest type of GPU.
+    period_us
+        Time in which no timetable does more than one iteration of each job.
+    """
+
+    kinds: tuple[Kind, ...]
+    site: Site
+    references_us: tuple[int, ...]
+    period_us: Fraction
+
+    def rates(self, iteration_us: Fraction) -> tuple[float, ...]:
+        """Normalised progress of each job in unit time when each does an iteration in `iteration_us`."""
+        return tuple(float(reference / iteration_us) for reference in self.references_us)
+
+
+def kinds(problem: PackingProblem) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
+    """The kinds of a problem, and for each class the number of its kind."""
+    numbers: dict[Kind, int] = {}
+    of_class = [numbers.setdefault(Kind(c.model, c.workers, c.depth), len(numbers)) for c in problem.classes]
+    return tuple(numbers), tuple(of_class)
+
+
+def site(server_type: ServerType, workers: int) -> Site | None:
+    """What a gang of `workers` GPUs takes of servers of a type; None where there are not enough, or no links."""
+    servers = ceil_div(workers, server_type.server.gpus)
+    if servers > server_type.count or (servers > 1 and not server_type.bandwidth):
+        return None
+    return Site(servers, workers)
+
+
+def gang_instance(
+    server_type: ServerType, members: Sequence[tuple[Kind, Model]], place: Site, iterations: int
+) -> Instance:
+    """The cyclic instance whose plan is a timetable of a gang; every job does `iterations` in a period."""
+    models = {kind.model: model for kind, model in members}
+    jobs = tuple(
+        Job(f"j{k}", kind.model, kind.workers, iterations, depth=kind.depth) for k, (kind, _) in enumerate(members)
+    )
+    return Instance("gang", server_type.group(place.servers, place.gpus), models, jobs, "cyclic", "period")
+
+
+def gangs(problem: PackingProblem, number: int, references: Mapping[Kind, int]) -> Iterator[Gang]:
+    """All gangs on servers of one type.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    number
+        Number of the type.
+    references
+        Time of an iteration alone at full depth on the reference type, by kind; see `references_us`.
+    """
+    server_type = problem.types[number]
+    measured = {kind: _Measured(problem, server_type, kind) for kind in references}
+    able = [m for m in measured.values() if m.fits]
+    for own in able:
+        assert own.site is not None
+        yield Gang((own.kind,), own.site, (references[own.kind],), Fraction(own.alone_us))
+    for first, second in combinations_with_replacement(able, 2):
+        if first.kind.workers == second.kind.workers and _have_room(server_type, first, second):
+            yield from _pair(first, second, references)
+
+
+def references_us(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, int]:
+    """Least time of an iteration alone at full depth over all types of servers, of the kinds that some can run."""
+    found = {}
+    for kind in known:
+        able = [measured for t in problem.types if (measured := _Measured(problem, t, kind)).fits]
+        if able:
+            found[kind] = min(measured.alone_us for measured in able)
+    return found
+
+
+class _Measured:
+    """A kind of jobs on servers of one type."""
+
+    def __init__(self, problem: PackingProblem, server_type: ServerType, kind: Kind) -> None:
+        self.kind, self.type = kind, server_type
+        self.model = problem.models[kind.model]
+        self.site = site(server_type, kind.workers)
+
+    @property
+    def fits(self) -> bool:
+        """Whether a job of this kind can run alone at full depth."""
+        server = self.type.server
+        return (
+            self.site is not None
+            and server.gpu_type in self.model.gpu_types
+            and deepest_level(self.full, server.gpu_memory) == self.full.levels
+        )
+
+    @cached_property
+    def full(self) -> PieceGraph:
+        return self._graph(FullDepth())
+
+    @cached_property
+    def own(self) -> PieceGraph:
+        return self._graph(self.kind.depth)
+
+    @cached_property
+    def alone_us(self) -> int:
+        """Time of an iteration alone at full depth."""
+        return self._iteration_us(self.full)
+
+    @cached_property
+    def iteration_us(self) -> int:
+        """Least time of an iteration under the depth rule."""
+        return self._iteration_us(self.own)
+
+    @cached_property
+    def work_us(self) -> Fraction:
+        """Least mean time of an iteration on all of its GPUs under the depth rule."""
+        return Fraction(least_work_us(self.own, self._table), self.own.iterations)
+
+    @cached_property
+    def links_us(self) -> Fraction:
+        """Least mean time of an iteration on its busiest link under the depth rule."""
+        busy = sum(shortest_transfers(self.own, self._channel)) if self._channel.links else 0
+        return Fraction(busy)
+
+    @cached_property
+    def _table(self) -> tuple[int, ...]:
+        return self.full.blocks[0].duration_us[self.type.server.gpu_type]
+
+    @cached_property
+    def _channel(self) -> Channel:
+        assert self.site is not None
+        instance = gang_instance(self.type, [(self.kind, self.model)], self.site, 1)
+        found = cut(instance).routes.channel({k: s.gpus for k, s in enumerate(instance.cluster.servers)})
+        assert found is not None
+        return found
+
+    def _graph(self, depth: Depth) -> PieceGraph:
+        kind = Kind(self.kind.model, self.kind.workers, depth)
+        place = Site(1, kind.workers)
+        return cut(gang_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
+
+    def _iteration_us(self, job: PieceGraph) -> int:
+        return tail_us(self._table, shortest_transfers(job, self._channel), job.levels)
+
+
+def _have_room(server_type: ServerType, first: _Measured, second: _Measured) -> bool:
+    """Whether two jobs fit into the memory of the same GPUs with any levels (SPEC 4.5)."""
+    activations = max(first.full.activation_bytes[-1], second.full.activation_bytes[-1])
+    return first.full.state_bytes + second.full.state_bytes + activations <= server_type.server.gpu_memory
+
+
+def _pair(first: _Measured, second: _Measured, references: Mapping[Kind, int]) -> Iterator[Gang]:
+    """The gang of two jobs, unless taking turns in longer stretches does as well.
+
+    One iteration of each takes at least the mean time of both on their GPUs, on their links, and of each alone.
+    """
+    assert first.site is not None
+    workers = first.kind.workers
+    period = max(
+        Fraction(first.iteration_us),
+        Fraction(second.iteration_us),
+        (first.work_us + second.work_us) / workers,
+        first.links_us + second.links_us,
+    )
+    if period < first.alone_us + second.alone_us:
+        known = (references[first.kind], references[second.kind])
+        yield Gang((first.kind, second.kind), first.site, known, period)

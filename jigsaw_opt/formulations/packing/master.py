@@ -1,0 +1,132 @@
+"""The master program of packing: how many groups of servers follow which pattern.
+
+With types of servers ``t``, classes of jobs ``c``, steps ``k`` of a class's value and patterns ``p`` of type ``t(p)``,
+which takes ``m_p`` servers, runs ``a_cp`` jobs of class ``c`` and gives them ``r_cp`` of progress together::
+
+    max  sum_ck  weight_c slope_ck z_ck
+    s.t. sum_{p: t(p) = t} m_p x_p <= N_t            (servers)
+         sum_p a_cp x_p <= M_c                       (jobs)
+         sum_k z_ck - sum_p r_cp x_p <= 0            (progress)
+         0 <= z_ck <= share_k M_c - share_{k-1} M_c,  x_p >= 0 and integer
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jigsaw_opt.problem.packing import JobClass, PackingProblem
+
+__all__ = ["Column", "Master", "Pattern", "Rates", "Team", "column"]
+
+Rates = Sequence[Sequence[float]]
+"""Rate of each job of a gang, by the number of the gang."""
+
+
+class Team(NamedTuple):
+    """A gang with the class of each of its jobs."""
+
+    gang: int
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """What a group of servers of one type runs.
+
+    Parameters
+    ----------
+    type, servers
+        Number of the type, and of its servers that the pattern takes.
+    teams
+        Gangs with their classes, and how many of each; sorted.
+    """
+
+    type: int
+    servers: int
+    teams: tuple[tuple[Team, int], ...]
+
+    def jobs(self) -> Counter[int]:
+        """Number of jobs by class, ``a_cp``."""
+        found: Counter[int] = Counter()
+        for team, copies in self.teams:
+            for number in team.classes:
+                found[number] += copies
+        return found
+
+    def progress(self, rates: Rates) -> dict[int, float]:
+        """Progress by class, ``r_cp``."""
+        found: dict[int, float] = {}
+        for team, copies in self.teams:
+            for number, rate in zip(team.classes, rates[team.gang], strict=True):
+                found[number] = found.get(number, 0.0) + copies * rate
+        return found
+
+
+class Column(NamedTuple):
+    """A column in numbers: its rows and the coefficient in each."""
+
+    rows: tuple[int, ...]
+    coefficients: tuple[float, ...]
+
+
+class Master:
+    """Rows and first columns of the master program.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+
+    Attributes
+    ----------
+    upper
+        Right-hand side of every row: servers, then jobs, then progress.
+    costs, widths
+        Value of a unit of every ``z``, and its upper bound.
+    steps
+        Column of every ``z``.
+    """
+
+    def __init__(self, problem: PackingProblem) -> None:
+        self.types, self.classes = len(problem.types), len(problem.classes)
+        self.upper = [
+            *(float(t.count) for t in problem.types),
+            *(float(c.count) for c in problem.classes),
+            *(0.0 for _ in problem.classes),
+        ]
+        self.costs: list[float] = []
+        self.widths: list[float] = []
+        self.steps: list[Column] = []
+        for number, of_class in enumerate(problem.classes):
+            self._value(number, of_class)
+
+    def servers(self, number: int) -> int:
+        """Row of the servers of a type."""
+        return number
+
+    def jobs(self, number: int) -> int:
+        """Row of the jobs of a class."""
+        return self.types + number
+
+    def progress(self, number: int) -> int:
+        """Row of the progress of a class."""
+        return self.types + self.classes + number
+
+    def _value(self, number: int, of_class: JobClass) -> None:
+        reached = 0.0
+        for step in of_class.steps:
+            self.costs.append(of_class.weight * step.slope)
+            self.widths.append((step.share - reached) * of_class.count)
+            self.steps.append(Column((self.progress(number),), (1.0,)))
+            reached = step.share
+
+
+def column(master: Master, pattern: Pattern, rates: Rates) -> Column:
+    """The column of a pattern at given rates of its gangs."""
+    entries = {master.servers(pattern.type): float(pattern.servers)}
+    entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())
+    entries.update((master.progress(c), -rate) for c, rate in pattern.progress(rates).items())
+    return Column(tuple(entries), tuple(entries.values()))

@@ -1,0 +1,155 @@
+"""The pricing program of packing: the best pattern of a type of servers at given prices.
+
+GPUs of a server are alike, and its fabric is no contended resource, so its gangs do not disturb each other, and
+the value of a pattern is the sum of theirs. The best pattern is a knapsack over the GPUs of a server::
+
+    f(0) = 0,   f(g) = max_s f(g - s) + v(s)     with  v(s) = max over gangs of s GPUs of their value
+
+A gang is worth the progress that it gives, less the prices of its jobs. A gang of several servers takes all but the
+last of them wholly, and the rest of that one is filled in the same way.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jigsaw_opt.formulations.packing.gangs import Gang, Kind
+from jigsaw_opt.formulations.packing.master import Pattern, Rates, Team
+
+__all__ = ["Priced", "Prices", "Pricing", "Valued"]
+
+_NEVER = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What things are worth, by type or class.
+
+    Parameters
+    ----------
+    servers
+        Price of a server by type.
+    jobs
+        Price of a job by class.
+    progress
+        Worth of a unit of progress by class.
+    """
+
+    servers: Sequence[float]
+    jobs: Sequence[float]
+    progress: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """A team and what it is worth."""
+
+    value: float
+    team: Team
+    servers: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """A pattern and what it is worth beyond the price of its servers."""
+
+    value: float
+    pattern: Pattern
+
+
+class Pricing:
+    """Best patterns of one type of servers.
+
+    Parameters
+    ----------
+    number, gpus
+        Number of the type, and GPUs of a server.
+    gangs
+        All gangs of the problem by number, and of these the numbers of those on this type.
+    on_type
+        See `gangs`.
+    members
+        Classes of each kind.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        gpus: int,
+        gangs: Sequence[Gang],
+        on_type: Sequence[int],
+        members: dict[Kind, list[int]],
+    ) -> None:
+        self.number, self.gpus = number, gpus
+        self.gangs, self.on_type, self.members = gangs, on_type, members
+
+    def patterns(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> Iterator[Priced]:
+        """For each number of GPUs the pattern filled with the best gang of it; the best of all is among them.
+
+        Parameters
+        ----------
+        prices, rates
+            Prices, and rates of all gangs by number.
+        counts
+            Jobs by class. No gang takes more of a class, but a pattern may: that its gangs are chosen one by one
+            makes pricing easy, and the bound that follows from it no less true.
+        """
+        best = self.best_teams(prices, rates, counts)
+        fill = _fill({size: found for size, found in best.items() if size <= self.gpus}, self.gpus)
+        for size, lead in best.items():
+            copies = max(1, self.gpus // size)
+            rest = fill[lead.servers * self.gpus - copies * size]
+            teams = Counter({lead.team: copies}) + rest.teams
+            yield self._pattern(prices, teams, lead.servers, copies * lead.value + rest.value)
+        if fill[-1].teams:
+            yield self._pattern(prices, fill[-1].teams, 1, fill[-1].value)
+
+    def best_teams(self, prices: Prices, rates: Rates, counts: Sequence[int]) -> dict[int, Valued]:
+        """The team of most value by number of GPUs, of those that are worth anything."""
+        best: dict[int, Valued] = {}
+        terms = {
+            kind: [(prices.progress[c], prices.jobs[c], c) for c in own if counts[c]]
+            for kind, own in self.members.items()
+        }
+        for number in self.on_type:
+            gang = self.gangs[number]
+            value = 0.0
+            classes: tuple[int, ...] = ()
+            for kind, rate in zip(gang.kinds, rates[number], strict=True):
+                worth, chosen = _choose(terms[kind], rate, [c for c in classes if counts[c] < 2])
+                value, classes = value + worth, (*classes, chosen)
+            size = gang.site.gpus
+            if value > 0.0 and (size not in best or value > best[size].value):
+                best[size] = Valued(value, Team(number, classes), gang.site.servers, size)
+        return best
+
+    def _pattern(self, prices: Prices, teams: Counter[Team], servers: int, value: float) -> Priced:
+        pattern = Pattern(self.number, servers, tuple(sorted(teams.items())))
+        return Priced(value - servers * prices.servers[self.number], pattern)
+
+
+def _choose(terms: list[tuple[float, float, int]], rate: float, taken: list[int]) -> tuple[float, int]:
+    """Most that a job of a kind is worth at a rate, and its class; minus infinity where none is left."""
+    return max(((rate * worth - price, c) for worth, price, c in terms if c not in taken), default=(_NEVER, -1))
+
+
+class _Filled(NamedTuple):
+    value: float
+    teams: Counter[Team]
+
+
+def _fill(best: dict[int, Valued], gpus: int) -> list[_Filled]:
+    """Most valuable teams on 0, 1, ... `gpus` GPUs."""
+    filled = [_Filled(0.0, Counter())]
+    for room in range(1, gpus + 1):
+        found = filled[-1]
+        for size, valued in best.items():
+            before = filled[room - size] if size <= room else found
+            if size <= room and before.value + valued.value > found.value:
+                found = _Filled(before.value + valued.value, before.teams + Counter([valued.team]))
+        filled.append(found)
+    return filled

@@ -1,0 +1,124 @@
+"""The packing problem: which jobs of a queue share which GPUs of a cluster.
+
+Servers come in types and jobs in classes, each with a number, so that a cluster of any size is a few lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.job import Depth, FullDepth
+from jigsaw_opt.problem.model import Model
+
+__all__ = ["JobClass", "PackingProblem", "ServerType", "Step"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerType:
+    """Servers that are alike.
+
+    Parameters
+    ----------
+    server
+        One of them.
+    count
+        How many there are.
+    bandwidth, latency_us
+        Of the link from each to a switch that joins all of them without contention of its own; bandwidth 0 for none.
+    """
+
+    server: Server
+    count: int
+    bandwidth: int = 0
+    latency_us: int = 0
+
+    def group(self, servers: int, gpus: int) -> Cluster:
+        """A cluster of `servers` servers of this type with `gpus` GPUs in use, as evenly spread as they go."""
+        share, rest = divmod(gpus, servers)
+        own = self.server
+        alike = [
+            Server(
+                f"s{k}",
+                own.gpu_type,
+                share + (k < rest),
+                own.gpu_memory,
+                own.fabric_bandwidth,
+                own.fabric_latency_us,
+            )
+            for k in range(servers)
+        ]
+        if servers == 1:
+            return Cluster(tuple(alike))
+        links = (Link(f"l{k}", (f"s{k}", "switch"), self.bandwidth, self.latency_us) for k in range(servers))
+        return Cluster(tuple(alike), ("switch",), tuple(links))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a concave value of progress.
+
+    Parameters
+    ----------
+    share
+        How far the step reaches, as a share of the class: 1 is every job at the rate that it has alone.
+    slope
+        What a unit of progress is worth on this step, times the weight of the class.
+    """
+
+    share: float
+    slope: float
+
+
+_LINEAR = (Step(float("inf"), 1.0),)
+_FULL = FullDepth()
+
+
+@dataclass(frozen=True, slots=True)
+class JobClass:
+    """Queued jobs that are alike.
+
+    Parameters
+    ----------
+    name
+        Name of the class, by which one round remembers another.
+    model, workers
+        Name of their model, and the workers of each.
+    count
+        How many are queued.
+    weight
+        What a unit of normalised progress of one of them is worth. The progress of a job is its rate divided by
+        the rate that it has alone at full depth on the fastest type of GPU that can run it.
+    depth
+        Depth rule that they may take; full depth is always allowed too.
+    steps
+        Value of the progress of the whole class by steps of falling slope.
+    """
+
+    name: str
+    model: str
+    workers: int
+    count: int
+    weight: float
+    depth: Depth = _FULL
+    steps: tuple[Step, ...] = _LINEAR
+
+
+@dataclass(frozen=True, slots=True)
+class PackingProblem:
+    """A cluster and a queue.
+
+    Parameters
+    ----------
+    types
+        Types of servers.
+    models
+        Models by name.
+    classes
+        Classes of jobs.
+    """
+
+    types: tuple[ServerType, ...]
+    models: Mapping[str, Model]
+    classes: tuple[JobClass, ...]

@@ -1,0 +1,222 @@
+"""Column generation: patterns are priced into the master program until none pays.
+
+First every gang is taken at the rates that no timetable of it beats; the value of that program bounds every packing
+of gangs, and so does, at any moment, the value of its prices with the best pattern of every type added (Lagrange).
+Then the gangs of the patterns that are used get timetables, one after the other, and the program is solved with the
+rates that these give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from jigsaw_opt.formulations.packing import (
+    Gang,
+    Kind,
+    Master,
+    Pattern,
+    Prices,
+    Pricing,
+    Team,
+    column,
+    gangs,
+    kinds,
+    references_us,
+)
+from jigsaw_opt.problem.packing import PackingProblem
+from jigsaw_opt.solvers.allocation.packing.program import Program, Solution
+from jigsaw_opt.solvers.allocation.packing.timetables import Timetables
+
+__all__ = ["Generation", "Memory"]
+
+_PAYS = 1e-6
+"""A pattern enters if its servers are worth this much more than their price, as a share of what a server is worth."""
+_ENOUGH = 2e-3
+"""No more timetables are made once their program is this close to the bound."""
+_MOST_ROUNDS = 1000
+
+Recipe = tuple[int, int, tuple[tuple[tuple[str, ...], int], ...]]
+"""A pattern as type, servers and names of the classes of its teams: what stays the same from round to round."""
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one packing leaves to the next of the same types and models.
+
+    Parameters
+    ----------
+    timetables
+        Timetables of gangs.
+    recipes
+        Patterns that were of use.
+    catalogues
+        Gangs by kinds of jobs and types of servers, with the type of each.
+    """
+
+    timetables: Timetables = field(default_factory=Timetables)
+    recipes: dict[Recipe, None] = field(default_factory=dict)
+    catalogues: dict[object, list[tuple[int, Gang]]] = field(default_factory=dict)
+
+
+class Generation:
+    """Column generation for one problem.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    memory
+        Of packings before; it is added to.
+
+    Attributes
+    ----------
+    gangs, on_type
+        All gangs, and the type of servers of each.
+    rates
+        Rates of the jobs of each gang: from its timetable where there is one, else those that none beats.
+    bound
+        No packing of these gangs is worth more.
+    columns
+        Patterns with timetables.
+    """
+
+    def __init__(self, problem: PackingProblem, memory: Memory) -> None:
+        self.problem, self.memory = problem, memory
+        found, of_class = kinds(problem)
+        members: dict[Kind, list[int]] = {}
+        for number, kind in enumerate(of_class):
+            members.setdefault(found[kind], []).append(number)
+        catalogue = _catalogue(problem, found, memory)
+        self.gangs, self.on_type = [gang for _, gang in catalogue], [number for number, _ in catalogue]
+        self.rates = [gang.rates(gang.period_us) for gang in self.gangs]
+        self.master = Master(problem)
+        self.counts = [c.count for c in problem.classes]
+        self.bound = float("inf")
+        self.columns: list[Pattern] = []
+        self.pricings = [
+            Pricing(t, own.server.gpus, self.gangs, [g for g, on in enumerate(self.on_type) if on == t], members)
+            for t, own in enumerate(problem.types)
+        ]
+        self._least_worth = [
+            max((c.weight * s.slope for s in c.steps if s.share == float("inf")), default=0.0) for c in problem.classes
+        ]
+        self._certified = [len(gang.kinds) == 1 for gang in self.gangs]
+
+    def relax(self) -> list[Pattern]:
+        """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
+        program, patterns = Program(self.master), list(self._remembered())
+        for pattern in patterns:
+            program.add(column(self.master, pattern, self.rates))
+        for _ in range(_MOST_ROUNDS):
+            solution = program.solve()
+            entering = self._entering(solution, bounding=True)
+            if not entering or solution.value >= self.bound * (1.0 - _PAYS):
+                break
+            for pattern in entering:
+                patterns.append(pattern)
+                program.add(column(self.master, pattern, self.rates))
+        return [pattern for pattern, taken in zip(patterns, solution.columns, strict=False) if taken > 0.0]
+
+    def certify(self, used: Iterable[Pattern]) -> tuple[Program, Solution]:
+        """The program over patterns with timetables, beginning with those that are `used`, and its solution."""
+        program = Program(self.master)
+        for pattern in dict.fromkeys((*used, *self._remembered())):
+            self._take(program, pattern)
+        for _ in range(_MOST_ROUNDS):
+            solution = program.solve()
+            if solution.value >= self.bound * (1.0 - _ENOUGH):
+                break
+            entering = self._entering(solution, bounding=False)
+            if not entering:
+                break
+            for pattern in entering:
+                self._take(program, pattern)
+        self._remember(solution)
+        return program, solution
+
+    def _entering(self, solution: Solution, bounding: bool) -> list[Pattern]:
+        """Patterns that pay at the prices of a solution; also lowers the bound if the rates are those for it."""
+        prices = self.prices(solution.prices)
+        entering, bound = [], self._worth(prices)
+        scale = _PAYS * max(solution.value, 1e-300) / sum(t.count for t in self.problem.types)
+        for number, pricing in enumerate(self.pricings):
+            best = 0.0
+            for priced in pricing.patterns(prices, self.rates, self.counts):
+                each = priced.value / priced.pattern.servers
+                best = max(best, each)
+                if each > scale:
+                    entering.append(priced.pattern)
+            bound += self.problem.types[number].count * (prices.servers[number] + best)
+        if bounding:
+            self.bound = min(self.bound, bound)
+        return entering
+
+    def prices(self, raw: Prices) -> Prices:
+        """Prices at which no unlimited step of value pays by itself."""
+        return Prices(raw.servers, raw.jobs, [max(p, w) for p, w in zip(raw.progress, self._least_worth, strict=True)])
+
+    def _worth(self, prices: Prices) -> float:
+        """What all jobs, and all steps of value that pay, are worth at some prices."""
+        master = self.master
+        jobs = sum(price * count for price, count in zip(prices.jobs, self.counts, strict=True))
+        steps = 0.0
+        for cost, width, entries in zip(master.costs, master.widths, master.steps, strict=True):
+            excess = cost - prices.progress[entries.rows[0] - master.progress(0)]
+            steps += width * excess if excess > 0.0 else 0.0
+        return jobs + steps
+
+    def certified(self) -> list[tuple[float, ...]]:
+        """Rates of all gangs, none for those without a timetable."""
+        return [
+            rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
+        ]
+
+    def _take(self, program: Program, pattern: Pattern) -> None:
+        for team, _ in pattern.teams:
+            self._timetable(team.gang)
+        self.columns.append(pattern)
+        program.add(column(self.master, pattern, self.rates))
+
+    def _timetable(self, number: int) -> None:
+        """Give a gang the rates of its timetable; none where it has no timetable."""
+        if self._certified[number]:
+            return
+        gang = self.gangs[number]
+        period = self.memory.timetables.iteration_us(self.problem, self.on_type[number], gang)
+        self.rates[number] = gang.rates(period) if period is not None else (0.0,) * len(gang.kinds)
+        self._certified[number] = True
+
+    def _remember(self, solution: Solution) -> None:
+        names = [c.name for c in self.problem.classes]
+        self.memory.recipes.clear()
+        for pattern, taken in zip(self.columns, solution.columns, strict=True):
+            if taken > 0.0:
+                teams = tuple((tuple(names[c] for c in team.classes), copies) for team, copies in pattern.teams)
+                self.memory.recipes[pattern.type, pattern.servers, teams] = None
+
+    def _remembered(self) -> Iterator[Pattern]:
+        number = {c.name: k for k, c in enumerate(self.problem.classes)}
+        gang_of = {(t, g.kinds): k for k, (t, g) in enumerate(zip(self.on_type, self.gangs, strict=True))}
+        for on, servers, recipe in self.memory.recipes:
+            teams = []
+            for own, copies in recipe:
+                classes = tuple(number[name] for name in own if name in number)
+                gang = gang_of.get((on, tuple(self._kind(c) for c in classes)))
+                if gang is None or len(classes) < len(own):
+                    break
+                teams.append((Team(gang, classes), copies))
+            else:
+                yield Pattern(on, servers, tuple(sorted(teams)))
+
+    def _kind(self, number: int) -> Kind:
+        own = self.problem.classes[number]
+        return Kind(own.model, own.workers, own.depth)
+
+
+def _catalogue(problem: PackingProblem, found: tuple[Kind, ...], memory: Memory) -> list[tuple[int, Gang]]:
+    key = (problem.types, found, tuple(problem.models))
+    if key not in memory.catalogues:
+        known = references_us(problem, found)
+        memory.catalogues[key] = [(t, gang) for t in range(len(problem.types)) for gang in gangs(problem, t, known)]
+    return memory.catalogues[key]

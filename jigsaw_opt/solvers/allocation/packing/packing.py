@@ -1,0 +1,72 @@
+"""Packing a queue into a cluster, with a certified gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.formulations.packing import Gang, Pattern
+from jigsaw_opt.problem.packing import PackingProblem
+from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
+from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
+
+__all__ = ["Packed", "pack"]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A packing.
+
+    Parameters
+    ----------
+    patterns
+        Patterns, and how often each is used.
+    gangs
+        The gangs that the patterns name.
+    rates
+        For each gang the rates of its jobs, from its timetable.
+    progress
+        Normalised progress by class in unit time.
+    objective
+        What the progress is worth.
+    bound
+        No packing of such gangs is worth more.
+    """
+
+    patterns: tuple[tuple[Pattern, int], ...]
+    gangs: tuple[Gang, ...]
+    rates: tuple[tuple[float, ...], ...]
+    progress: tuple[float, ...]
+    objective: float
+    bound: float
+
+    @property
+    def gap(self) -> float:
+        """How far the bound is from the objective, as a share of the bound."""
+        return 0.0 if self.bound <= 0.0 else max(0.0, 1.0 - self.objective / self.bound)
+
+
+def pack(problem: PackingProblem, memory: Memory | None = None) -> Packed:
+    """Choose which jobs share which GPUs.
+
+    Parameters
+    ----------
+    problem
+        Cluster and queue.
+    memory
+        What earlier packings of the same types and models have left; it is added to. Timetables found once are not
+        looked for again, and the patterns that were in use are the first columns.
+    """
+    generation = Generation(problem, memory if memory is not None else Memory())
+    program, solution = generation.certify(generation.relax())
+    rounding = Rounding(generation)
+    rounding.dive(program, solution)
+    rounding.fill()
+    progress = tuple(rounding.progress)
+    return Packed(
+        patterns=tuple(rounding.taken.items()),
+        gangs=tuple(generation.gangs),
+        rates=tuple(generation.certified()),
+        progress=progress,
+        objective=sum(value_of(c, gained) for c, gained in zip(problem.classes, progress, strict=True)),
+        bound=generation.bound,
+    )

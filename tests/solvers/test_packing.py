@@ -1,0 +1,230 @@
+"""Packing: what it returns fits, its bound holds against every packing there is, and timetables give its rates."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import pytest
+
+from jigsaw_opt.formulations.packing import Prices, Pricing, gangs, kinds, references_us
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType, Step
+from jigsaw_opt.solvers.allocation.packing import Memory, Packed, Timetables, pack
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+
+STAIRCASE = StaircaseDepth()
+
+
+def network(forward: int, backward: int, parameters: int = 1_000_000) -> Model:
+    segment = Segment(
+        "s", {"v": forward, "a": forward // 2}, {"v": backward, "a": backward // 2}, parameters, 1_000_000
+    )
+    return Model((segment,) * 4)
+
+
+MODELS = {"small": network(1_000, 2_000), "large": network(2_500, 5_500, 20_000_000)}
+BOX = ServerType(Server("box", "v", 4, 16_000_000_000, 10_000_000_000), 3, 1_250_000_000, 10)
+
+
+def queue(*counts: tuple[str, int, int, float]) -> PackingProblem:
+    classes = (JobClass(f"{m}/{w}/{k}", m, w, n, weight, STAIRCASE) for k, (m, w, n, weight) in enumerate(counts))
+    return PackingProblem((BOX,), MODELS, tuple(classes))
+
+
+MIXED = queue(
+    ("small", 4, 3, 4.0), ("large", 4, 2, 4.0), ("large", 2, 3, 2.5), ("small", 1, 4, 1.0), ("small", 8, 2, 8.0)
+)
+
+
+def require_fit(problem: PackingProblem, packed: Packed) -> None:
+    jobs: Counter[int] = Counter()
+    servers: Counter[int] = Counter()
+    progress = [0.0] * len(problem.classes)
+    for pattern, copies in packed.patterns:
+        servers[pattern.type] += copies * pattern.servers
+        used = sum(packed.gangs[team.gang].site.gpus * n for team, n in pattern.teams)
+        assert used <= pattern.servers * problem.types[pattern.type].server.gpus
+        for team, n in pattern.teams:
+            gang = packed.gangs[team.gang]
+            for c, kind, rate in zip(team.classes, gang.kinds, packed.rates[team.gang], strict=True):
+                assert (kind.model, kind.workers) == (problem.classes[c].model, problem.classes[c].workers)
+                jobs[c] += copies * n
+                progress[c] += copies * n * rate
+    assert all(jobs[c] <= own.count for c, own in enumerate(problem.classes))
+    assert all(servers[t] <= own.count for t, own in enumerate(problem.types))
+    assert progress == pytest.approx(packed.progress)
+
+
+def test_a_packing_fits_and_its_bound_is_close() -> None:
+    problem = replace(
+        queue(
+            ("small", 4, 90, 4.0),
+            ("large", 4, 80, 4.0),
+            ("large", 2, 70, 2.5),
+            ("small", 1, 200, 1.0),
+            ("small", 8, 20, 8.0),
+        ),
+        types=(replace(BOX, count=100),),
+    )
+    packed = pack(problem)
+    require_fit(problem, packed)
+    assert packed.objective == pytest.approx(
+        sum(4.0 * p for p in packed.progress[:2])
+        + 2.5 * packed.progress[2]
+        + packed.progress[3]
+        + 8.0 * packed.progress[4]
+    )
+    assert packed.objective <= packed.bound
+    assert packed.gap <= 0.02
+
+
+def test_the_bound_holds_against_every_packing() -> None:
+    packed = pack(MIXED)
+    require_fit(MIXED, packed)
+    best = most_valuable(MIXED)
+    assert packed.objective <= best + 1e-9
+    assert best <= packed.bound + 1e-9
+    assert packed.objective >= 0.9 * best
+
+
+def most_valuable(problem: PackingProblem) -> float:
+    """By trying every number of every team on GPUs that are filled from the left, at rates that none beats."""
+    known = references_us(problem, kinds(problem)[0])
+    found = list(gangs(problem, 0, known))
+    teams = [
+        (
+            gang.site.gpus,
+            classes,
+            sum(problem.classes[c].weight * r for c, r in zip(classes, gang.rates(gang.period_us), strict=True)),
+        )
+        for gang in found
+        for classes in classes_of(problem, [(k.model, k.workers) for k in gang.kinds])
+    ]
+
+    # Sizes are powers of two that divide or are divided by the server, so counting GPUs is enough.
+    @cache
+    def best(first: int, room: int, left: tuple[int, ...]) -> float:
+        if first == len(teams):
+            return 0.0
+        size, classes, value = teams[first]
+        skipped = best(first + 1, room, left)
+        after = list(left)
+        for c in classes:
+            after[c] -= 1
+        if size > room or min(after) < 0:
+            return skipped
+        return max(skipped, value + best(first, room - size, tuple(after)))
+
+    return best(0, sum(t.count * t.server.gpus for t in problem.types), tuple(c.count for c in problem.classes))
+
+
+def classes_of(problem: PackingProblem, members: list[tuple[str, int]]) -> Iterator[tuple[int, ...]]:
+    if not members:
+        yield ()
+        return
+    for c, own in enumerate(problem.classes):
+        if (own.model, own.workers) == members[0]:
+            for rest in classes_of(problem, members[1:]):
+                yield (c, *rest)
+
+
+def test_timetables_are_no_faster_than_the_rates_that_none_beats() -> None:
+    timetables = Timetables()
+    pairs = [gang for gang in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(gang.kinds) == 2]
+    assert pairs
+    for gang in pairs:
+        period = timetables.iteration_us(MIXED, 0, gang)
+        assert period is not None
+        assert gang.period_us <= period <= gang.period_us * Fraction(11, 10)
+    assert timetables.found == len(pairs)
+
+
+def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> None:
+    pair = next(
+        g
+        for g in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0]))
+        if {k.model for k in g.kinds} == {"small", "large"}
+    )
+    kept, chosen = (Timetables(n).iteration_us(MIXED, 0, pair) for n in (1, 16))
+    assert kept is not None
+    assert chosen is not None
+    assert chosen < kept
+
+
+def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:
+    alone = [g for g in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(g.kinds) == 1]
+    timetables = Timetables(1)
+    for gang in alone:
+        full = tuple(replace(kind, depth=FullDepth()) for kind in gang.kinds)
+        instance = timetables.instance(BOX, MIXED, full, gang.site)
+        assert solve(instance, "cpsat", Options(work_limit=5, workers=1)).bound == gang.period_us
+
+
+def test_no_two_jobs_share_gpus_without_room_for_both() -> None:
+    tight = replace(BOX, server=replace(BOX.server, gpu_memory=330_000_000))
+    problem = replace(MIXED, types=(tight,))
+    found = list(gangs(problem, 0, references_us(problem, kinds(problem)[0])))
+    assert {tuple(k.model for k in g.kinds) for g in found if len(g.kinds) == 2} == {("small", "small")}
+    require_fit(problem, pack(problem))
+
+
+def test_a_second_packing_makes_no_timetables_and_is_as_good() -> None:
+    memory = Memory()
+    first = pack(MIXED, memory)
+    made = memory.timetables.found
+    second = pack(MIXED, memory)
+    assert made > 0
+    assert memory.timetables.found == made
+    assert second.objective >= first.objective * (1 - 1e-9)
+    assert second.bound <= first.bound * (1 + 1e-6)
+
+
+def test_falling_slopes_share_the_cluster_between_classes() -> None:
+    plain = queue(("small", 4, 12, 4.1), ("large", 4, 12, 4.0))
+    greedy = pack(plain)
+    assert min(greedy.progress) < 1.0
+    steps = (Step(0.1, 2.0), Step(0.2, 1.5), Step(float("inf"), 0.2))
+    fair = replace(plain, classes=tuple(replace(c, steps=steps) for c in plain.classes))
+    packed = pack(fair)
+    require_fit(fair, packed)
+    assert min(packed.progress) >= 1.0
+    assert packed.objective <= packed.bound
+
+
+def test_a_class_without_jobs_or_without_a_place_takes_nothing() -> None:
+    problem = queue(("small", 4, 0, 4.0), ("small", 16, 3, 16.0), ("large", 1, 2, 1.0))
+    packed = pack(problem)
+    require_fit(problem, packed)
+    assert packed.progress == (0.0, 0.0, 2.0)
+    assert packed.gap == pytest.approx(0.0)
+
+
+def test_free_levels_are_no_slower_than_the_staircase() -> None:
+    free = replace(MIXED, classes=tuple(replace(c, depth=FreeDepth()) for c in MIXED.classes))
+    periods = []
+    for problem in (MIXED, free):
+        gang = next(g for g in gangs(problem, 0, references_us(problem, kinds(problem)[0])) if len(g.kinds) == 2)
+        periods.append(Timetables().iteration_us(problem, 0, gang))
+    assert periods[1] is not None
+    assert periods[0] is not None
+    assert periods[1] <= periods[0]
+
+
+def test_prices_above_all_worth_leave_no_pattern() -> None:
+    found = list(gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])))
+    members = {kind: [c] for c, kind in enumerate(kinds(MIXED)[0])}
+    pricing = Pricing(0, 4, found, list(range(len(found))), members)
+    counts = [c.count for c in MIXED.classes]
+    rates = [gang.rates(gang.period_us) for gang in found]
+    dear = Prices([0.0], [100.0] * 5, [c.weight for c in MIXED.classes])
+    assert not list(pricing.patterns(dear, rates, counts))
+    free = replace(dear, jobs=[0.0] * 5)
+    best = max(pricing.patterns(free, rates, counts), key=lambda priced: priced.value / priced.pattern.servers)
+    assert best.value > 4.0
