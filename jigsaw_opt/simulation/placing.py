@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.policy import Active, Setting
 
-__all__ = ["FreeGpus"]
+__all__ = ["FreeGpus", "by_priority"]
+
+Take = Callable[["FreeGpus", int], tuple[int, ...] | None]
+
+
+def by_priority(setting: Setting, order: Iterable[Active], take: Take | None = None) -> tuple[Share, ...]:
+    """Shares of the jobs that run, with preemption, where those first in `order` come first.
+
+    A job for which too few GPUs are left is passed over. Jobs that go on keep their GPUs; `take` finds those of the
+    others (default `FreeGpus.take`).
+    """
+    left = setting.gpu_count
+    chosen: list[Active] = []
+    for active in order:
+        if active.job.gpus <= left:
+            chosen.append(active)
+            left -= active.job.gpus
+            if left == 0:
+                break
+    kept = [active.share for active in chosen if active.share is not None]
+    free = FreeGpus(setting, kept)
+    started = []
+    for active in chosen:
+        if active.share is None:
+            gpus = (take or FreeGpus.take)(free, active.job.gpus)
+            assert gpus is not None  # the chosen jobs ask for no more than there is
+            started.append(Share((active.index,), gpus))
+    return (*kept, *started)
 
 
 class FreeGpus:
@@ -43,6 +70,19 @@ class FreeGpus:
                 best = min(fitting, key=lambda k: len(self._free[k]))
             else:
                 best = max(range(len(self._free)), key=lambda k: len(self._free[k]))
+            taken += self._free[best][:want]
+            self._free[best] = self._free[best][want:]
+        self.count -= count
+        return tuple(sorted(taken))
+
+    def take_emptiest(self, count: int) -> tuple[int, ...] | None:
+        """Take `count` GPUs, or None where there are too few: always from the server with the most free GPUs."""
+        if count > self.count:
+            return None
+        taken: list[int] = []
+        while len(taken) < count:
+            best = max(range(len(self._free)), key=lambda k: len(self._free[k]))
+            want = count - len(taken)
             taken += self._free[best][:want]
             self._free[best] = self._free[best][want:]
         self.count -= count

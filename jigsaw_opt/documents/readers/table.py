@@ -143,6 +143,16 @@ class Row:
         """A whole number, or None where the cell is empty or there is no such column."""
         return self.integer(column, least) if self._cells.get(column) else None
 
+    def real(self, column: str, least: float = 0.0) -> float:
+        """A number of at least `least`, as a float."""
+        number = self._number(column)
+        if number is None:
+            return least
+        if number < least:
+            self.add(f"{column} is {'negative' if number < 0 else 'too small'}: {number}")
+            return least
+        return float(number)
+
     def microseconds(self, column: str, unit_us: int = 1_000_000, least: int = 0) -> int:
         """A time that the trace gives in a unit of `unit_us`, to the nearest microsecond."""
         number = self._number(column)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
 
-__all__ = ["MODEL", "Seconds"]
+__all__ = ["Seconds", "seconds"]
 
-MODEL = "seconds"
-"""The model of such jobs: an iteration takes a second."""
 _SECOND_US = 1_000_000
 
 
@@ -49,3 +50,16 @@ class Seconds:
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
         """One iteration a second."""
         return (Pace(rate_of(_SECOND_US)),)
+
+
+def seconds(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Seconds:
+    """It needs no figures.
+
+    Raises
+    ------
+    UsageError
+        There is a source.
+    """
+    if source is not None:
+        raise UsageError(f"performance 'seconds' has no source; what is {source}?")
+    return Seconds()

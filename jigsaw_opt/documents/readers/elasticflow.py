@@ -1,0 +1,43 @@
+"""Traces of ElasticFlow (ASPLOS 2023) and of the clusters that it published: one job a line, times in seconds.
+
+``submit_time`` or ``submission_time``, ``num_gpu`` and ``duration`` (on the GPUs asked for) are used, and
+``model_name`` where it is there; deadlines and batch sizes are not. An iteration becomes a second of the performance
+model ``seconds``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+__all__ = ["read_elasticflow"]
+
+_MODEL = "seconds"
+
+
+def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
+    """Read a trace of ElasticFlow.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    table = JobTable(data, source, ("job_id", "num_gpu", "duration"))
+    submit = [name for name in ("submit_time", "submission_time") if table.has(name)]
+    if len(submit) != 1:
+        table.lines.add(1, "no column 'submit_time' or 'submission_time'")
+        table.lines.raise_if_any()
+    return table.workload(source, partial(_job, submit=submit[0], named=table.has("model_name")), accept)
+
+
+def _job(row: Row, submit: str, named: bool) -> TraceJob:
+    return TraceJob(
+        row.text("job_id"),
+        row.microseconds(submit),
+        row.text("model_name") if named else _MODEL,
+        row.integer("num_gpu"),
+        row.integer("duration"),
+    )

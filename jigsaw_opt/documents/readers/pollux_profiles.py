@@ -1,0 +1,140 @@
+"""Profiles of Pollux (OSDI 2021) and Sia (SOSP 2023): a folder a model, measured step times and statistical efficiency.
+
+``placements-GPU.csv`` and ``scalability-GPU.csv`` have seconds an iteration (``step_time``, of which ``sync_time``
+exchanges gradients) by placement and samples a GPU; ``validation-BATCH.csv`` has the progress after each epoch, in
+iterations of the smallest batch, and the gradient's squared norm and variance, from which its efficiency follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jigsaw_opt.documents.readers.table import JobTable, Row
+from jigsaw_opt.errors import InvalidInputError, Problem
+
+__all__ = ["Application", "Curve", "Epoch", "Sample", "read_applications"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Seconds of an iteration at `local_batch` samples a GPU, and those of them in which gradients are exchanged."""
+
+    local_batch: int
+    step_s: float
+    sync_s: float
+
+
+Curve = tuple[Sample, ...]
+"""Samples of one placement in ascending order of their batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """Progress at the end of an epoch, and the gradient's statistics in it."""
+
+    progress: float
+    grad_sqr: float
+    grad_var: float
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A model on one type of GPU.
+
+    Parameters
+    ----------
+    name, gpu
+        Names of the folder and of the type of GPU in the files' names.
+    placements
+        Curves by GPUs on each server, rotated to the least sequence.
+    scaling
+        Curves by number of servers and of GPUs: means over the placements, and the measurements at scale.
+    epochs
+        By batch size over all GPUs.
+    """
+
+    name: str
+    gpu: str
+    placements: Mapping[tuple[int, ...], Curve]
+    scaling: Mapping[tuple[int, int], Curve]
+    epochs: Mapping[int, tuple[Epoch, ...]]
+
+    @property
+    def largest_local_batch(self) -> int:
+        """The most samples that a GPU was measured with."""
+        return max(curve[-1].local_batch for curve in self.placements.values())
+
+
+def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
+    """Read the profiles of all models that were measured on a type of GPU (``aws``, ``rtx``, ``dgx-ext``).
+
+    Raises
+    ------
+    InvalidInputError
+        No model was measured on it, or with every line of every file that is wrong.
+    """
+    problems: list[Problem] = []
+    found: dict[str, Application] = {}
+    for path in sorted(folder.glob(f"*/placements-{gpu}.csv")):
+        try:
+            found[path.parent.name] = _read_application(path.parent, gpu)
+        except InvalidInputError as error:
+            problems += error.problems
+    if not found and not problems:
+        problems.append(Problem(str(folder), f"has no file */placements-{gpu}.csv"))
+    if problems:
+        raise InvalidInputError(problems)
+    return found
+
+
+def _read_application(folder: Path, gpu: str) -> Application:
+    placements: dict[tuple[int, ...], list[Sample]] = {}
+    for row, sample in _samples(folder / f"placements-{gpu}.csv", "placement"):
+        placements.setdefault(tuple(map(int, str(row.integer("placement")))), []).append(sample)
+    scaling = _means(placements)
+    path = folder / f"scalability-{gpu}.csv"
+    if path.exists():
+        for row, sample in _samples(path, "num_nodes", "num_replicas"):
+            scaling.setdefault((row.integer("num_nodes"), row.integer("num_replicas")), []).append(sample)
+    return Application(
+        folder.name,
+        gpu,
+        {key: _curve(samples) for key, samples in placements.items()},
+        {key: _curve(samples) for key, samples in scaling.items()},
+        dict(sorted((int(path.stem.split("-")[1]), _epochs(path)) for path in folder.glob("validation-*.csv"))),
+    )
+
+
+def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, Sample]]:
+    table = JobTable(path.read_bytes(), str(path), (*keys, "local_bsz", "step_time", "sync_time"))
+    for row in table:
+        yield row, Sample(row.integer("local_bsz"), row.real("step_time"), row.real("sync_time"))
+    table.lines.raise_if_any()
+
+
+def _epochs(path: Path) -> tuple[Epoch, ...]:
+    table = JobTable(path.read_bytes(), str(path), ("progress", "grad_sqr", "grad_var"))
+    epochs = tuple(Epoch(row.real("progress"), row.real("grad_sqr"), row.real("grad_var")) for row in table)
+    table.lines.raise_if_any()
+    return epochs
+
+
+def _means(placements: Mapping[tuple[int, ...], list[Sample]]) -> dict[tuple[int, int], list[Sample]]:
+    """Mean times of all placements with as many servers and GPUs, by samples a GPU."""
+    groups: dict[tuple[int, int], dict[int, list[Sample]]] = {}
+    for placement, samples in placements.items():
+        group = groups.setdefault((len(placement), sum(placement)), {})
+        for sample in samples:
+            group.setdefault(sample.local_batch, []).append(sample)
+    return {key: [_mean(batch, samples) for batch, samples in group.items()] for key, group in groups.items()}
+
+
+def _mean(local_batch: int, samples: list[Sample]) -> Sample:
+    count = len(samples)
+    return Sample(local_batch, sum(s.step_s for s in samples) / count, sum(s.sync_s for s in samples) / count)
+
+
+def _curve(samples: list[Sample]) -> Curve:
+    return tuple(sorted(samples, key=lambda sample: sample.local_batch))

@@ -1,0 +1,134 @@
+"""Jobs of Pollux's and Sia's profiles at the batch size that their trace states, from epoch to epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from jigsaw_opt.documents.readers.pollux_profiles import read_applications
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.simulation.performance.profiles import Profile
+
+__all__ = ["Epochs", "epochs"]
+
+_SECOND_US = 1_000_000
+
+
+class Epochs:
+    """Progress in iterations of the smallest batch: throughput of the placement times gain of the batch and epoch.
+
+    Parameters
+    ----------
+    cluster
+        Whose GPU types are names in `profiles`; a job runs on GPUs of one type.
+    profiles
+        By GPU type and model.
+    """
+
+    name = "epochs"
+
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, Profile]]) -> None:
+        self.cluster = cluster
+        self.profiles = profiles
+        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._paces: dict[tuple[str, str, tuple[int, ...], int, int], Pace] = {}
+        self._alone: dict[tuple[str, int, int], int] = {}
+
+    @cached_property
+    def _models(self) -> dict[str, Profile]:
+        """A profile of each model, on the first type of GPU that has one."""
+        return {name: p for table in reversed(list(self.profiles.values())) for name, p in table.items()}
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """A model without a profile, or a batch size beyond those that were validated."""
+        profile = self._models.get(job.model)
+        if profile is None:
+            return f"no model {job.model!r}; there are {', '.join(sorted(self._models))}"
+        if job.batch_size is None or not profile.smallest_batch <= job.batch_size <= profile.largest_batch:
+            bounds = f"from {profile.smallest_batch} to {profile.largest_batch}"
+            return f"batch size {job.batch_size} of {job.model!r} is not {bounds}"
+        return None
+
+    def work(self, job: TraceJob) -> int:
+        """What the job states, or else the progress at the end of the last epoch."""
+        if job.iterations is not None:
+            return job.iterations * UNITS
+        return self._models[job.model].ends[-1]
+
+    def alone_us(self, job: TraceJob) -> int:
+        """From epoch to epoch on as few servers as possible, of the first type of GPU that has a profile."""
+        key = (job.model, job.gpus, job.batch_size or 0)
+        if key not in self._alone:
+            gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
+            widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
+            full, rest = divmod(job.gpus, widest)
+            self._alone[key] = self._time_us(job, gpu_type, (rest, *[widest] * full) if rest else (widest,) * full)
+        return self._alone[key]
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As the simulation says."""
+        return None
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """A job has GPUs of one type to itself."""
+        if len(jobs) > 1:
+            return "profiles are of jobs that run alone"
+        types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
+        if len(types) > 1:
+            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
+        if jobs[0].model not in self.profiles[next(iter(types))]:
+            return f"model {jobs[0].model!r} has no profile on {next(iter(types))}"
+        return None
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """The pace of the epoch that the job is in."""
+        servers = Counter(self._server_of[gpu] for gpu in share.gpus)
+        gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
+        epoch = self._models[jobs[0].model].epoch(done[0])
+        return (self._pace(jobs[0], gpu_type, tuple(servers.values()), epoch),)
+
+    def _pace(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Pace:
+        assert job.batch_size is not None
+        key = (job.model, gpu_type, placement, job.batch_size, epoch)
+        if key not in self._paces:
+            profile = self.profiles[gpu_type][job.model]
+            batch = profile.spread(job.batch_size, sum(placement))
+            seconds, sync_s = profile.iteration_s(placement, batch)
+            rate = rate_of(_SECOND_US * seconds / profile.gain(batch.samples, epoch))
+            last = epoch + 1 == len(profile.ends)
+            until = None if last else profile.ends[epoch]
+            self._paces[key] = Pace(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
+        return self._paces[key]
+
+    def _time_us(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> int:
+        done, time_us, work = 0, 0, self.work(job)
+        while done < work:
+            epoch = self._models[job.model].epoch(done)
+            pace = self._pace(job, gpu_type, placement, epoch)
+            goal = work if pace.until is None else min(work, pace.until)
+            time_us += -((done - goal) // pace.rate)
+            done = goal
+        return time_us
+
+
+def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Epochs:
+    """Profiles of the folder `source` for the cluster's types of GPU.
+
+    Raises
+    ------
+    UsageError
+        There is no folder.
+    InvalidInputError
+        Files that are wrong, or a type of GPU without files.
+    """
+    if source is None or not source.is_dir():
+        raise UsageError(f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}")
+    types = dict.fromkeys(server.gpu_type for server in cluster.servers)
+    tables = {name: read_applications(source, name) for name in types}
+    return Epochs(cluster, {gpu: {m: Profile(a) for m, a in table.items()} for gpu, table in tables.items()})

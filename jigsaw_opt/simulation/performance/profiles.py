@@ -1,0 +1,140 @@
+"""Arithmetic of Pollux's profiles: step times on any placement, gain of a batch, progress by epoch.
+
+After Pollux (OSDI 2021), sections 3.1 and 3.2, and its simulator. That one interpolates placements that were not
+measured linearly over a triangulation; here they are interpolated between the nearest numbers of servers at the
+same number of GPUs a server.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Curve, Epoch
+from jigsaw_opt.simulation.performance.pace import UNITS
+
+__all__ = ["Batch", "Profile"]
+
+# The authors' simulator holds yolov3 to 8 samples a GPU though more were measured.
+_LARGEST_LOCAL = {"yolov3": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """How a batch is spread: samples a GPU and pass, and passes whose gradients are added up before an exchange."""
+
+    local: int
+    passes: int
+    gpus: int
+
+    @property
+    def samples(self) -> int:
+        """Samples of an iteration."""
+        return self.local * self.passes * self.gpus
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What follows from the measurements of an application."""
+
+    application: Application
+
+    @cached_property
+    def smallest_batch(self) -> int:
+        """The batch size whose iterations are the unit of progress."""
+        return min(self.application.epochs)
+
+    @cached_property
+    def largest_batch(self) -> int:
+        """The largest batch size that was validated."""
+        return max(self.application.epochs)
+
+    @cached_property
+    def largest_local(self) -> int:
+        """Most samples of a GPU in one pass."""
+        return _LARGEST_LOCAL.get(self.application.name, self.application.largest_local_batch)
+
+    @cached_property
+    def ends(self) -> tuple[int, ...]:
+        """Units of work at the end of each epoch: of the batch sizes the least."""
+        rows = zip(*self.application.epochs.values(), strict=False)
+        return tuple(round(min(epoch.progress for epoch in row) * UNITS) for row in rows)
+
+    def epoch(self, done: int) -> int:
+        """The epoch, from 0, in which a job is that has done so many units of work."""
+        return min(bisect_right(self.ends, done), len(self.ends) - 1)
+
+    def spread(self, batch_size: int, gpus: int) -> Batch:
+        """A batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``)."""
+        share = -(-batch_size // gpus)
+        passes = -(-share // self.largest_local)
+        if gpus == 1 and batch_size > self.smallest_batch:
+            passes = max(2, passes)  # the noise of the gradient is estimated from at least two
+        local = min(-(-share // passes), self.largest_batch // (gpus * passes))
+        return Batch(max(1, local), passes, gpus)
+
+    def iteration_s(self, placement: Sequence[int], batch: Batch) -> tuple[float, float]:
+        """Seconds of an iteration on the GPUs of each server, and those of them in which gradients are exchanged."""
+        step, sync = self._step(placement, batch.local)
+        return step + (batch.passes - 1) * (step - sync), sync
+
+    def gain(self, samples: int, epoch: int) -> float:
+        """Progress of an iteration with a batch of `samples` in an epoch (Pollux, equation 6)."""
+        scale = samples / self.smallest_batch
+        sqr, var = self._gradient(samples, epoch)
+        return (var + sqr) / (var / scale + sqr)
+
+    def _gradient(self, samples: int, epoch: int) -> tuple[float, float]:
+        """Squared norm and variance of the gradient, between the two batch sizes that were measured."""
+        sizes = sorted(self.application.epochs)
+        high = min(bisect_left(sizes, samples), len(sizes) - 1)
+        low = high if sizes[high] <= samples else max(0, high - 1)
+        first, second = (self.application.epochs[sizes[k]][epoch] for k in (low, high))
+        share = 0.0 if low == high else (samples - sizes[low]) / (sizes[high] - sizes[low])
+        return _between(first, second, max(0.0, share))
+
+    def _step(self, placement: Sequence[int], local: float) -> tuple[float, float]:
+        counts = tuple(filter(None, placement))
+        rotated = min(counts[k:] + counts[:k] for k in range(len(counts)))
+        curve = self.application.placements.get(rotated)
+        if curve is not None:
+            return _on_curve(curve, local)
+        return self._scaled(len(counts), sum(counts), local)
+
+    def _scaled(self, servers: int, gpus: int, local: float) -> tuple[float, float]:
+        """Between the measured numbers of servers on either side, at the same number of GPUs a server."""
+        known = sorted({key[0] for key in self.application.scaling})
+        high = known[min(bisect_left(known, servers), len(known) - 1)]
+        low = known[max(0, bisect_right(known, servers) - 1)]
+        ends = [self._at_servers(count, gpus * count / servers, local) for count in (low, high)]
+        return _mix(ends[0], ends[1], (servers - low) / (high - low) if high > low else 0.0)
+
+    def _at_servers(self, servers: int, gpus: float, local: float) -> tuple[float, float]:
+        known = sorted(key[1] for key in self.application.scaling if key[0] == servers)
+        high = known[min(bisect_left(known, gpus), len(known) - 1)]
+        low = known[max(0, bisect_right(known, gpus) - 1)]
+        ends = [_on_curve(self.application.scaling[servers, count], local) for count in (low, high)]
+        return _mix(ends[0], ends[1], (gpus - low) / (high - low) if high > low else 0.0)
+
+
+def _on_curve(curve: Curve, local: float) -> tuple[float, float]:
+    """Between the measured batches on either side; beyond them a GPU's compute grows with its samples."""
+    first, last = curve[0], curve[-1]
+    if local >= last.local_batch:
+        return (last.step_s - last.sync_s) * local / last.local_batch + last.sync_s, last.sync_s
+    if local <= first.local_batch:
+        return first.step_s, first.sync_s
+    high = next(k for k, sample in enumerate(curve) if sample.local_batch >= local)
+    low_sample, high_sample = curve[high - 1], curve[high]
+    share = (local - low_sample.local_batch) / (high_sample.local_batch - low_sample.local_batch)
+    return _mix((low_sample.step_s, low_sample.sync_s), (high_sample.step_s, high_sample.sync_s), share)
+
+
+def _mix(low: tuple[float, float], high: tuple[float, float], share: float) -> tuple[float, float]:
+    return low[0] + share * (high[0] - low[0]), low[1] + share * (high[1] - low[1])
+
+
+def _between(first: Epoch, second: Epoch, share: float) -> tuple[float, float]:
+    return _mix((first.grad_sqr, first.grad_var), (second.grad_sqr, second.grad_var), share)

@@ -1,0 +1,63 @@
+"""Least attained service in two queues (Tiresias, NSDI 2019): jobs that had little GPU time come first.
+
+As in the simulator of Pollux (OSDI 2021): a job begins in the upper queue and falls into the lower one once it has
+held GPUs for `threshold` GPU-hours; each queue is first in, first out, a job that does not fit is passed over, and
+new jobs go to the servers with the most free GPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.placing import FreeGpus, by_priority
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+
+__all__ = ["LAS"]
+
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+    threshold: int
+    packed: bool
+    upper: list[int] = field(default_factory=list)
+    lower: list[int] = field(default_factory=list)
+
+    def decide(self, moment: Moment) -> Decision:
+        jobs = moment.jobs
+        candidates = [*(k for k in self.upper if k in jobs), *moment.arrived]
+        self.upper = [k for k in candidates if jobs[k].gpu_us < self.threshold]
+        self.lower = [k for k in self.lower if k in jobs]
+        self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
+        order = [jobs[k] for k in (*self.upper, *self.lower)]
+        take = FreeGpus.take if self.packed else FreeGpus.take_emptiest
+        shares = by_priority(self.setting, order, take)
+        return Decision(shares, self._next_fall(moment.now_us, jobs, shares))
+
+    def _next_fall(self, now_us: int, jobs: Mapping[int, Active], shares: Sequence[Share]) -> int | None:
+        """When the first of the running jobs of the upper queue has had its GPU time."""
+        upper = set(self.upper)
+        running = [(jobs[k], share) for share in shares for k in share.jobs if k in upper]
+        return min(
+            (now_us - (active.gpu_us - self.threshold) // len(share.gpus) for active, share in running), default=None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Las:
+    name: str = "las"
+    display_name: str = "least attained service in two queues (Tiresias)"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        return _Scheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"] == "packed")
+
+
+LAS = _Las()

@@ -1,0 +1,47 @@
+"""Shortest remaining time first: the job that would end first alone on its GPUs comes first, with preemption."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.simulation.placing import by_priority
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+
+__all__ = ["SRTF"]
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+    service: bool
+    alone_us: dict[int, int] = field(default_factory=dict)
+
+    def decide(self, moment: Moment) -> Decision:
+        for index in moment.ended:
+            del self.alone_us[index]
+        for index in moment.arrived:
+            job = moment.jobs[index].job
+            gpus = job.gpus if self.service else 1
+            self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
+        return Decision(by_priority(self.setting, sorted(moment.jobs.values(), key=self._remaining)))
+
+    def _remaining(self, active: Active) -> tuple[float, int]:
+        return self.alone_us[active.index] * (active.left / active.work), active.index
+
+
+@dataclass(frozen=True, slots=True)
+class _Srtf:
+    name: str = "srtf"
+    display_name: str = "shortest remaining time first, or shortest remaining service (time x GPUs) first"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"measure": ("time", "service")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        return _Scheduler(setting, options["measure"] == "service")
+
+
+SRTF = _Srtf()
