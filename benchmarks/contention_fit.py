@@ -1,8 +1,8 @@
 """The measured all-reduce times with 1 to 16 sharing jobs, and the degradation that fits them.
 
 Run it as ``python benchmarks/contention_fit.py``, with the files as arguments or the folder of measured data in
-JIGSAW_SHARED. A file has the columns job_num, msg_size (bytes) and avg_latency (microseconds). One table a file: a row a
-message size and one for all sizes together, with the slope of the slowdown, the model that it is, and the errors of
+JIGSAW_SHARED. A file has the columns job_num, msg_size (bytes) and avg_latency (microseconds). One table a file: a row
+a message size and one for all sizes, with the slope of the slowdown, the model that it is, and the errors of
 the fit (fitted over measured, less 1); then the measured and the fitted slowdown of every sample.
 """
 

@@ -1,0 +1,154 @@
+"""A batch of ring-all-reduce jobs, and how fast one runs (SJF-BCO, MobiHoc 2022, section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeAlias
+
+from jigsaw_opt.problem.contention import Degraded, degradation
+from jigsaw_opt.problem.costs import ceil_fraction
+
+__all__ = ["Batch", "Network", "RingJob", "Spread", "estimate", "iteration_us", "overestimate", "sharing", "speed"]
+
+Spread: TypeAlias = tuple[int, ...]
+"""Workers of a job on every server, ``y_js`` over ``s``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingJob:
+    """A job that trains by ring all-reduce.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    workers
+        GPUs that it holds from start to end, ``G_j = w_j``; at least 1.
+    iterations
+        ``F_j``, at least 1.
+    gradient
+        Bytes exchanged in an iteration, ``m_j``.
+    samples
+        Samples of a worker in an iteration, ``M_j``.
+    forward_us
+        Time of the forward pass of one sample, ``Delta f_j``.
+    backward_us
+        Time of the backward pass, ``Delta b_j``.
+    """
+
+    name: str
+    workers: int
+    iterations: int
+    gradient: int
+    samples: int
+    forward_us: int
+    backward_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What exchanges go over.
+
+    Parameters
+    ----------
+    inside, outside
+        Bytes per second between GPUs of one server, ``b^i``, and out of a server, ``b^e``.
+    reduction
+        Bytes per second that a GPU adds up, ``C``.
+    contention
+        ``f(alpha, xi_1 p)``.
+    overhead_us
+        Time that an iteration pays for every server of its job, ``xi_2``.
+    """
+
+    inside: int
+    outside: int
+    reduction: int
+    contention: Degraded
+    overhead_us: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Jobs that are all there at time 0, on servers with GPUs of one kind.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of every server, ``O_s``.
+    jobs
+        At least one.
+    network
+        What their exchanges go over.
+    slot_us
+        Length of a slot; all times of schedules are in slots.
+    horizon
+        Number of slots, ``T``.
+    """
+
+    gpus: tuple[int, ...]
+    jobs: tuple[RingJob, ...]
+    network: Network
+    slot_us: int
+    horizon: int
+
+
+def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
+    """For each of the jobs that run at once, ``p_j`` of equation (6).
+
+    It is the largest number of jobs on several servers, the job itself included, that meet on a server of the job; 0
+    for a job on one server.
+    """
+    across = [sum(count > 0 for count in spread) > 1 for spread in spreads]
+    meeting = [sum(many and count > 0 for many, count in zip(across, column)) for column in zip(*spreads, strict=True)]
+    return tuple(
+        max(total for total, count in zip(meeting, spread, strict=True) if count) if many else 0
+        for many, spread in zip(across, spreads, strict=True)
+    )
+
+
+def iteration_us(network: Network, job: RingJob, servers: int, sharing: int) -> Fraction:
+    """Time of an iteration, ``tau_j`` of equation (8), in microseconds.
+
+    Parameters
+    ----------
+    network, job
+        What runs where.
+    servers
+        How many servers the job spans, at least 1.
+    sharing
+        Its ``p_j``, at least 1 where it spans several.
+    """
+    slowdown = network.contention.slowdown(sharing)
+    bandwidth = Fraction(network.inside) if servers == 1 else network.outside / slowdown
+    return _iteration_us(network, job, servers, bandwidth)
+
+
+def speed(batch: Batch, job: RingJob, servers: int, sharing: int) -> int:
+    """Iterations in a slot, ``phi_j``: whole ones only."""
+    return int(batch.slot_us / iteration_us(batch.network, job, servers, sharing))
+
+
+def estimate(batch: Batch, job: RingJob) -> int:
+    """Slots that the job is taken to last before it is placed, ``rho^_j``: iterations times their largest time.
+
+    The largest time has all GPUs of the largest server held by jobs on several servers and a server for every worker.
+    """
+    slowest = batch.network.outside / degradation(batch.network.contention.alpha, max(batch.gpus))
+    return ceil_fraction(job.iterations * _iteration_us(batch.network, job, job.workers, slowest) / batch.slot_us)
+
+
+def overestimate(batch: Batch) -> Fraction:
+    """How much `estimate` may be too large, ``u``: the largest ratio to the time on one server, over all jobs."""
+    network = batch.network
+    return max(
+        estimate(batch, job) * batch.slot_us / (job.iterations * iteration_us(network, job, 1, 0)) for job in batch.jobs
+    )
+
+
+def _iteration_us(network: Network, job: RingJob, servers: int, bandwidth: Fraction) -> Fraction:
+    part = Fraction(job.gradient * (job.workers - 1), job.workers)
+    exchange = 10**6 * part * (2 / bandwidth + Fraction(1, network.reduction))
+    return exchange + servers * network.overhead_us + job.forward_us * job.samples + job.backward_us

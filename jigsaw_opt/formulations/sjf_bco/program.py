@@ -1,0 +1,78 @@
+"""The integer program over whole schedules (equations 10 to 13): exact where all schedules are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeAlias
+
+from jigsaw_opt.formulations.program import Expression, Program
+
+if TYPE_CHECKING:
+    import pulp
+
+__all__ = ["Model", "build"]
+
+Choice: TypeAlias = "tuple[tuple[pulp.LpVariable, ...], ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """The program and its variables.
+
+    Parameters
+    ----------
+    program
+        The program; its objective is the makespan in slots.
+    choice
+        ``x_j^k`` by job and schedule.
+    """
+
+    program: Program
+    choice: Choice
+
+    def chosen(self, values: Sequence[float]) -> int:
+        """Number of the schedule that the values of all columns choose."""
+        first = self.choice[0]
+        return max(range(len(first)), key=lambda k: values[self.program.column(first[k])])
+
+
+def build(ends: Sequence[Sequence[int]]) -> Model:
+    """The program that chooses one of the listed schedules, ``Y``.
+
+    Parameters
+    ----------
+    ends
+        End of every job in every schedule, ``a_j(y^k) + rho_j(y^k)`` by schedule and job; at least one of each.
+    """
+    program = Program("sjf_bco")
+    jobs, schedules = range(len(ends[0])), range(len(ends))
+    choice = tuple(tuple(program.binary(f"x_{j}_{k}") for k in schedules) for j in jobs)
+    makespan = program.time("makespan", 0, max(map(max, ends)))
+    program.minimize(makespan)
+    _every_end_is_within_the_makespan(program, makespan, choice, ends)
+    _every_job_has_one_schedule(program, choice)
+    _all_jobs_have_the_same(program, choice)
+    return Model(program, choice)
+
+
+def _every_end_is_within_the_makespan(
+    program: Program, makespan: Expression, choice: Choice, ends: Sequence[Sequence[int]]
+) -> None:
+    """(10): ``makespan >= sum_k T_j(y^k) x_j^k``."""
+    for j, row in enumerate(choice):
+        program.add(makespan >= program.total(ends[k][j] * x for k, x in enumerate(row)))
+
+
+def _every_job_has_one_schedule(program: Program, choice: Choice) -> None:
+    """(11): ``sum_k x_j^k = 1``."""
+    for row in choice:
+        program.add(program.total(row) == 1)
+
+
+def _all_jobs_have_the_same(program: Program, choice: Choice) -> None:
+    """(12): ``x_j^k = x_j'^k``, for neighbours, which says it for all."""
+    for row, following in pairwise(choice):
+        for mine, other in zip(row, following, strict=True):
+            program.add(mine == other)
