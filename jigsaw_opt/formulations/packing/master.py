@@ -119,7 +119,8 @@ class Master:
         reached = 0.0
         for step in of_class.steps:
             self.costs.append(of_class.weight * step.slope)
-            self.widths.append((step.share - reached) * of_class.count)
+            # An unlimited share of no jobs is nothing.
+            self.widths.append((step.share - reached) * of_class.count if of_class.count else 0.0)
             self.steps.append(Column((self.progress(number),), (1.0,)))
             reached = step.share
 

@@ -8,7 +8,7 @@ rates that these give.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from jigsaw_opt.formulations.packing import (
@@ -34,7 +34,6 @@ _PAYS = 1e-6
 """A pattern enters if its servers are worth this much more than their price, as a share of what a server is worth."""
 _ENOUGH = 2e-3
 """No more timetables are made once their program is this close to the bound."""
-_MOST_ROUNDS = 1000
 
 Recipe = tuple[int, int, tuple[tuple[tuple[str, ...], int], ...]]
 """A pattern as type, servers and names of the classes of its teams: what stays the same from round to round."""
@@ -93,7 +92,7 @@ class Generation:
         self.master = Master(problem)
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
-        self.columns: list[Pattern] = []
+        self.columns: dict[Pattern, None] = {}
         self.pricings = [
             Pricing(t, own.server.gpus, self.gangs, [g for g, on in enumerate(self.on_type) if on == t], members)
             for t, own in enumerate(problem.types)
@@ -105,48 +104,45 @@ class Generation:
 
     def relax(self) -> list[Pattern]:
         """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
-        program, patterns = Program(self.master), list(self._remembered())
+        program, patterns = Program(self.master), dict.fromkeys(self._remembered())
         for pattern in patterns:
             program.add(column(self.master, pattern, self.rates))
-        for _ in range(_MOST_ROUNDS):
-            solution = program.solve()
-            entering = self._entering(solution, bounding=True)
-            if not entering or solution.value >= self.bound * (1.0 - _PAYS):
-                break
+        solution = program.solve()
+        while entering := self._entering(solution, patterns, bounding=True):
             for pattern in entering:
-                patterns.append(pattern)
+                patterns[pattern] = None
                 program.add(column(self.master, pattern, self.rates))
-        return [pattern for pattern, taken in zip(patterns, solution.columns, strict=False) if taken > 0.0]
+            solution = program.solve()
+        return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
     def certify(self, used: Iterable[Pattern]) -> tuple[Program, Solution]:
         """The program over patterns with timetables, beginning with those that are `used`, and its solution."""
         program = Program(self.master)
         for pattern in dict.fromkeys((*used, *self._remembered())):
             self._take(program, pattern)
-        for _ in range(_MOST_ROUNDS):
-            solution = program.solve()
-            if solution.value >= self.bound * (1.0 - _ENOUGH):
-                break
-            entering = self._entering(solution, bounding=False)
-            if not entering:
-                break
+        solution = program.solve()
+        while solution.value < self.bound * (1.0 - _ENOUGH) and (
+            entering := self._entering(solution, self.columns, bounding=False)
+        ):
             for pattern in entering:
                 self._take(program, pattern)
+            solution = program.solve()
         self._remember(solution)
         return program, solution
 
-    def _entering(self, solution: Solution, bounding: bool) -> list[Pattern]:
-        """Patterns that pay at the prices of a solution; also lowers the bound if the rates are those for it."""
+    def _entering(self, solution: Solution, known: Container[Pattern], bounding: bool) -> dict[Pattern, None]:
+        """Patterns not yet known that pay at the prices of a solution; also lowers the bound with rates for it."""
         prices = self.prices(solution.prices)
-        entering, bound = [], self._worth(prices)
+        entering: dict[Pattern, None] = {}
+        bound = self._worth(prices)
         scale = _PAYS * max(solution.value, 1e-300) / sum(t.count for t in self.problem.types)
         for number, pricing in enumerate(self.pricings):
             best = 0.0
             for priced in pricing.patterns(prices, self.rates, self.counts):
                 each = priced.value / priced.pattern.servers
                 best = max(best, each)
-                if each > scale:
-                    entering.append(priced.pattern)
+                if each > scale and priced.pattern not in known:
+                    entering[priced.pattern] = None
             bound += self.problem.types[number].count * (prices.servers[number] + best)
         if bounding:
             self.bound = min(self.bound, bound)
@@ -175,7 +171,7 @@ class Generation:
     def _take(self, program: Program, pattern: Pattern) -> None:
         for team, _ in pattern.teams:
             self._timetable(team.gang)
-        self.columns.append(pattern)
+        self.columns[pattern] = None
         program.add(column(self.master, pattern, self.rates))
 
     def _timetable(self, number: int) -> None:
