@@ -1,0 +1,144 @@
+"""What a simulation comes to, in the measures of the field. Each is defined in docs/simulation.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import JobRecord, Outcome
+
+__all__ = ["Summary", "completion_us", "fairness", "quantile", "summarise"]
+
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The measures of a simulation; means and quantiles are over the jobs that ended, None where none did.
+
+    Parameters
+    ----------
+    jobs, unfinished
+        Jobs submitted in all, and those of them that have not ended.
+    mean_completion_h, median_completion_h, p99_completion_h
+        Hours from submission to end.
+    weighted_completion_h
+        The mean with the jobs' weights.
+    mean_waiting_h
+        Hours from submission to the first start.
+    makespan_h
+        Hours from the first submission to the last end.
+    gpu_hours, mean_gpu_hours
+        GPU-hours held, in all and a job.
+    utilisation
+        GPU time held as a share of that of the cluster, from the first submission to the end.
+    cluster_efficiency
+        Work done, in GPU time that it takes alone at full depth, as a share of the cluster's.
+    worst_fairness, unfair_share
+        Greatest finish-time fairness of a job, and the share of the jobs with more than 1.
+    restarts, mean_restarts
+        Starts on other GPUs but the first, in all and a job.
+    rounds
+        How often the policy was asked.
+    median_policy_ms, p95_policy_ms
+        CPU time of the policy in a round.
+    """
+
+    jobs: int
+    unfinished: int
+    mean_completion_h: float | None
+    median_completion_h: float | None
+    p99_completion_h: float | None
+    weighted_completion_h: float | None
+    mean_waiting_h: float | None
+    makespan_h: float
+    gpu_hours: float
+    mean_gpu_hours: float
+    utilisation: float
+    cluster_efficiency: float
+    worst_fairness: float | None
+    unfair_share: float | None
+    restarts: int
+    mean_restarts: float
+    rounds: int
+    median_policy_ms: float | None
+    p95_policy_ms: float | None
+
+
+def summarise(setting: Setting, outcome: Outcome) -> Summary:
+    """The measures of a simulation that was closed.
+
+    Parameters
+    ----------
+    setting
+        What was simulated.
+    outcome
+        Its records, with at least one job.
+    """
+    jobs = setting.workload.jobs
+    ended = [record for record in outcome.jobs if record.finish_us is not None]
+    completions = [completion_us(setting, record) / _HOUR_US for record in ended]
+    weights = [jobs[record.index].weight for record in ended]
+    waits = [(r.start_us - jobs[r.index].submit_us) / _HOUR_US for r in outcome.jobs if r.start_us is not None]
+    ratios = [fairness(setting, record) for record in ended]
+    span_us = max(1, outcome.end_us - jobs[0].submit_us)
+    capacity_us = setting.gpu_count * span_us
+    held_us = sum(record.gpu_us for record in outcome.jobs)
+    policy_ms = [record.policy_us / 1000 for record in outcome.rounds]
+    restarts = sum(record.restarts for record in outcome.jobs)
+    return Summary(
+        jobs=len(outcome.jobs),
+        unfinished=len(outcome.jobs) - len(ended),
+        mean_completion_h=_mean(completions),
+        median_completion_h=quantile(completions, 0.5),
+        p99_completion_h=quantile(completions, 0.99),
+        weighted_completion_h=_mean([c * w for c, w in zip(completions, weights, strict=True)], sum(weights)),
+        mean_waiting_h=_mean(waits),
+        makespan_h=span_us / _HOUR_US,
+        gpu_hours=held_us / _HOUR_US,
+        mean_gpu_hours=held_us / _HOUR_US / max(1, len(outcome.jobs)),
+        utilisation=held_us / capacity_us,
+        cluster_efficiency=sum(_credit_us(setting, record) for record in outcome.jobs) / capacity_us,
+        worst_fairness=max(ratios, default=None),
+        unfair_share=_mean([float(ratio > 1) for ratio in ratios]),
+        restarts=restarts,
+        mean_restarts=restarts / max(1, len(outcome.jobs)),
+        rounds=len(outcome.rounds),
+        median_policy_ms=quantile(policy_ms, 0.5),
+        p95_policy_ms=quantile(policy_ms, 0.95),
+    )
+
+
+def completion_us(setting: Setting, record: JobRecord) -> int:
+    """Time from the submission of a job that ended to its end."""
+    assert record.finish_us is not None
+    return record.finish_us - setting.workload.jobs[record.index].submit_us
+
+
+def fairness(setting: Setting, record: JobRecord) -> float:
+    """Finish-time fairness of a job that ended (Themis, NSDI 2020): its completion time over its time on a fair share.
+
+    With ``N`` active jobs in the mean of its life, the fair share is ``1/N`` of the GPUs; where that is less than it
+    asks for it would take as much longer.
+    """
+    asked = setting.workload.jobs[record.index].gpus
+    slower = max(1.0, record.crowd * asked / setting.gpu_count)
+    return completion_us(setting, record) / max(1.0, record.alone_us * slower)
+
+
+def quantile(values: Sequence[float], share: float) -> float | None:
+    """The least value that at least `share` of the values do not exceed; None of none."""
+    if not values:
+        return None
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def _credit_us(setting: Setting, record: JobRecord) -> float:
+    """GPU time that the work done takes alone at full depth on the GPUs asked for."""
+    return record.alone_us * (record.done / record.work) * setting.workload.jobs[record.index].gpus
+
+
+def _mean(values: Sequence[float], count: int | None = None) -> float | None:
+    return sum(values) / (len(values) if count is None else count) if values else None

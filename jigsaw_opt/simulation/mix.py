@@ -1,0 +1,55 @@
+"""Models for traces that tell only how long jobs ran."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.performance import Performance
+
+__all__ = ["with_models"]
+
+
+def with_models(workload: Workload, performance: Performance, models: Sequence[str], seed: int) -> Workload:
+    """The workload with a model drawn for every job, each as likely as the others.
+
+    A job gets as many iterations as last, alone at full depth on the GPUs that it asks for, as long as the trace says
+    (its iterations are seconds). It keeps its name, submission and GPUs, so the mix by GPUs is that of the trace.
+
+    Parameters
+    ----------
+    workload
+        Jobs with a second an iteration.
+    performance
+        Knows the models.
+    models
+        Their names.
+    seed
+        Of the draw.
+
+    Raises
+    ------
+    UsageError
+        There are no models, or a job can run with none of them.
+    """
+    if not models:
+        raise UsageError("there are no models to draw from")
+    draw = random.Random(seed)
+    return replace(workload, jobs=tuple(_with_model(job, performance, models, draw) for job in workload.jobs))
+
+
+def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], draw: random.Random) -> TraceJob:
+    if job.iterations is None:
+        raise UsageError(f"job {job.name!r} has no duration")
+    order = draw.sample(models, len(models))
+    for model in order:
+        one = replace(job, model=model, iterations=1)
+        if performance.unknown(one) is None:
+            count = round(job.iterations * 1_000_000 / performance.alone_us(one))
+            return replace(one, iterations=max(1, count))
+    raise UsageError(
+        f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"
+    )

@@ -1,0 +1,169 @@
+"""Jobs whose models are known by segments: iterations from SPEC section 3, alone or in a timetable with others."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+
+__all__ = ["Groups", "Profiled", "profiled"]
+
+
+class Groups(Protocol):
+    """Timetables of jobs that share GPUs, and of jobs at other than full depth."""
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """Why there is no timetable of these jobs, or None."""
+
+    def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[int | Fraction]:
+        """Microseconds an iteration of each job in the timetable of the share."""
+
+
+class Profiled:
+    """Rates from the models of an instance document.
+
+    A job alone at full depth takes, an iteration, as long as its slowest worker and the exchange of its buckets one
+    after the other over the ring of its servers (SPEC section 3), without contention. Everything else asks `groups`.
+
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    models
+        By name.
+    groups
+        Timetables of shares; None where every job runs alone at full depth.
+    """
+
+    name = "profiled"
+
+    def __init__(self, cluster: Cluster, models: Mapping[str, Model], groups: Groups | None = None) -> None:
+        self.cluster = cluster
+        self.models = models
+        self.groups = groups
+        self._routes = Routes(cluster)
+        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
+        self._alone: dict[tuple[str, int], int] = {}
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """A model that is not there, that no GPU can run, or no number of iterations."""
+        model = self.models.get(job.model)
+        if model is None:
+            return f"no model {job.model!r}; there are {', '.join(sorted(self.models))}"
+        if job.iterations is None:
+            return "has no number of iterations"
+        fitting = sum(self.cluster.servers[s].gpus for s in self._fitting(model))
+        if fitting < job.gpus:
+            return f"model {job.model!r} can run on {fitting} GPUs by their type and memory, not on {job.gpus}"
+        return None
+
+    def work(self, job: TraceJob) -> int:
+        """Its iterations."""
+        assert job.iterations is not None
+        return job.iterations * UNITS
+
+    def alone_us(self, job: TraceJob) -> int:
+        """Its iterations at full depth on as few servers as possible, the first that can run it."""
+        assert job.iterations is not None
+        key = (job.model, job.gpus)
+        if key not in self._alone:
+            self._alone[key] = self._iteration(job.model, self._packed(job))[0]
+        return job.iterations * self._alone[key]
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As the simulation says."""
+        return None
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """GPUs of another type or with too little memory, or a share without a timetable."""
+        if self._timetabled(share):
+            if self.groups is None:
+                return "timetables of several jobs, or of partial depth, are not at hand"
+            return self.groups.refuses(share, jobs)
+        fitting = set(self._fitting(self.models[jobs[0].model]))
+        if any(self._server_of[gpu] not in fitting for gpu in share.gpus):
+            return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
+        return None
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """Of the timetable of the share, or of the job alone."""
+        if self._timetabled(share):
+            assert self.groups is not None  # the engine has asked `refuses`
+            return tuple(Pace(rate_of(us)) for us in self.groups.iteration_us(share, jobs))
+        placement = tuple(sorted(Counter(self._server_of[gpu] for gpu in share.gpus).items()))
+        iteration_us, exchange_us = self._iteration(jobs[0].model, placement)
+        exposed = exchange_us / iteration_us if len(placement) > 1 else 0.0
+        return (Pace(rate_of(iteration_us), None, exposed),)
+
+    def _timetabled(self, share: Share) -> bool:
+        return len(share.jobs) > 1 or any(not isinstance(depth, FullDepth) for depth in share.depths)
+
+    def _fitting(self, model: Model) -> list[int]:
+        """Servers that can hold a worker at full depth."""
+        need = model.state_bytes + model.activation_bytes()[-1]
+        types = set(model.gpu_types)
+        return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
+
+    def _packed(self, job: TraceJob) -> tuple[tuple[int, int], ...]:
+        """Largest servers first, so as few as possible."""
+        servers = self.cluster.servers
+        left, placement = job.gpus, []
+        for k in sorted(self._fitting(self.models[job.model]), key=lambda k: -servers[k].gpus):
+            used = min(left, servers[k].gpus)
+            placement.append((k, used))
+            left -= used
+            if left == 0:
+                break
+        return tuple(sorted(placement))
+
+    def _iteration(self, name: str, placement: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+        """Microseconds of an iteration, and those of them after the last block."""
+        key = (name, placement)
+        if key not in self._iterations:
+            model, servers = self.models[name], self.cluster.servers
+            blocks = [model.block_us(servers[k].gpu_type) for k, _ in placement]
+            slowest = [max(times) for times in zip(*blocks, strict=True)]
+            workers = sum(count for _, count in placement)
+            end = self._exchanged_us(model, slowest, placement, workers) if workers > 1 else slowest[-1]
+            self._iterations[key] = max(end, slowest[-1]), max(0, end - slowest[-1])
+        return self._iterations[key]
+
+    def _exchanged_us(
+        self, model: Model, ready: Sequence[int], placement: tuple[tuple[int, int], ...], workers: int
+    ) -> int:
+        """When the last bucket is exchanged if bucket ``b`` of all workers is ready at ``ready[b-1]``."""
+        channel = self._routes.channel(dict(placement))
+        if channel is None:
+            raise UsageError(f"no links join {', '.join(self.cluster.servers[k].name for k, _ in placement)}")
+        end = 0
+        for ready_us, payload in zip(ready, model.bucket_bytes(), strict=True):
+            end = max(end, ready_us) + transfer_us(payload, workers, workers, channel.rate, channel.latency_us)
+        return end
+
+
+def profiled(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Profiled:
+    """Models of the instance document `source`.
+
+    Raises
+    ------
+    UsageError
+        There is no source.
+    InvalidInputError
+        With everything that is wrong in the document.
+    """
+    if source is None:
+        raise UsageError("performance 'profiled' needs an instance document with the models, as in profiled:FILE")
+    return Profiled(cluster, load_instance(source).models)

@@ -1,0 +1,94 @@
+"""The tables of a simulation as text: jobs.csv, rounds.csv and summary.json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+
+from jigsaw_opt.simulation.metrics import Summary, completion_us, fairness
+from jigsaw_opt.simulation.performance import UNITS
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import JobRecord, Outcome
+
+__all__ = ["jobs_csv", "rounds_csv", "summary_json"]
+
+_JOBS = (
+    "name",
+    "model",
+    "gpus",
+    "submit_s",
+    "start_s",
+    "finish_s",
+    "completion_s",
+    "iterations_done",
+    "gpu_s",
+    "restarts",
+    "alone_s",
+    "fairness",
+)
+_ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
+
+
+def jobs_csv(setting: Setting, outcome: Outcome) -> str:
+    """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
+    return _csv(_JOBS, (_job_cells(setting, record) for record in outcome.jobs))
+
+
+def rounds_csv(outcome: Outcome) -> str:
+    """A line a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
+    return _csv(
+        _ROUNDS,
+        (
+            (
+                _seconds(r.time_us),
+                r.active,
+                r.running,
+                r.active - r.running,
+                r.gpus,
+                r.moved,
+                _seconds(r.held_gpu_us),
+                r.policy_us,
+            )
+            for r in outcome.rounds
+        ),
+    )
+
+
+def summary_json(summary: Summary, about: Mapping[str, object]) -> str:
+    """The measures after what the simulation was of."""
+    return json.dumps({**about, **asdict(summary)}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
+    job = setting.workload.jobs[record.index]
+    ended = record.finish_us is not None
+    return (
+        job.name,
+        job.model,
+        job.gpus,
+        _seconds(job.submit_us),
+        _seconds(record.start_us),
+        _seconds(record.finish_us),
+        _seconds(completion_us(setting, record)) if ended else "",
+        f"{record.done / UNITS:.6f}",
+        _seconds(record.gpu_us),
+        record.restarts,
+        _seconds(record.alone_us),
+        f"{fairness(setting, record):.4f}" if ended else "",
+    )
+
+
+def _seconds(time_us: int | None) -> str:
+    """Seconds with all six digits, from integers, so that nothing is rounded."""
+    return "" if time_us is None else f"{time_us // 1_000_000}.{time_us % 1_000_000:06d}"
+
+
+def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()

@@ -1,0 +1,95 @@
+"""Putting a simulation aside and going on with it later.
+
+A snapshot is a header line, a JSON object that names the inputs, and then the state as Python pickles it: load only
+snapshots of your own. The setting is not in it but given again, so that the state fits the inputs it came from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import pickle
+from typing import Any
+
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policy import Setting
+
+__all__ = ["restore", "snapshot"]
+
+_FORMAT = "jigsaw-snapshot/1"
+_SETTING, _PERFORMANCE = "setting", "performance"
+
+
+def snapshot(simulation: Simulation, inputs: str) -> bytes:
+    """The state of a simulation.
+
+    Parameters
+    ----------
+    simulation
+        Between two calls of ``run``.
+    inputs
+        What it was started with, as text that tells equal inputs from others.
+    """
+    stream = io.BytesIO()
+    _Pickler(stream, simulation.setting).dump(simulation)
+    header = {"format": _FORMAT, "inputs": _digest(inputs), "time_us": simulation.now_us, "ended": simulation.ended}
+    return json.dumps(header).encode() + b"\n" + stream.getvalue()
+
+
+def restore(data: bytes, setting: Setting, inputs: str, source: str) -> Simulation:
+    """The simulation of a snapshot.
+
+    Parameters
+    ----------
+    data
+        The snapshot.
+    setting, inputs
+        As it was started with.
+    source
+        What problems call it.
+
+    Raises
+    ------
+    InvalidInputError
+        It is no snapshot, or one of other inputs.
+    """
+    first, _, state = data.partition(b"\n")
+    try:
+        header = json.loads(first)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
+    if header.get("inputs") != _digest(inputs):
+        hint = "it goes on only with the inputs, policy and options that it was started with"
+        raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint)])
+    simulation: Simulation = _Unpickler(io.BytesIO(state), setting).load()
+    return simulation
+
+
+def _digest(inputs: str) -> str:
+    return hashlib.sha256(inputs.encode()).hexdigest()
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves the setting and its performance model out, whose caches are large and can be worked out again."""
+
+    def __init__(self, stream: io.BytesIO, setting: Setting) -> None:
+        super().__init__(stream)
+        self._setting = setting
+
+    def persistent_id(self, value: Any) -> str | None:
+        if value is self._setting:
+            return _SETTING
+        return _PERFORMANCE if value is self._setting.performance else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, setting: Setting) -> None:
+        super().__init__(stream)
+        self._known = {_SETTING: setting, _PERFORMANCE: setting.performance}
+
+    def persistent_load(self, name: str) -> object:
+        return self._known[name]
