@@ -24,8 +24,8 @@ class LevelSchedule:
     depth, workers
         Levels of the model, ``D``, and number of workers, ``w``.
     rule
-        ``full``; ``staircase``: the levels ``ceil(D*k/w)``, ``k = 1..w``; or ``free``: one worker at full depth, the
-        others anywhere, all drawn anew after every `granularity` iterations, so that `assignment` has no part in it.
+        ``full``; ``staircase``: the levels ``ceil(D*k/w)``, ``k = 1..w``; or ``free``: `min_contributors` at full
+        depth, the others anywhere, all drawn anew after every `granularity` iterations, whatever the `assignment`.
     assignment
         ``fixed``: worker ``k`` has the ``k``-th. ``rotation`` (SPB's "cyclic"): the next worker has it after
         every `granularity` iterations. ``permutation`` (SPB's "shuffle"): drawn anew after as many.
@@ -34,7 +34,9 @@ class LevelSchedule:
     warm_up
         Iterations at full depth before the rule begins (SPB's "start epoch", in iterations).
     seed
-        Of the permutations.
+        Of the permutations and draws.
+    min_contributors
+        Workers at full depth under ``free``, 1 to `workers`; every bucket has at least so many contributors.
 
     Raises
     ------
@@ -49,10 +51,13 @@ class LevelSchedule:
     granularity: int = 1
     warm_up: int = 0
     seed: int = 0
+    min_contributors: int = 1
 
     def __post_init__(self) -> None:
         if min(self.depth, self.workers, self.granularity) < 1 or self.warm_up < 0:
             raise UsageError("depth, workers and granularity are at least 1, and the warm-up is at least 0")
+        if not 1 <= self.min_contributors <= self.workers:
+            raise UsageError(f"contributors are 1 to the {self.workers} workers, not {self.min_contributors}")
 
     def levels(self, iteration: int) -> tuple[int, ...]:
         """Level of each worker in `iteration`, from 0."""
@@ -69,5 +74,6 @@ class LevelSchedule:
         return steps
 
     def _drawn(self, draw: Random) -> tuple[int, ...]:
-        others = [draw.randint(1, self.depth) for _ in range(self.workers - 1)]
-        return tuple(draw.sample([self.depth, *others], self.workers))
+        full = [self.depth] * self.min_contributors
+        others = [draw.randint(1, self.depth) for _ in range(self.workers - self.min_contributors)]
+        return tuple(draw.sample(full + others, self.workers))

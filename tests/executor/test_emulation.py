@@ -60,3 +60,8 @@ def test_free_levels_keep_one_worker_at_full_depth_and_use_all_others() -> None:
         assert {levels[worker] for levels in plan} == set(range(1, DEPTH + 1))
     mean = sum(map(sum, plan[1:])) / (len(plan[1:]) * 3 * DEPTH)
     assert mean == pytest.approx((1 + 2 * 2.5 / 4) / 3, abs=0.03)
+    pairs = LevelSchedule(DEPTH, 3, "free", min_contributors=2)
+    counts = [levels.count(DEPTH) for levels in map(pairs.levels, range(50))]
+    assert set(counts) == {2, 3}
+    with pytest.raises(UsageError, match="1 to the 3 workers"):
+        LevelSchedule(DEPTH, 3, "free", min_contributors=4)

@@ -1,0 +1,190 @@
+"""What is learnt: networks of the zoo on data that ships with Python or scikit-learn, split anew for every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.executor.building import Replica, build_network
+from jigsaw_opt.executor.building import replica as replica_of
+from jigsaw_opt.executor.zoo.batches import digit_samples, topics_text
+from jigsaw_opt.executor.zoo.network import Batch, Network
+
+__all__ = ["SUBJECTS", "Optimiser", "Samples", "Subject", "replicas", "samples"]
+
+Optimiser = Literal["sgd", "adam"]
+
+TEXT_COMPARISONS = (
+    "rotation",
+    "free",
+    "average over workers",
+    "warm-up",
+    "half of the workers full",
+    "warm-up, own rate, equal time",
+    "constant rate",
+    "sharded",
+)
+STRETCHES = 10
+"""The text is cut into so many; a seed holds out one of them."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network, its data, and how it is trained.
+
+    Parameters
+    ----------
+    name
+        Of the subject.
+    zoo, arguments
+        The network.
+    data
+        ``digits``, flat or as images, or ``text``.
+    batch
+        Samples an iteration, of all workers together.
+    iterations
+        Of a run.
+    rates
+        Learning rates that are tried, by optimiser; the first optimiser is the main one.
+    seeds
+        Number of runs of each method.
+    comparisons
+        Names in `design.COMPARISONS`; empty for all.
+    """
+
+    name: str
+    zoo: str
+    arguments: Mapping[str, Any]
+    data: Literal["digits", "images", "text"]
+    batch: int
+    iterations: int
+    rates: Mapping[Optimiser, Sequence[float]]
+    seeds: int
+    comparisons: Sequence[str] = ()
+
+    @property
+    def definition(self) -> str:
+        """What a run depends on besides what `Run` says."""
+        return f"{self.zoo}{dict(self.arguments)} {self.data} batch={self.batch}"
+
+    def network(self, seed: int) -> Network:
+        """The network with the initial parameters of `seed`."""
+        return build_network(self.zoo, self.arguments, seed=seed)
+
+
+SUBJECTS = {
+    subject.name: subject
+    for subject in (
+        Subject(
+            "digits-mlp",
+            "mlp",
+            {"hidden": (64,) * 3},
+            "digits",
+            batch=64,
+            iterations=1000,
+            rates={"sgd": (0.02, 0.05, 0.1, 0.2), "adam": (0.001, 0.003, 0.01)},
+            seeds=8,
+        ),
+        Subject(
+            "digits-vgg",
+            "vgg",
+            {"image": 8, "channels": 1, "stages": (2, 2), "widths": (16, 32), "dense": (64,)},
+            "images",
+            batch=64,
+            iterations=600,
+            rates={"sgd": (0.02, 0.05, 0.1), "adam": (0.001, 0.003, 0.01)},
+            seeds=5,
+        ),
+        Subject(
+            "text-gpt",
+            "gpt",
+            {"layers": 2, "width": 64, "heads": 4, "rows": 32, "positions": 32, "data": "text"},
+            "text",
+            batch=32,
+            iterations=600,
+            rates={"adam": (0.002, 0.004)},
+            seeds=5,
+            comparisons=TEXT_COMPARISONS,
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Data of one seed.
+
+    Parameters
+    ----------
+    training
+        Numbers of the samples that may be drawn, in an order that makes pieces of it a fair or natural split.
+    take
+        Inputs and targets of samples by their numbers.
+    held_out
+        What accuracy and loss are measured on; no sample of `training` overlaps it.
+    """
+
+    training: Tensor
+    take: Callable[[Tensor], Batch]
+    held_out: Batch
+
+
+def samples(subject: Subject, seed: int) -> Samples:
+    """Split of `seed`: a random third of the digits, or a tenth of the text in one piece, is held out."""
+    if subject.data == "text":
+        return _text_samples(int(subject.arguments["rows"]), seed)
+    inputs, targets = digit_samples()
+    if subject.data == "images":
+        inputs = inputs.view(-1, 1, 8, 8)
+    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
+    held, training = order[: len(order) // 3], order[len(order) // 3 :]
+    return Samples(training, lambda chosen: (inputs[chosen], targets[chosen]), (inputs[held], targets[held]))
+
+
+def _text_samples(rows: int, seed: int) -> Samples:
+    whole = topics_text()
+    size = len(whole) // STRETCHES
+    low = seed % STRETCHES * size
+    high = low + size
+    starts = torch.arange(len(whole) - rows)
+
+    def take(chosen: Tensor) -> Batch:
+        tokens = whole[chosen[:, None] + torch.arange(rows + 1)]
+        return tokens[:, :-1], tokens[:, 1:]
+
+    # Every fourth row of the stretch is measure enough; all would take as long as the training.
+    held = torch.arange(low, high - rows, 4 * rows)
+    return Samples(starts[(starts + rows < low) | (starts >= high)], take, take(held))
+
+
+def replicas(subject: Subject, data: Samples, workers: int, sharded: bool, seed: int) -> list[Replica]:
+    """One replica a worker, all of one model, each with its own source of batches.
+
+    Parameters
+    ----------
+    subject
+        What is learnt.
+    data
+        Its data.
+    workers
+        Number of workers, which divides the batch of the subject.
+    sharded
+        Whether each worker draws from its own piece of the training data, or all draw from all of it.
+    seed
+        Of the initial parameters.
+    """
+    network = subject.network(seed)
+    first = replica_of(network, range(len(network.units) + 1), subject.batch // workers)
+    shards = torch.tensor_split(data.training, workers) if sharded else [data.training] * workers
+    return [replace(first, network=replace(network, batch=_source(data, shard))) for shard in shards]
+
+
+def _source(data: Samples, shard: Tensor) -> Callable[[int, torch.Generator], Batch]:
+    def draw(count: int, generator: torch.Generator) -> Batch:
+        return data.take(shard[torch.randint(len(shard), (count,), generator=generator)])
+
+    return draw

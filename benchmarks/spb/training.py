@@ -1,0 +1,177 @@
+"""One run: a job's workers train in one process, and what it has learnt is measured on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from time import process_time
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from jigsaw_opt.executor.building import Replica
+from jigsaw_opt.executor.emulation import Emulation
+from jigsaw_opt.executor.exchange import Averaging
+from jigsaw_opt.executor.profiling import profile
+from jigsaw_opt.executor.schedule import Assignment, LevelSchedule, Rule
+from jigsaw_opt.executor.segments import SegmentedModel
+from jigsaw_opt.executor.worker import OPTIMISERS, Recipe, Worker
+from jigsaw_opt.executor.zoo.network import Batch
+from spb.subjects import Optimiser, Subject, replicas, samples
+
+__all__ = ["Method", "Run", "Setting", "measure_blocks", "train"]
+
+MOMENTUM = 0.9
+POINTS = 10
+"""Measurements on held-out data, evenly over a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """Who goes how deep, and how gradients are averaged.
+
+    Parameters
+    ----------
+    rule, assignment
+        As of `LevelSchedule`.
+    averaging
+        Name of an `Averaging`.
+    warm_up
+        Share of the iterations at full depth at the beginning, in per cent.
+    always_full
+        Share of the workers at full depth in every iteration under ``free``, in per cent; at least one is.
+    """
+
+    rule: Rule = "staircase"
+    assignment: Assignment = "rotation"
+    averaging: str = "avg_w_count"
+    warm_up: int = 0
+    always_full: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What full backpropagation and SPB have in common where they are compared.
+
+    Parameters
+    ----------
+    optimiser
+        SGD with momentum, or Adam.
+    decay
+        Whether the learning rate falls linearly to 0, or stays.
+    sharded
+        Whether every worker has its own piece of the data.
+    """
+
+    optimiser: Optimiser
+    decay: bool = True
+    sharded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that decides what a run gives, but for the subject."""
+
+    workers: int
+    seed: int
+    setting: Setting
+    method: Method
+    rate: float
+    iterations: int
+
+
+def train(subject: Subject, run: Run) -> dict[str, Any]:
+    """Train, and measure on held-out data.
+
+    Returns
+    -------
+    dict
+        ``points``: by measurement its iteration, accuracy, loss, and blocks by level until then;
+        ``cpu_seconds`` of the whole run.
+    """
+    torch.set_num_threads(1)
+    started = process_time()
+    data = samples(subject, run.seed)
+    workers = replicas(subject, data, run.workers, run.setting.sharded, run.seed)
+    model = workers[0].model
+    schedule = _schedule(run, model.depth)
+    emulation, rates = _learner(run, model)
+    blocks, points = [0] * model.depth, []
+    for iteration in range(run.iterations):
+        levels = schedule.levels(iteration)
+        emulation.iterate(levels, _batches(workers, run.seed, iteration))
+        rates.step()
+        for level in levels:
+            blocks[level - 1] += 1
+        if (iteration + 1) * POINTS // run.iterations > iteration * POINTS // run.iterations:
+            points.append([iteration + 1, *_held_out(model, data.held_out), *blocks])
+    return {"points": points, "cpu_seconds": process_time() - started}
+
+
+def _schedule(run: Run, depth: int) -> LevelSchedule:
+    method = run.method
+    return LevelSchedule(
+        depth,
+        run.workers,
+        method.rule,
+        method.assignment,
+        warm_up=run.iterations * method.warm_up // 100,
+        seed=run.seed,
+        min_contributors=max(1, run.workers * method.always_full // 100),
+    )
+
+
+def _learner(run: Run, model: SegmentedModel) -> tuple[Emulation, torch.optim.lr_scheduler.LRScheduler]:
+    recipe = _recipe(run.setting.optimiser, run.rate)
+    optimiser = OPTIMISERS[recipe.optimiser](model.parameters(), **recipe.options)
+    factor = partial(_rate_factor, run.iterations if run.setting.decay else 0)
+    rates = torch.optim.lr_scheduler.LambdaLR(optimiser, factor)
+    return Emulation(model, optimiser, Averaging(run.method.averaging)), rates
+
+
+def _recipe(optimiser: Optimiser, rate: float) -> Recipe:
+    return Recipe(optimiser, {"lr": rate, "momentum": MOMENTUM} if optimiser == "sgd" else {"lr": rate})
+
+
+def _rate_factor(iterations: int, iteration: int) -> float:
+    return 1 - iteration / iterations if iterations else 1.0
+
+
+def _batches(workers: list[Replica], seed: int, iteration: int) -> list[Batch]:
+    return [replica.batch(seed, worker, iteration) for worker, replica in enumerate(workers)]
+
+
+def _held_out(model: SegmentedModel, batch: Batch) -> tuple[float, float]:
+    """Accuracy and mean loss."""
+    inputs, targets = batch
+    with torch.no_grad():
+        scores = model(inputs)
+        return (scores.argmax(-1) == targets).double().mean().item(), model.loss(scores, targets).item()
+
+
+def measure_blocks(subject: Subject, workers: int, repeats: int) -> dict[str, list[float]]:
+    """What a worker's blocks cost by level.
+
+    Returns
+    -------
+    dict
+        ``block_us``, median times of this thread, with the drawing of the batch and the optimiser's step;
+        ``operations``, floating-point operations of the matrix products, forward and backward.
+    """
+    torch.set_num_threads(1)
+    own = replicas(subject, samples(subject, 0), workers, False, 0)[0]
+    optimiser = next(iter(subject.rates))
+    worker = Worker(0, own, _recipe(optimiser, subject.rates[optimiser][0]), torch.device("cpu"))
+    measured = profile(worker, warm_up=max(1, repeats // 5), repeats=repeats)
+    levels = range(1, own.model.depth + 1)
+    return {
+        "block_us": [level.block.median for level in measured.levels],
+        "operations": [_operations(own.model, own.batch(0, 0, 0), level) for level in levels],
+    }
+
+
+def _operations(model: SegmentedModel, batch: Batch, level: int) -> float:
+    with FlopCounterMode(display=False) as counter:
+        model.backpropagate(batch, level)
+    return float(counter.get_total_flops())

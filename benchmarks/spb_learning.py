@@ -1,0 +1,71 @@
+"""Does SPB learn? Full depth against SPB on digits and text, by iterations and by GPU-time.
+
+Run it as ``python benchmarks/spb_learning.py -o out/spb``. All workers of a job take turns in one process with the
+arithmetic of real ones (`jigsaw_opt.executor.emulation`). Rows are kept as soon as they are there: what was
+interrupted goes on where it stopped. ``--quick`` goes through everything in seconds and shows nothing about SPB.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spb.design import Design
+from spb.subjects import SUBJECTS, Subject
+
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.sweep import sweep
+from jigsaw_opt.sweeps.task import Outcome, Task
+
+
+class InThisProcess:
+    """Runs tasks one after the other: most are shorter than the start of a process that has torch."""
+
+    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+        """The outcome of every task; what a task raises ends the sweep."""
+        for task in tasks:
+            yield Outcome(task, task.function(*task.arguments))
+
+
+def quick(subject: Subject) -> Design:
+    """The same steps with next to nothing to do."""
+    rates = {optimiser: rates[:2] for optimiser, rates in subject.rates.items()}
+    small = replace(subject, iterations=10, seeds=2, rates=rates, comparisons=("rotation", "free", "equal time"))
+    return Design(small, (2, 4), tuning_seeds=1, repeats=2)
+
+
+def measure(design: Design, folder: Path) -> dict[str, dict[str, Any]]:
+    """All rows of the subject, those that are missing made now."""
+    with Record(folder / f"{design.subject.name}.jsonl") as record:
+        for tasks in (design.first, lambda: design.second(record.rows)):
+            sweep(tasks(), InThisProcess(), record, _tell)
+        return record.rows
+
+
+def _tell(row: dict[str, Any]) -> None:
+    accuracy = f"{100 * row['points'][-1][1]:6.2f} %  {row['cpu_seconds']:5.1f} s" if "points" in row else ""
+    print(f"{accuracy:18}  {row['key'][-200:]}", flush=True)
+
+
+def arguments(given: Iterable[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--output", type=Path, default=Path("out/spb"), help="folder of rows, tables, picture")
+    parser.add_argument("--subjects", default=",".join(SUBJECTS), help="which, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="only go through the motions")
+    return parser.parse_args(None if given is None else list(given))
+
+
+def main(given: Iterable[str] | None = None) -> None:
+    asked = arguments(given)
+    asked.output.mkdir(parents=True, exist_ok=True)
+    subjects = [SUBJECTS[name] for name in asked.subjects.split(",")]
+    designs = [quick(subject) if asked.quick else Design(subject) for subject in subjects]
+    for design in designs:
+        measure(design, asked.output)
+
+
+if __name__ == "__main__":
+    main()
