@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-__all__ = ["InvalidInputError", "JigsawError", "MissingEngineError", "Problem", "TooLargeError", "UsageError"]
+__all__ = [
+    "InvalidInputError",
+    "JigsawError",
+    "MissingEngineError",
+    "Problem",
+    "RunFailedError",
+    "TooLargeError",
+    "UsageError",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,10 @@ class InvalidInputError(JigsawError):
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
+    def __reduce__(self) -> tuple[type[InvalidInputError], tuple[tuple[Problem, ...]]]:
+        """How to make it anew in another process."""
+        return type(self), (self.problems,)
+
 
 class TooLargeError(JigsawError):
     """A valid instance with more blocks than this machine can hold a plan for."""
@@ -79,5 +91,15 @@ class MissingEngineError(JigsawError):
     exit_code = 6
 
     def __init__(self, what: str, install: str) -> None:
-        self.install = install
+        self.what, self.install = what, install
         super().__init__(f"{what} is not installed; run: pip install '{install}'")
+
+    def __reduce__(self) -> tuple[type[MissingEngineError], tuple[str, str]]:
+        """How to make it anew in another process."""
+        return type(self), (self.what, self.install)
+
+
+class RunFailedError(JigsawError):
+    """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
+
+    exit_code = 8

@@ -25,6 +25,7 @@ COMMANDS = (
     "generate",
     "convert",
     "profile",
+    "run",
     "plot",
     "export",
     "bench",

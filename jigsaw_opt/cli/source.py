@@ -10,9 +10,10 @@ from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["OBJECTIVES", "SIZES", "CheckFailedError", "checked_picture", "generated", "instance_from"]
+__all__ = ["OBJECTIVES", "SIZES", "CheckFailedError", "checked_picture", "checked_plan", "generated", "instance_from"]
 
 SIZES = ("servers", "gpus", "load", "bandwidth")
 """Numbers of a recipe that a user may set."""
@@ -20,7 +21,7 @@ OBJECTIVES = ("makespan", "weighted_completion", "period")
 
 
 class CheckFailedError(JigsawError):
-    """A plan that is to be shown breaks a rule."""
+    """A plan that is to be shown or carried out breaks a rule."""
 
     exit_code = 7
 
@@ -87,17 +88,16 @@ def _change(source: str, change: str) -> tuple[str, int | str]:
     return name, int(value)
 
 
-def checked_picture(source: str, plan_path: Path) -> Picture:
-    """Lanes of a plan that passes the check.
+def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
+    """An instance, and a plan for it that passes the check.
 
     Raises
     ------
     CheckFailedError
-        The plan breaks a rule, so a picture of it would mislead.
+        The plan breaks a rule, so nothing that is made from it would be right.
     """
     from jigsaw_opt.checking import check
     from jigsaw_opt.documents import load_plan
-    from jigsaw_opt.views.lanes import picture
 
     instance, plan = instance_from(source), load_plan(plan_path)
     violations = check(instance, plan)
@@ -107,4 +107,17 @@ def checked_picture(source: str, plan_path: Path) -> Picture:
             f"{plan_path} breaks {len(violations)} rule(s), first {first.rule} at {first.path}: {first.message};"
             f" all with: jigsaw check {source} {plan_path}"
         )
-    return picture(instance, plan)
+    return instance, plan
+
+
+def checked_picture(source: str, plan_path: Path) -> Picture:
+    """Lanes of a plan that passes the check.
+
+    Raises
+    ------
+    CheckFailedError
+        The plan breaks a rule.
+    """
+    from jigsaw_opt.views.lanes import picture
+
+    return picture(*checked_plan(source, plan_path))

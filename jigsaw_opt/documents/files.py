@@ -13,7 +13,15 @@ from jigsaw_opt.documents.plan_decoding import decode_plan, states_plan
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 from jigsaw_opt.problem import Instance, Plan
 
-__all__ = ["load_document", "load_instance", "load_plan", "save_instance", "save_plan", "write_atomically"]
+__all__ = [
+    "load_document",
+    "load_instance",
+    "load_plan",
+    "read_bytes",
+    "save_instance",
+    "save_plan",
+    "write_atomically",
+]
 
 
 def load_instance(path: str | os.PathLike[str]) -> Instance:
@@ -24,7 +32,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_instance(_read(path), os.fspath(path))
+    return decode_instance(read_bytes(path), os.fspath(path))
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -35,7 +43,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_plan(_read(path), os.fspath(path))
+    return decode_plan(read_bytes(path), os.fspath(path))
 
 
 def load_document(path: str | os.PathLike[str]) -> Instance | Plan:
@@ -46,7 +54,7 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = _read(path), os.fspath(path)
+    data, source = read_bytes(path), os.fspath(path)
     return decode_plan(data, source) if states_plan(data) else decode_instance(data, source)
 
 
@@ -112,7 +120,14 @@ def _mode(target: Path) -> int:
     return 0o666 & ~mask
 
 
-def _read(path: str | os.PathLike[str]) -> bytes:
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """What a file holds.
+
+    Raises
+    ------
+    InvalidInputError
+        If it cannot be read.
+    """
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:

@@ -6,6 +6,7 @@ the alternatives under ``oneOf`` it checks the one whose `rule` the value names.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -19,7 +20,7 @@ __all__ = ["structure"]
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
 
-_NOUNS = {"object": "an object", "array": "a list", "string": "a string", "null": "null"}
+_NOUNS = {"object": "an object", "array": "a list", "string": "a string", "number": "a finite number", "null": "null"}
 
 
 @cache
@@ -56,7 +57,14 @@ class _Compiler:
 
     def _typed(self, keywords: Keywords) -> Check:
         names = [keywords["type"]] if isinstance(keywords["type"], str) else keywords["type"]
-        builders = {"integer": _integer, "string": _string, "array": self._list, "object": self._object, "null": _null}
+        builders = {
+            "integer": _integer,
+            "number": _number,
+            "string": _string,
+            "array": self._list,
+            "object": self._object,
+            "null": _null,
+        }
         expected = keywords.get("description") or " or ".join(_noun(name, keywords) for name in names)
         checks = {_PYTHON[name]: builders[name](keywords, expected) for name in names}
         return next(iter(checks.values())) if len(checks) == 1 else _any_type(checks, expected)
@@ -134,7 +142,14 @@ class _Compiler:
         return check
 
 
-_PYTHON: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int, "null": type(None)}
+_PYTHON: dict[str, type] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "integer": int,
+    "number": float,
+    "null": type(None),
+}
 
 
 def _noun(name: str, keywords: Keywords) -> str:
@@ -172,6 +187,14 @@ def _integer(keywords: Keywords, expected: str) -> Check:
 
     def check(value: Any, place: Place, report: Report) -> None:
         if type(value) is not int or value < low or (high is not None and value > high):
+            _wrong(value, place, report, expected)
+
+    return check
+
+
+def _number(keywords: Keywords, expected: str) -> Check:
+    def check(value: Any, place: Place, report: Report) -> None:
+        if type(value) not in (int, float) or not math.isfinite(value):
             _wrong(value, place, report, expected)
 
     return check

@@ -1,26 +1,59 @@
-"""A few processes on this machine that form one process group."""
+"""A few processes on this machine that form one process group, and end together."""
 
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+import os
+import pickle
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
+from time import monotonic
+from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-__all__ = ["run_group"]
+from jigsaw_opt.errors import JigsawError, RunFailedError
+
+__all__ = ["LostProcessError", "run_group"]
 
 T = TypeVar("T")
 
 _TIMEOUT = timedelta(minutes=2)
+_GRACE_S = 2.0
+"""After the first failure, how long the others may take to say what happened to them."""
 
 
-def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: str = "gloo") -> list[T]:
+class LostProcessError(RunFailedError):
+    """A process ended without a word, as one that was killed does.
+
+    Parameters
+    ----------
+    rank
+        Which one.
+    exit_code
+        As `multiprocessing` tells it: minus the number of a signal.
+    """
+
+    def __init__(self, rank: int, exit_code: int) -> None:
+        self.rank = rank
+        self.how = f"was ended by {signal.Signals(-exit_code).name}" if exit_code < 0 else f"ended with {exit_code}"
+        super().__init__(f"process {rank} {self.how}")
+
+
+def run_group(
+    function: Callable[..., T], count: int, *arguments: Any, backend: str = "gloo", timeout: timedelta = _TIMEOUT
+) -> list[T]:
     """Call `function` in `count` new processes that have joined a process group, each with one thread.
 
     Parameters
@@ -33,33 +66,152 @@ def run_group(function: Callable[..., T], count: int, *arguments: Any, backend: 
         Its arguments; like its result, something that can be pickled.
     backend
         ``gloo``, or ``nccl`` with a GPU for each process.
+    timeout
+        Longest wait of one process for another.
 
     Returns
     -------
     list
-        Its results by rank. If it raises in a process, the others lose their connection to it and fail too,
-        and what it raised is raised here.
+        Its results by rank. As soon as one process fails or is killed, or this one is interrupted, all are ended;
+        what the function raised is raised here.
+
+    Raises
+    ------
+    LostProcessError
+        A process was killed.
     """
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    with TemporaryDirectory() as folder, ProcessPoolExecutor(count, mp_context=context) as pool:
+    with TemporaryDirectory() as folder, _Group() as group:
         meeting = (Path(folder) / "store").as_uri()
-        calls = [pool.submit(_member, meeting, rank, count, backend, function, arguments) for rank in range(count)]
-        errors = [error for call in calls if (error := call.exception()) is not None]
-        if errors:  # who lost the connection fails with a RuntimeError of torch; the cause is another error, if any is
-            raise min(errors, key=lambda error: isinstance(error, RuntimeError))
-        return [call.result() for call in calls]
+        for rank in range(count):
+            here, there = context.Pipe()
+            call = (there, meeting, rank, count, backend, timeout, function, arguments)
+            process = context.Process(target=_member, args=call, daemon=True)
+            process.start()
+            there.close()
+            group.members.append(_Member(process, here))
+        return group.results()
+
+
+@dataclass
+class _Member:
+    """A process, the pipe to it, and what it has said."""
+
+    process: ForkServerProcess
+    pipe: Connection
+    said: _Said | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The result of a process, or its error."""
+
+    result: Any = None
+    error: BaseException | None = None
+
+
+class _Group(AbstractContextManager["_Group"]):
+    """Processes none of which outlives this context."""
+
+    def __init__(self) -> None:
+        self.members: list[_Member] = []
+
+    def results(self) -> list[Any]:
+        deadline: float | None = None
+        while pending := [member for member in self.members if member.said is None and not member.lost]:
+            left = None if deadline is None else deadline - monotonic()
+            if left is not None and left <= 0:
+                break
+            for ready in wait([member.pipe for member in pending], left):
+                self._hear(next(member for member in pending if member.pipe is ready))
+            if deadline is None and any(member.lost or (member.said and member.said.error) for member in self.members):
+                deadline = monotonic() + _GRACE_S
+        self._raise_cause()
+        return [member.said.result for member in self.members if member.said]
+
+    def _hear(self, member: _Member) -> None:
+        try:
+            member.said = pickle.loads(member.pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            member.process.join()
+            member.lost = True
+
+    def _raise_cause(self) -> None:
+        """Raise what caused the rest: who lost the connection fails with a RuntimeError of torch."""
+        errors: list[BaseException] = [
+            member.said.error for member in self.members if member.said and member.said.error
+        ]
+        lost = [
+            LostProcessError(rank, member.process.exitcode or 0)
+            for rank, member in enumerate(self.members)
+            if member.lost
+        ]
+        causes: list[BaseException] = [*(error for error in errors if isinstance(error, JigsawError)), *lost]
+        causes += sorted(errors, key=lambda error: isinstance(error, RuntimeError))
+        if causes:
+            raise causes[0]
+
+    def __exit__(self, *_: object) -> None:
+        for member in self.members:
+            if member.said is None or member.said.error:
+                member.process.kill()
+        for member in self.members:
+            member.process.join()
+            member.pipe.close()
+
+
+class _Telling(AbstractContextManager["_Telling"]):
+    """Tells the parent what its process has come to, before the others can notice that it is gone."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def done(self, result: object) -> None:
+        # As plain bytes: a tensor sent as torch shares them could only be read while its process lives.
+        self._pipe.send_bytes(pickle.dumps(_Said(result=result)))
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            return
+        error.add_note("".join(traceback.format_exception(error)))
+        self._pipe.send_bytes(pickle.dumps(_Said(error=_portable(error))))
+        os._exit(1)  # threads may still wait for other processes
+
+
+def _portable(error: BaseException) -> BaseException:
+    """`error`, or where it cannot travel to another process its name and message."""
+    try:
+        return pickle.loads(pickle.dumps(error))  # type: ignore[no-any-return]
+    except (TypeError, AttributeError, ImportError, pickle.PicklingError):
+        return RunFailedError(f"{type(error).__name__}: {error}")
 
 
 def _member(
-    meeting: str, rank: int, count: int, backend: str, function: Callable[..., T], arguments: tuple[Any, ...]
-) -> T:
-    torch.set_num_threads(1)
-    if backend == "nccl":
-        torch.cuda.set_device(rank)
-    dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=_TIMEOUT)
-    try:
-        return function(*arguments)
-    finally:  # closes the connections, so that nobody waits for a process that has failed
+    pipe: Connection,
+    meeting: str,
+    rank: int,
+    count: int,
+    backend: str,
+    timeout: timedelta,
+    function: Callable[..., T],
+    arguments: Sequence[Any],
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its children
+    Thread(target=_end_with_parent, args=[pipe], daemon=True).start()
+    with _Telling(pipe) as telling:
+        torch.set_num_threads(1)
+        if backend == "nccl":
+            torch.cuda.set_device(rank)
+        dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=count, timeout=timeout)
+        result = function(*arguments)
         dist.destroy_process_group()
+        telling.done(result)
+
+
+def _end_with_parent(pipe: Connection) -> None:
+    """End this process when the parent has ended, however that came about."""
+    wait([pipe])  # the parent never sends anything, so only the end of the pipe is there to be read
+    os._exit(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -17,7 +18,7 @@ from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
 from jigsaw_opt.executor.exchange import Exchange
 
-__all__ = ["OPTIMISERS", "Recipe", "Worker", "launch", "train_iteration"]
+__all__ = ["OPTIMISERS", "Recipe", "Worker", "block_and_send", "launch", "train_iteration"]
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -154,6 +155,31 @@ class Worker:
         with self._lane.of(bucket):
             exchange.run(bucket, levels, self.buckets.buffers[bucket - 1])
 
+    def state(self) -> dict[str, Any]:
+        """Everything that training depends on, copied: parameters, buffers, optimiser, iterations run.
+
+        A step that is still due is taken first, which changes nothing of what follows.
+        """
+        self.step()
+        whole = {
+            "iteration": self.iteration,
+            "model": self.model.state_dict(),
+            "optimiser": self.optimiser.state_dict(),
+        }
+        return deepcopy(whole)
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a `state`, of this worker or of one like it.
+
+        Raises
+        ------
+        RuntimeError, ValueError, KeyError
+            It is the state of another model or optimiser.
+        """
+        self.model.load_state_dict(state["model"])
+        self.optimiser.load_state_dict(state["optimiser"])
+        self.iteration, self._step_due = state["iteration"], False
+
     def _announce(self, ready: Ready, bucket: int) -> None:
         self._lane.mark(bucket)
         ready(bucket)
@@ -187,11 +213,18 @@ def launch(
     def send(bucket: int) -> None:
         sent.append(transfers.submit(worker.transfer, bucket, levels, exchange))
 
-    level = levels[worker.number]
+    return block_and_send(worker, levels[worker.number], send), sent
+
+
+def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
+    """Run the next block of a worker and call `send` with all buckets in order, the announced ones as they get ready.
+
+    Returns the loss of this worker's batch.
+    """
     loss = worker.block(level, send)
     for bucket in range(level + 1, worker.model.depth + 1):
         send(bucket)  # takes part only to receive
-    return loss, sent
+    return loss
 
 
 def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor) -> Tensor:

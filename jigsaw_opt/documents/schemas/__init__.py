@@ -1,16 +1,16 @@
-"""The JSON Schemas of both documents, shipped as files."""
+"""The JSON Schemas of the documents, shipped as files."""
 
 from __future__ import annotations
 
 import json
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from jigsaw_opt.errors import UsageError
 
 __all__ = ["Kind", "schema"]
 
-Kind = Literal["instance", "plan"]
+Kind = Literal["instance", "plan", "replay"]
 
 
 def schema(kind: Kind) -> dict[str, Any]:
@@ -22,14 +22,14 @@ def schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``"instance"`` or ``"plan"``.
+        ``"instance"``, ``"plan"`` or ``"replay"``.
 
     Raises
     ------
     UsageError
         For any other `kind`.
     """
-    if kind not in ("instance", "plan"):
-        raise UsageError(f"no schema for {kind!r}; there are 'instance' and 'plan'")
+    if kind not in get_args(Kind):
+        raise UsageError(f"no schema for {kind!r}; there are {', '.join(map(repr, get_args(Kind)))}")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
     return loaded

@@ -1,0 +1,155 @@
+"""Carry a plan out with PyTorch, one process a GPU, and compare what was predicted with what is measured."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.executor.replay.request import Request
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.replay import Replay
+
+HELP = "carry a plan out with PyTorch and measure it"
+_CYCLIC_PASSES = 10
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("--instance", required=True, metavar="I", help="its instance: a document, or a bundled name")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument(
+        "--iterations", type=int, metavar="N", help="times that the plan is carried out (default: 1; cyclic: 10)"
+    )
+    length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so long")
+    parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
+    parser.add_argument(
+        "--baseline", choices=("fifo", "gang"), help="then the same jobs at full depth, one at a time on its GPUs"
+    )
+    _configure_machine(parser)
+    _configure_training(parser)
+    saving = parser.add_argument_group("checkpoints")
+    saving.add_argument("--checkpoint", type=Path, metavar="DIR", help="save all workers here")
+    saving.add_argument("--checkpoint-every", type=int, metavar="N", help="after N iterations of a job and at the end")
+    saving.add_argument("--resume", action="store_true", help="go on from the last whole checkpoint in DIR")
+
+
+def _configure_machine(parser: argparse.ArgumentParser) -> None:
+    machine = parser.add_argument_group("machine")
+    machine.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where to run (default: cpu)")
+    machine.add_argument(
+        "--backend", choices=("gloo", "nccl"), default="gloo", help="nccl: a device for each process (default: gloo)"
+    )
+    machine.add_argument("--threads", type=int, default=1, metavar="N", help="threads of a process on the CPU (1)")
+    machine.add_argument("--trust", action="append", default=[], metavar="MODULE:FUNCTION", help="code to import")
+    machine.add_argument("--warm-up", type=int, default=2, metavar="N", help="rounds before the clock starts (2)")
+
+
+def _configure_training(parser: argparse.ArgumentParser) -> None:
+    training = parser.add_argument_group("training")
+    training.add_argument("--optimiser", choices=("sgd", "adam", "adamw"), default="sgd", help="default: sgd, momentum")
+    training.add_argument("--learning-rate", type=float, default=0.01, metavar="R", help="of all jobs (0.01)")
+    training.add_argument(
+        "--averaging", choices=("avg_w_count", "avg"), default="avg_w_count", help="what gradients are divided by"
+    )
+    training.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (0)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry the plan out, print the summary, write the replay."""
+    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.run_report import print_summary
+    from jigsaw_opt.documents.replay import encode_replay
+    from jigsaw_opt.executor import require_torch
+
+    require_folder(arguments.output)
+    _check(arguments)
+    request = _request(arguments)
+    require_torch()
+    replay = _replay(request)
+    if replay is not None:
+        print_summary(replay, arguments.json)
+        if arguments.output is not None:
+            emit(encode_replay(replay), arguments.output)
+    return 0
+
+
+def _replay(request: Request) -> Replay | None:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.executor.replay.launch import replay
+
+    if request.device == "cuda":
+        import torch
+
+        if not torch.cuda.is_available():
+            raise UsageError("this PyTorch finds no CUDA device; --device cpu runs on the CPU")
+    return replay(request)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.errors import UsageError
+
+    for name, least in {"iterations": 1, "threads": 1, "warm_up": 0, "checkpoint_every": 1}.items():
+        value = getattr(arguments, name)
+        if value is not None and value < least:
+            raise UsageError(f"--{name.replace('_', '-')} is at least {least}, not {value}")
+    for name in ("minutes", "learning_rate"):
+        value = getattr(arguments, name)
+        if value is not None and not 0 < value < 1e6:
+            raise UsageError(f"--{name.replace('_', '-')} is a number above 0, not {value}")
+    if arguments.checkpoint is None and (arguments.resume or arguments.checkpoint_every is not None):
+        raise UsageError("--checkpoint-every and --resume need a folder: --checkpoint DIR")
+    if arguments.backend == "nccl" and arguments.device != "cuda":
+        raise UsageError("--backend nccl needs --device cuda")
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.executor.replay.request import Request
+
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    _require_entries(instance)
+    passes = None if arguments.minutes else arguments.iterations or (_CYCLIC_PASSES if plan.period_us else 1)
+    momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
+    return Request(
+        instance=instance,
+        plan=plan,
+        passes=passes,
+        minutes=arguments.minutes,
+        device=arguments.device,
+        backend=arguments.backend,
+        threads=arguments.threads,
+        trusted=tuple(arguments.trust),
+        optimiser=arguments.optimiser,
+        options={"lr": arguments.learning_rate, **momentum},
+        averaging=arguments.averaging,
+        seed=arguments.seed,
+        warm_up=arguments.warm_up,
+        pace=arguments.pace,
+        baseline=arguments.baseline,
+        checkpoint=arguments.checkpoint,
+        every=arguments.checkpoint_every,
+        resume=arguments.resume,
+    )
+
+
+def _require_entries(instance: Instance) -> None:
+    """Refuse models that do not say how they are built, all of them at once."""
+    from jigsaw_opt.documents.report import Report
+    from jigsaw_opt.executor.catalogue import resolve
+
+    report = Report()
+    used = {job.model for job in instance.jobs}
+    for name, model in instance.models.items():
+        if name in used and model.executor is None:
+            report.add(
+                (("$", "models"), name), 'has no "executor" entry, so it cannot be built', "see docs/executor.md"
+            )
+        elif name in used and model.executor is not None and ":" not in model.executor["zoo"]:
+            place = ((("$", "models"), name), "executor")
+            resolve(model.executor["zoo"], model.executor["arguments"], place, report)
+    report.raise_if_any()

@@ -1,0 +1,141 @@
+"""Reading and writing `jigsaw-replay/1`, and the hash that ties a replay to its plan."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from jigsaw_opt.documents.files import read_bytes
+from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.structure import structure
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.plan import Plan, Transfer
+from jigsaw_opt.problem.replay import (
+    Baseline,
+    MeasuredBlock,
+    MeasuredGpu,
+    MeasuredIteration,
+    MeasuredJob,
+    Replay,
+    Summary,
+    Timeline,
+)
+
+__all__ = ["decode_replay", "encode_replay", "load_replay", "plan_sha256"]
+
+Json = dict[str, Any]
+
+
+def plan_sha256(plan: Plan) -> str:
+    """SHA-256 of what a replay does: the plan's jobs and period, whoever found them and how good they are."""
+    tree = {"period_us": plan.period_us, "jobs": [asdict(job) for job in plan.jobs]}
+    return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def load_replay(path: str | os.PathLike[str]) -> Replay:
+    """Read a replay from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    return decode_replay(read_bytes(path), os.fspath(path))
+
+
+def decode_replay(data: bytes | str, source: str = "$") -> Replay:
+    """Read a replay document.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    report = Report()
+    with collection_paused():
+        try:
+            tree = parse(data, source, report)
+            if tree is not None:
+                structure("replay")(tree, "$", report)
+        except RecursionError:
+            raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+        report.raise_if_any()
+        return _replay(tree)
+
+
+def encode_replay(replay: Replay) -> bytes:
+    """Write a replay as ``jigsaw-replay/1``, an iteration a line."""
+    head = {
+        "format": "jigsaw-replay/1",
+        "instance": replay.instance,
+        "instance_sha256": replay.instance_sha256,
+        "plan_sha256": replay.plan_sha256,
+        "machine": dict(replay.machine),
+        "summary": asdict(replay.summary),
+        "gpus": [asdict(gpu) for gpu in replay.gpus],
+    }
+    fields = [f"  {_line(key)}: {_line(value)},\n" for key, value in head.items()]
+    baseline = "null"
+    if replay.baseline is not None:
+        policy, summary = _line(replay.baseline.policy), _line(asdict(replay.baseline.summary))
+        timeline = _timeline(replay.baseline.timeline)
+        baseline = f'{{"policy": {policy}, "summary": {summary}, "timeline": {timeline}}}'
+    timeline = _timeline(replay.timeline)
+    return ("{\n" + "".join(fields) + f'  "timeline": {timeline},\n  "baseline": {baseline}\n}}\n').encode()
+
+
+def _timeline(timeline: Timeline) -> str:
+    jobs = ",\n".join(_job(job) for job in timeline.jobs)
+    return f'{{"passes": {timeline.passes}, "origins_us": {_line(timeline.origins_us)}, "jobs": [\n{jobs}\n  ]}}'
+
+
+def _job(job: MeasuredJob) -> str:
+    head: Mapping[str, object] = {
+        "name": job.name,
+        "gpus": job.gpus,
+        "first_iteration": job.first_iteration,
+        "parameters_sha256": job.parameters_sha256,
+    }
+    fields = ", ".join(f"{_line(key)}: {_line(value)}" for key, value in head.items())
+    iterations = ",".join(f"\n      {_line(asdict(iteration))}" for iteration in job.iterations)
+    return f'    {{{fields}, "iterations": [{iterations}]}}'
+
+
+def _line(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _replay(tree: Json) -> Replay:
+    baseline = tree["baseline"]
+    return Replay(
+        instance=tree["instance"],
+        instance_sha256=tree["instance_sha256"],
+        plan_sha256=tree["plan_sha256"],
+        machine=tree["machine"],
+        summary=Summary(**tree["summary"]),
+        gpus=tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"]),
+        timeline=_read_timeline(tree["timeline"]),
+        baseline=baseline
+        and Baseline(baseline["policy"], Summary(**baseline["summary"]), _read_timeline(baseline["timeline"])),
+    )
+
+
+def _read_timeline(tree: Json) -> Timeline:
+    return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
+
+
+def _read_job(tree: Json) -> MeasuredJob:
+    iterations = tuple(
+        MeasuredIteration(
+            tuple(MeasuredBlock(**block) for block in iteration["blocks"]),
+            tuple(Transfer(**transfer) for transfer in iteration["transfers"]),
+        )
+        for iteration in tree["iterations"]
+    )
+    digests = tuple(tree["parameters_sha256"])
+    return MeasuredJob(tree["name"], tuple(tree["gpus"]), tree["first_iteration"], iterations, digests)

@@ -1,0 +1,110 @@
+"""The usual way: the same jobs on the same GPUs at full depth, one at a time on its GPUs. Needs no torch.
+
+``fifo`` runs each job to its end, in the order of release; ``gang`` gives each job in turn its GPUs for one iteration.
+In both a job holds all its GPUs from its first block to its last transfer; jobs without a common GPU run side by side.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import zip_longest
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.replay import Policy
+from jigsaw_opt.problem.timetable import JobDecision, assemble, job_end
+
+__all__ = ["at_full_depth", "baseline_plan"]
+
+
+def at_full_depth(instance: Instance) -> Instance:
+    """The instance whose jobs all go to full depth and whose objective is the time that all of them take."""
+    jobs = tuple(replace(job, depth=FullDepth()) for job in instance.jobs)
+    return replace(instance, jobs=jobs, objective="period" if instance.horizon == "cyclic" else "makespan")
+
+
+def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
+    """The plan of the usual way, for the instance `at_full_depth`; every worker sits where `plan` has it.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that is correct for the instance.
+    policy
+        ``fifo`` or ``gang``.
+    """
+    usual = at_full_depth(instance)
+    pieces = cut(usual)
+    schedule = _Schedule(pieces, plan)
+    for job in _turns(pieces, policy):
+        schedule.add_iteration(job)
+    jobs = assemble(pieces, schedule.decisions)
+    length = max(map(job_end, jobs))
+    return Plan(
+        instance=usual.name,
+        instance_sha256=instance_sha256(usual),
+        status="feasible",
+        objective=length,
+        bound=0,
+        period_us=length if instance.horizon == "cyclic" else None,
+        jobs=jobs,
+        solver={"name": policy},
+    )
+
+
+def _turns(pieces: Pieces, policy: Policy) -> Iterator[int]:
+    """Jobs in the order in which their iterations get GPUs."""
+    order = sorted(range(len(pieces.jobs)), key=lambda job: pieces.jobs[job].release_us)
+    if policy == "fifo":
+        return (job for job in order for _ in range(pieces.jobs[job].iterations))
+    rounds: Iterable[tuple[int | None, ...]] = zip_longest(*([job] * pieces.jobs[job].iterations for job in order))
+    return (job for turn in rounds for job in turn if job is not None)
+
+
+class _Schedule:
+    """Iterations, one behind the other on every GPU."""
+
+    def __init__(self, pieces: Pieces, plan: Plan) -> None:
+        self._pieces = pieces
+        servers = {server.name: index for index, server in enumerate(pieces.cluster.servers)}
+        split = [[gpu.rpartition("/") for gpu in job.gpus] for job in plan.jobs]
+        self.decisions = [JobDecision([(servers[s], int(k)) for s, _, k in gpus], [], [], []) for gpus in split]
+        self._free: defaultdict[tuple[int, int] | int, int] = defaultdict(int)
+
+    def add_iteration(self, number: int) -> None:
+        """Put the next iteration of a job behind what is there, on its GPUs and on its links."""
+        job, decision = self._pieces.jobs[number], self.decisions[number]
+        start = max(job.release_us, *(self._free[gpu] for gpu in decision.gpus))
+        tables = [
+            block.duration_us[self._pieces.cluster.servers[decision.gpus[block.slot][0]].gpu_type]
+            for block in job.blocks
+        ]
+        transfers, end = self._transfers(job, decision, start, tables)
+        end = max(end, start + max(table[-1] for table in tables))
+        self._free.update(dict.fromkeys(decision.gpus, end))
+        for chosen, value in (
+            (decision.levels, [job.levels] * job.slots),
+            (decision.block_starts, [start] * job.slots),
+            (decision.transfer_starts, transfers),
+        ):
+            chosen.append(value)  # type: ignore[attr-defined]
+
+    def _transfers(
+        self, job: PieceGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
+    ) -> tuple[list[int], int]:
+        """Starts of the transfers, and the end of the last."""
+        channel = self._pieces.routes.channel(Counter(server for server, _ in decision.gpus))
+        assert channel is not None, "the plan was checked"
+        starts, end = [], start
+        for piece in job.transfers:
+            ready = start + max(table[piece.bucket - 1] for table in tables)
+            begin = max(ready, end, *(self._free[link] for link in channel.links), 0)
+            end = begin + job.transfer_us(piece.bucket, job.slots, channel)
+            self._free.update(dict.fromkeys(channel.links, end))
+            starts.append(begin)
+        return starts, end

@@ -1,0 +1,151 @@
+"""Checkpoints: each worker's state after so many iterations of its job, in a file of its own.
+
+A job's checkpoint is whole when the files of all its workers are there. Each worker keeps its last two: no worker
+can be a whole interval ahead of another of its job, so whatever happens there is one that is whole.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.documents.replay import plan_sha256
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.worker import Worker
+
+__all__ = ["Checkpoint"]
+
+_FILE = re.compile(r"job(\d+)-worker(\d+)-iteration(\d+)\.pt")
+_KEPT = 2
+
+
+class Checkpoint:
+    """The checkpoint folder of a run.
+
+    Parameters
+    ----------
+    folder
+        Shared by all processes, or one on each host.
+    request
+        What the states belong to: instance, plan, and how jobs train.
+    """
+
+    def __init__(self, folder: Path, request: Request) -> None:
+        self._folder, self._statement = folder, folder / "checkpoint.json"
+        self._belongs = {
+            "format": "jigsaw-checkpoint/1",
+            "instance_sha256": instance_sha256(request.instance),
+            "plan_sha256": plan_sha256(request.plan),
+            "optimiser": request.optimiser,
+            "options": dict(request.options),
+            "averaging": request.averaging,
+            "seed": request.seed,
+        }
+
+    def open(self, resume: bool) -> None:
+        """Make the folder, or see that it is the one to go on from.
+
+        Raises
+        ------
+        UsageError
+            It holds a checkpoint and nobody said to go on from it.
+        InvalidInputError
+            There is no checkpoint to go on from, or it is that of another run.
+        JigsawError
+            It cannot be made.
+        """
+        if resume:
+            self._compare()
+            return
+        if self._statement.exists():
+            raise UsageError(f"{self._folder} holds a checkpoint: go on from it with --resume, or name another folder")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"cannot make the folder {self._folder}: {error.strerror}") from error
+        write_atomically(self._statement, json.dumps(self._belongs, indent=2).encode())
+
+    def _compare(self) -> None:
+        try:
+            found = json.loads(self._statement.read_bytes())
+        except (OSError, ValueError) as error:
+            raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
+        differing = [
+            key for key, value in self._belongs.items() if not isinstance(found, dict) or found.get(key) != value
+        ]
+        if differing:
+            message = f"is of another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}"
+            raise InvalidInputError([Problem(str(self._statement), message)])
+
+    def save(self, job: int, worker: Worker) -> None:
+        """Write the state of a worker, and remove all but its last two.
+
+        Raises
+        ------
+        JigsawError
+            It cannot be written; the last one stays as it was.
+        """
+        data = BytesIO()
+        torch.save(worker.state(), data)
+        write_atomically(self._path(job, worker.number, worker.iteration), data.getvalue())
+        for old in self._iterations(job, worker.number)[:-_KEPT]:
+            self._path(job, worker.number, old).unlink(missing_ok=True)
+
+    def last_whole(self, ranks: Sequence[Sequence[int]], control: dist.ProcessGroup) -> list[int]:
+        """For each job, the last iteration after which all its workers were saved; 0 if there is none.
+
+        Parameters
+        ----------
+        ranks
+            By job, the process of each worker; each looks for its own.
+        control
+            A group of all processes, which call this together.
+        """
+        rank = dist.get_rank()
+        own = {
+            (job, slot): self._iterations(job, slot)
+            for job, processes in enumerate(ranks)
+            for slot, process in enumerate(processes)
+            if process == rank
+        }
+        found: list[Mapping[tuple[int, int], list[int]]] = [{} for _ in range(dist.get_world_size())]
+        dist.all_gather_object(found, own, control)
+        saved = {key: set(iterations) for part in found for key, iterations in part.items()}
+        return [
+            max(set.intersection(*(saved[job, slot] for slot in range(len(processes)))), default=0)
+            for job, processes in enumerate(ranks)
+        ]
+
+    def load(self, job: int, worker: Worker, iteration: int) -> None:
+        """Return a worker to its state after `iteration`.
+
+        Raises
+        ------
+        InvalidInputError
+            The file cannot be read, or holds something else.
+        """
+        path = self._path(job, worker.number, iteration)
+        try:
+            state: Any = torch.load(path, map_location="cpu", weights_only=True)
+            worker.load(state)
+        except (OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError, pickle.UnpicklingError) as error:
+            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {error}")]) from error
+
+    def _path(self, job: int, slot: int, iteration: int) -> Path:
+        return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"
+
+    def _iterations(self, job: int, slot: int) -> list[int]:
+        """After which iterations a worker was saved, ascending."""
+        matches = (_FILE.fullmatch(path.name) for path in self._folder.iterdir())
+        numbers = (tuple(map(int, match.groups())) for match in matches if match)
+        return sorted(number[2] for number in numbers if number[:2] == (job, slot))

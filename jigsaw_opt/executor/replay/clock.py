@@ -1,0 +1,74 @@
+"""One clock for all processes, also on several hosts."""
+
+from __future__ import annotations
+
+from time import perf_counter_ns, sleep
+
+import torch
+import torch.distributed as dist
+
+__all__ = ["Clock"]
+
+_ROUNDS = 32
+_LEAD_US = 3000
+"""Time for the agreed moment to reach every process before it comes."""
+
+
+class Clock:
+    """Microseconds by the clock of the first process.
+
+    Every process of `control` makes it at the same time. The difference of the clocks is that of the round trip
+    which took least, if it is larger than that round trip leaves open; on one host there is none.
+
+    Parameters
+    ----------
+    control
+        A Gloo group of all processes.
+    """
+
+    def __init__(self, control: dist.ProcessGroup) -> None:
+        self._control = control
+        self._ahead_ns = _nanoseconds_ahead(control)
+
+    def now(self) -> int:
+        """Microseconds since some fixed moment."""
+        return (perf_counter_ns() - self._ahead_ns) // 1000
+
+    def wait_until(self, moment_us: int) -> None:
+        """Sleep until a moment; return at once if it is past."""
+        while (left := moment_us - self.now()) > 0:
+            sleep(left / 1e6)
+
+    def meet(self) -> int:
+        """Wait for all processes, and return the moment at which all of them go on."""
+        dist.barrier(self._control)
+        moment = torch.tensor(self.now() + _LEAD_US)
+        dist.broadcast(moment, 0, self._control)
+        self.wait_until(int(moment))
+        return int(moment)
+
+
+def _nanoseconds_ahead(control: dist.ProcessGroup) -> int:
+    """How far this process's clock is ahead of the first one's."""
+    ahead = torch.zeros((), dtype=torch.long)
+    for rank in range(1, dist.get_world_size(control)):
+        if dist.get_rank() == 0:
+            _, found = min(_round_trip(rank, control) for _ in range(_ROUNDS))
+            dist.send(torch.tensor(found), rank, control)
+        elif dist.get_rank() == rank:
+            for _ in range(_ROUNDS):
+                dist.recv(torch.zeros((), dtype=torch.long), 0, control)
+                dist.send(torch.tensor(perf_counter_ns()), 0, control)
+            dist.recv(ahead, 0, control)
+    return int(ahead)
+
+
+def _round_trip(rank: int, control: dist.ProcessGroup) -> tuple[int, int]:
+    """Duration of a question to `rank` and its answer, and how far its clock is ahead as far as they tell."""
+    answer = torch.zeros((), dtype=torch.long)
+    start = perf_counter_ns()
+    dist.send(answer, rank, control)
+    dist.recv(answer, rank, control)
+    end = perf_counter_ns()
+    ahead = int(answer) - (start + end) // 2
+    return end - start, ahead if abs(ahead) > (end - start) // 2 else 0

@@ -1,0 +1,204 @@
+"""From what the processes found to a replay, and predicted against measured. Needs no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median, quantiles
+from typing import Literal
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.documents.replay import plan_sha256
+from jigsaw_opt.executor.replay.order import used_gpus
+from jigsaw_opt.executor.replay.records import BlockRecord, Found, Part, TransferRecord
+from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan, Transfer
+from jigsaw_opt.problem.replay import (
+    Baseline,
+    MeasuredBlock,
+    MeasuredGpu,
+    MeasuredIteration,
+    MeasuredJob,
+    Replay,
+    Summary,
+    Timeline,
+)
+from jigsaw_opt.problem.timetable import job_end
+
+__all__ = ["replay_of", "summary", "timeline"]
+
+_DIGITS = 4
+
+
+def replay_of(
+    request: Request, plans: Sequence[Plan], found: Sequence[Found], machine: Mapping[str, str | int]
+) -> Replay:
+    """The replay.
+
+    Parameters
+    ----------
+    request, plans
+        What was carried out: the plan, and that of the baseline if there is one.
+    found
+        By process.
+    machine
+        What may explain the times.
+    """
+    instance = request.instance
+    parameters = {key: digest for process in found for key, digest in process.parameters.items()}
+    timelines = [
+        timeline(plan, [process.parts[k] for process in found], found[0].done if k == 0 else None, parameters)
+        for k, plan in enumerate(plans)
+    ]
+    baseline: Baseline | None = None
+    if request.baseline is not None:
+        baseline = Baseline(request.baseline, summary(plans[1], timelines[1]), timelines[1])
+    return Replay(
+        instance=instance.name,
+        instance_sha256=instance_sha256(instance),
+        plan_sha256=plan_sha256(request.plan),
+        machine=machine,
+        summary=summary(request.plan, timelines[0]),
+        gpus=tuple(
+            MeasuredGpu(gpu, process.memory_bytes, _planned_memory(instance, request.plan, gpu))
+            for gpu, process in zip(used_gpus(instance, request.plan), found, strict=True)
+        ),
+        timeline=timelines[0],
+        baseline=baseline,
+    )
+
+
+def timeline(
+    plan: Plan, parts: Sequence[Part], done: Sequence[int] | None, parameters: Mapping[tuple[int, int], str]
+) -> Timeline:
+    """One timeline from the parts of all processes.
+
+    Parameters
+    ----------
+    plan
+        What was carried out.
+    parts
+        By process.
+    done
+        Iterations of each job before; None for none.
+    parameters
+        Digests by job and worker.
+    """
+    blocks = {b[:3]: b for part in parts for b in part.blocks}
+    transfers: dict[tuple[int, int, int], list[TransferRecord]] = {}
+    for part in parts:
+        for record in part.transfers:
+            transfers.setdefault(record.key, []).append(record)
+    passes = parts[0].passes
+    jobs = []
+    for number, job in enumerate(plan.jobs):
+        first, last = done[number] if done else 0, passes * len(job.iterations)
+        iterations = tuple(_iteration(number, k, len(job.gpus), blocks, transfers) for k in range(first, last))
+        digests = tuple(parameters[number, slot] for slot in range(len(job.gpus)))
+        jobs.append(MeasuredJob(job.name, job.gpus, first, iterations, digests))
+    return Timeline(passes, tuple(parts[0].origins_us), tuple(jobs))
+
+
+def _iteration(
+    job: int,
+    iteration: int,
+    workers: int,
+    blocks: Mapping[tuple[int, int, int], BlockRecord],
+    transfers: Mapping[tuple[int, int, int], Sequence[TransferRecord]],
+) -> MeasuredIteration:
+    own = [blocks[job, iteration, slot] for slot in range(workers)]
+    moved: list[Transfer] = []
+    while records := transfers.get((job, iteration, len(moved) + 1)):
+        start, end = max(r.start_us for r in records), max(r.end_us for r in records)
+        moved.append(Transfer(len(moved) + 1, start, end))
+    return MeasuredIteration(tuple(MeasuredBlock(b.level, b.start_us, b.end_us, b.loss) for b in own), tuple(moved))
+
+
+def summary(plan: Plan, found: Timeline) -> Summary:
+    """Predicted against measured.
+
+    Parameters
+    ----------
+    plan
+        What was carried out.
+    found
+        What it took; at least one block.
+    """
+    cyclic = plan.period_us is not None
+    predicted = plan.period_us or max(map(job_end, plan.jobs))
+    measured = _period(plan, found) if cyclic else _makespan(plan, found)
+    errors = [(b.end_us - b.start_us) / planned - 1 for planned, b in _pairs(plan, found)]
+    sizes = sorted(map(abs, errors))
+    moved = [abs(m.end_us - m.start_us - p.end_us + p.start_us) for p, m in _transfer_pairs(plan, found)]
+    gpus = {gpu for job in plan.jobs for gpu in job.gpus}
+    planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
+    busy_us = sum(b.end_us - b.start_us for _, b in _pairs(plan, found)) / found.passes
+    objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
+    return Summary(
+        objective=objective,
+        predicted_us=predicted,
+        measured_us=measured,
+        block_error=round(median(sizes), _DIGITS),
+        block_error_p90=round(quantiles(sizes, n=10, method="inclusive")[-1] if len(sizes) > 1 else sizes[0], _DIGITS),
+        block_bias=round(median(errors), _DIGITS),
+        transfer_error_us=round(median(moved)) if moved else None,
+        busy_predicted=round(planned_us / (len(gpus) * predicted), _DIGITS),
+        busy_measured=None if measured is None else round(busy_us / (len(gpus) * measured), _DIGITS),
+    )
+
+
+def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
+    """Planned duration of each measured block, and the block."""
+    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+            planned = job.iterations[number % len(job.iterations)]
+            for expected, block in zip(planned.blocks, iteration.blocks, strict=True):
+                yield expected.end_us - expected.start_us, block
+
+
+def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Transfer]]:
+    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+            yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
+
+
+def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
+    """Latest end of each pass that was carried out wholly in this run."""
+    ends: dict[int, int] = {}
+    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+            turn = number // len(job.iterations)
+            latest = max([b.end_us for b in iteration.blocks] + [t.end_us for t in iteration.transfers])
+            ends[turn] = max(ends.get(turn, 0), latest)
+    whole = max(-(-m.first_iteration // len(j.iterations)) for j, m in zip(plan.jobs, found.jobs, strict=True))
+    return {turn: end for turn, end in ends.items() if turn >= whole}
+
+
+def _makespan(plan: Plan, found: Timeline) -> int | None:
+    ends = _ends_by_pass(plan, found)
+    begins = dict(zip(range(found.passes - len(found.origins_us), found.passes), found.origins_us, strict=True))
+    return round(median(end - begins[turn] for turn, end in ends.items())) if ends else None
+
+
+def _period(plan: Plan, found: Timeline) -> int | None:
+    """Mean distance of the ends of passes, without the first ones, where the pipeline fills."""
+    ends = list(_ends_by_pass(plan, found).values())
+    first = min(
+        len(ends) // 2,
+        1 + max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks) // (plan.period_us or 1),
+    )
+    if len(ends) - first < 2:
+        return None
+    return max(1, round((ends[-1] - ends[first]) / (len(ends) - 1 - first)))
+
+
+def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
+    """Memory of a GPU's workers by SPEC 4.5."""
+    state, activations = 0, 0
+    for job, placed in zip(instance.jobs, plan.jobs, strict=True):
+        if gpu in placed.gpus:
+            model, slot = instance.models[job.model], placed.gpus.index(gpu)
+            deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)
+            state += model.state_bytes
+            activations = max(activations, model.activation_bytes()[deepest - 1])
+    return state + activations

@@ -1,0 +1,80 @@
+"""Starting a replay: in processes of this machine, or as one process of those that torchrun has started."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.executor.processes import LostProcessError, run_group
+from jigsaw_opt.executor.replay.baseline import baseline_plan
+from jigsaw_opt.executor.replay.evaluation import replay_of
+from jigsaw_opt.executor.replay.member import TIMEOUT, member
+from jigsaw_opt.executor.replay.order import used_gpus
+from jigsaw_opt.executor.replay.records import Found
+from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.replay import Replay
+
+__all__ = ["replay"]
+
+
+def replay(request: Request) -> Replay | None:
+    """Carry a plan out.
+
+    Returns
+    -------
+    Replay or None
+        None in all processes but the first one, where torchrun has started them.
+
+    Raises
+    ------
+    RunFailedError
+        A process was killed, a model raised, or a loss is no number. No process is left.
+    InvalidInputError, UsageError
+        A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
+    """
+    gpus = used_gpus(request.instance, request.plan)
+    plans = [request.plan]
+    if request.baseline is not None:
+        plans.append(baseline_plan(request.instance, request.plan, request.baseline))
+    found = _joined(request, plans, gpus) if "TORCHELASTIC_RUN_ID" in os.environ else _started(request, plans, gpus)
+    return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
+
+
+def _started(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found]:
+    try:
+        found = run_group(member, len(gpus), request, plans, backend=request.backend, timeout=TIMEOUT)[0]
+    except LostProcessError as error:
+        raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
+    assert found is not None
+    return found
+
+
+def _joined(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found] | None:
+    count = int(os.environ["WORLD_SIZE"])
+    if count != len(gpus):
+        raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
+    dist.init_process_group(request.backend, timeout=TIMEOUT)
+    found = member(request, plans)
+    dist.destroy_process_group()
+    return found
+
+
+def _machine(request: Request, processes: int) -> dict[str, str | int]:
+    cuda = request.device == "cuda"
+    return {
+        "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),
+        "kind": request.device,
+        "devices": torch.cuda.device_count() if cuda else os.cpu_count() or 1,
+        "backend": request.backend,
+        "processes": processes,
+        "threads": request.threads,
+        "torch": str(torch.__version__),
+        "python": sys.version.split()[0],
+    }

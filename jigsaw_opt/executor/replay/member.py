@@ -1,0 +1,175 @@
+"""What each process of a replay does, from building its workers to handing over what it found."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from resource import RUSAGE_SELF, getrusage
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.executor.building import build
+from jigsaw_opt.executor.exchange import Averaging, Exchange
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
+from jigsaw_opt.executor.replay.clock import Clock
+from jigsaw_opt.executor.replay.order import Order, Progress
+from jigsaw_opt.executor.replay.records import Found, Part
+from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.resident import Resident
+from jigsaw_opt.executor.replay.run import Run
+from jigsaw_opt.executor.replay.turns import Store, TCPStore, Turns, Windows
+from jigsaw_opt.executor.worker import Recipe, Worker
+from jigsaw_opt.problem.plan import Plan
+
+__all__ = ["TIMEOUT", "member"]
+
+TIMEOUT = timedelta(minutes=30)
+"""Longest wait for another process; one that has ended is noticed at once."""
+_MOST_WARM = 16
+
+
+def member(request: Request, plans: Sequence[Plan]) -> list[Found] | None:
+    """Do the part of this process, which has joined the default process group.
+
+    Parameters
+    ----------
+    request
+        What to do.
+    plans
+        The plan, and that of the baseline if there is one.
+
+    Returns
+    -------
+    list of Found or None
+        In the first process, what each one found.
+    """
+    here = _Member(request, plans)
+    own = here.replay()
+    found: list[Found] | None = [own] * dist.get_world_size() if here.rank == 0 else None
+    dist.gather_object(own, found, 0, here.control)
+    dist.barrier(here.control)  # nobody leaves while another may still need the store
+    return found
+
+
+class _Member:
+    """One process, its workers, and what it shares with the others."""
+
+    def __init__(self, request: Request, plans: Sequence[Plan]) -> None:
+        self.request, self.plans, self.rank = request, plans, dist.get_rank()
+        self.local = int(os.environ.get("LOCAL_RANK", self.rank))
+        self._device = _device(request, self.local)
+        self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
+        self._main_store, self.store = _store(self.control)
+        self.orders = [Order(request.instance, plan, serial=request.backend == "nccl") for plan in plans]
+        self._levels = [_distinct_levels(self.orders, job) for job in range(len(plans[0].jobs))]
+        self.residents = self._hosted()
+
+    def _hosted(self) -> dict[int, Resident]:
+        order, request = self.orders[0], self.request
+        hosted = order.hosted(self.rank)
+        found = {}
+        for number, (job, ranks) in enumerate(zip(request.instance.jobs, order.ranks, strict=True)):
+            exchange = Exchange(ranks, Averaging(request.averaging))
+            exchange.prepare(self._levels[number], order.depths[number])
+            if number in hosted:
+                seed = request.seed + number
+                replica = build(job.model, request.instance.models[job.model], request.trusted, seed)
+                recipe = Recipe(request.optimiser, request.options, seed)
+                worker = Worker(hosted[number], replica, recipe, self._device)
+                found[number] = Resident(job.name, worker, exchange, self.store.connect())
+        return found
+
+    def replay(self) -> Found:
+        checkpoint = self._open_checkpoint()
+        done = [0] * len(self._levels)
+        if checkpoint and self.request.resume:
+            done = checkpoint.last_whole(self.orders[0].ranks, self.control)
+            for job, resident in self.residents.items():
+                if done[job]:
+                    checkpoint.load(job, resident.worker, done[job])
+        initial = {job: resident.worker.state() for job, resident in self.residents.items()}
+        self._warm_up()
+        clock = Clock(self.control)
+        parts: list[Part] = []
+        digests: dict[tuple[int, int], str] = {}
+        for order in self.orders:
+            for job, resident in self.residents.items():
+                resident.worker.load(initial[job])
+            parts.append(self._carry_out(order, clock, parts, done, checkpoint))
+            digests = digests or self._digests()
+        return Found(parts, digests, _peak_memory(self._device), done)
+
+    def _carry_out(
+        self, order: Order, clock: Clock, before: Sequence[Part], done: list[int], checkpoint: Checkpoint | None
+    ) -> Part:
+        """The plan, or after it the baseline, which takes as many passes and saves nothing."""
+        request = self.request
+        progress = Progress([0] * len(done), before[0].passes) if before else Progress(done, request.passes)
+        windows = Windows(order, progress, self.rank, None if before else request.minutes, self.store.connect())
+        run = Run(
+            order, progress, self.rank, self.residents, windows, Turns(order, progress, self.rank, len(before)), clock
+        )
+        run.pace, run.exclusive = request.pace, bool(before)
+        if not before:
+            run.checkpoint, run.every = checkpoint, request.every
+        return run.carry_out()
+
+    def _open_checkpoint(self) -> Checkpoint | None:
+        if self.request.checkpoint is None:
+            return None
+        checkpoint = Checkpoint(self.request.checkpoint, self.request)
+        if self.local == 0:
+            checkpoint.open(self.request.resume)
+        dist.barrier(self.control)
+        return checkpoint
+
+    def _warm_up(self) -> None:
+        for job, levels in enumerate(self._levels):
+            for turn in levels[:_MOST_WARM] * self.request.warm_up if job in self.residents else ():
+                self.residents[job].warm_up(turn)
+
+    def _digests(self) -> dict[tuple[int, int], str]:
+        for resident in self.residents.values():
+            resident.worker.step()
+        return {(job, r.worker.number): r.parameters_sha256() for job, r in self.residents.items()}
+
+
+def _device(request: Request, local: int) -> torch.device:
+    """The device of this process; on a CPU, its share of the cores and threads."""
+    torch.set_num_threads(request.threads)
+    if request.device == "cpu":
+        _pin(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
+        return torch.device("cpu")
+    device = torch.device("cuda", local % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _pin(local: int, count: int) -> None:
+    """Keep this thread, and all that it starts, on its share of the cores, where there is one for each process."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) >= count:
+        os.sched_setaffinity(0, cores[local * len(cores) // count : (local + 1) * len(cores) // count])
+
+
+def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
+    """The store that the first process keeps, and where all find it."""
+    host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    first = TCPStore(host, 0, None, True, TIMEOUT, wait_for_workers=False) if dist.get_rank() == 0 else None
+    port = torch.tensor(first.port if first else 0)
+    dist.broadcast(port, 0, control)
+    return first, Store(host, int(port), TIMEOUT)
+
+
+def _distinct_levels(orders: Sequence[Order], job: int) -> list[tuple[int, ...]]:
+    """Levels of all workers that occur in some iteration of some plan, in a fixed order."""
+    numbers = range(len(orders[0].jobs[job].iterations))
+    return sorted({order.levels(job, number) for order in orders for number in numbers})
+
+
+def _peak_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return getrusage(RUSAGE_SELF).ru_maxrss * 1024

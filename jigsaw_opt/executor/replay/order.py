@@ -1,0 +1,249 @@
+"""The order in which a plan is carried out, from its start times alone. Needs no torch.
+
+All blocks and transfers stand in one row, by planned start; at the same moment transfers come first, then by job,
+iteration and bucket. Whatever has to wait waits only for what stands before it in this row, on a GPU, on a link or
+in its own job, so the first one in the row that is not done can always go on: nothing ever deadlocks
+(see *The order* in the executor's page).
+
+A plan that is carried out several times is laid out pass behind pass, a period apart. The time of the row is cut
+into windows of one period; a block whose start lies ``q`` periods after 0 is part of window ``pass + q``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.timetable import job_end
+
+__all__ = ["Order", "Progress", "Step", "TransferKey", "used_gpus"]
+
+_EVERYWHERE = -1
+"""A link that every transfer uses, where only one may run at a time."""
+
+
+class TransferKey(NamedTuple):
+    """A transfer: its job, its iteration counted over all passes, and its bucket."""
+
+    job: int
+    iteration: int
+    bucket: int
+
+
+class Step(NamedTuple):
+    """A block: its job, worker, iteration counted over all passes, level and planned start."""
+
+    job: int
+    slot: int
+    iteration: int
+    level: int
+    start_us: int
+
+
+@dataclass
+class Progress:
+    """How far a run goes.
+
+    Parameters
+    ----------
+    done
+        Iterations of each job that an earlier run has finished.
+    passes
+        How often the plan is carried out in all; None as long as nobody has said.
+    """
+
+    done: Sequence[int]
+    passes: int | None
+
+
+class _Turn(NamedTuple):
+    """A transfer of one pass on a link, by its place in a window."""
+
+    offset_us: int
+    job: int
+    iteration: int
+    bucket: int
+    shift: int
+
+
+class Order:
+    """Who comes after whom.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that is correct for the instance.
+    serial
+        Whether transfers on fabrics too run one at a time, in the plan's order.
+
+    Attributes
+    ----------
+    gpus : tuple of str
+        GPUs with workers, in the cluster's order; the index is the rank of the process.
+    ranks : tuple of tuple of int
+        By job, the rank of each worker.
+    depths : tuple of int
+        By job, the number of levels.
+    period_us : int
+        Time from one pass to the next.
+    cyclic : bool
+        Whether passes overlap.
+    """
+
+    def __init__(self, instance: Instance, plan: Plan, serial: bool = False) -> None:
+        self.jobs, self.cyclic = plan.jobs, plan.period_us is not None
+        self.gpus = used_gpus(instance, plan)
+        self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.jobs)
+        models = [instance.models[job.model] for job in instance.jobs]
+        self.depths = tuple(model.depth for model in models)
+        self._releases = [job.release_us for job in instance.jobs]
+        # Nothing of a finite plan starts after its end, so all of it is in one window.
+        self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
+        self._links = _links(instance, plan.jobs, serial)
+        self._turns = self._turns_by_link([model.bucket_bytes() for model in models])
+        self._places = {
+            (link, *turn[1:4]): place for link, turns in self._turns.items() for place, turn in enumerate(turns)
+        }
+        self._blocks = [self._blocks_of(rank) for rank in range(len(self.gpus))]
+
+    @property
+    def windows_behind(self) -> int:
+        """Windows in which blocks of a pass may still begin after its first one."""
+        return max(b.start_us // self.period_us for job in self.jobs for i in job.iterations for b in i.blocks)
+
+    @property
+    def transfers_behind(self) -> int:
+        """Most windows by which a transfer comes after a block of its own iteration."""
+        windows = (
+            ([b.start_us // self.period_us for b in i.blocks], [t.start_us // self.period_us for t in i.transfers])
+            for job in self.jobs
+            for i in job.iterations
+        )
+        return max(max([*transfers, *blocks]) - min(blocks) for blocks, transfers in windows)
+
+    def hosted(self, rank: int) -> dict[int, int]:
+        """Jobs with a worker in the process of `rank`, and which worker."""
+        return {job: ranks.index(rank) for job, ranks in enumerate(self.ranks) if rank in ranks}
+
+    def levels(self, job: int, iteration: int) -> tuple[int, ...]:
+        """Levels of all workers of a job in an iteration counted over all passes."""
+        iterations = self.jobs[job].iterations
+        return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
+
+    def release_us(self, step: Step) -> int:
+        """Moment before which a block must not start, as its job is not there yet."""
+        turn, number = divmod(step.iteration, len(self.jobs[step.job].iterations))
+        return turn * self.period_us + self._releases[step.job] if number == 0 else 0
+
+    def transfer_start_us(self, key: TransferKey) -> int:
+        """Planned start of a transfer."""
+        turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
+        return self.jobs[key.job].iterations[number].transfers[key.bucket - 1].start_us + turn * self.period_us
+
+    def windows(self, progress: Progress) -> Iterator[int]:
+        """Windows in which something is left to do, the same for all processes.
+
+        `progress` is looked at anew for each, so the number of passes may be said meanwhile, as long as it
+        is above the number of the window.
+        """
+        first = min(done // len(job.iterations) for done, job in zip(progress.done, self.jobs, strict=True))
+        for window in count(first):
+            if progress.passes is not None and window >= progress.passes + self.windows_behind:
+                return
+            yield window
+
+    def steps(self, rank: int, window: int, progress: Progress) -> Iterator[Step]:
+        """Blocks of one process in a window, in their order."""
+        for start, job, number, slot, shift, level in self._blocks[rank]:
+            iteration = self._iteration(job, number, window - shift)
+            if self._happens(job, iteration, window - shift, progress):
+                yield Step(job, slot, iteration, level, window * self.period_us + start)
+
+    def _blocks_of(self, rank: int) -> list[tuple[int, ...]]:
+        """Place in a window, job, iteration, worker, windows after that of its pass, and level."""
+        return sorted(
+            (block.start_us % self.period_us, job, number, slot, block.start_us // self.period_us, block.level)
+            for job, slot in self.hosted(rank).items()
+            for number, iteration in enumerate(self.jobs[job].iterations)
+            for block in (iteration.blocks[slot],)
+        )
+
+    def before(self, key: TransferKey, progress: Progress) -> set[TransferKey]:
+        """The last transfer before `key` on each of its links, those of its own job left out."""
+        found = set()
+        for link in self._links[key.job]:
+            last = self._last_before(key, link, progress)
+            if last is not None and last.job != key.job:
+                found.add(last)
+        return found
+
+    def told(self, job: int) -> bool:
+        """Whether processes without a worker of `job` wait for its transfers.
+
+        Where all workers of one job have processes with workers of the other, each waits for itself.
+        """
+        return any(
+            not set(self.ranks[job]) <= set(ranks) and set(self._links[job]) & set(self._links[other])
+            for other, ranks in enumerate(self.ranks)
+        )
+
+    def follows_everywhere(self, job: int, earlier: int) -> bool:
+        """Whether all workers of `earlier` have processes with workers of `job`."""
+        return set(self.ranks[earlier]) <= set(self.ranks[job])
+
+    def _last_before(self, key: TransferKey, link: int, progress: Progress) -> TransferKey | None:
+        turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
+        turns, own = self._turns[link], self._places.get((link, key.job, number, key.bucket))
+        if own is None:
+            return None
+        window = turn + turns[own].shift
+        for place in count(own - 1, -1):
+            earlier, other = window + place // len(turns), turns[place % len(turns)]
+            if earlier < 0:
+                return None
+            iteration = self._iteration(other.job, other.iteration, earlier - other.shift)
+            if self._happens(other.job, iteration, earlier - other.shift, progress):
+                return TransferKey(other.job, iteration, other.bucket)
+        return None
+
+    def _iteration(self, job: int, number: int, turn: int) -> int:
+        return turn * len(self.jobs[job].iterations) + number
+
+    def _happens(self, job: int, iteration: int, turn: int, progress: Progress) -> bool:
+        return turn >= 0 and iteration >= progress.done[job] and (progress.passes is None or turn < progress.passes)
+
+    def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[_Turn]]:
+        found: dict[int, list[_Turn]] = {link: [] for links in self._links for link in links}
+        for job, plan in enumerate(self.jobs):
+            for number, iteration in enumerate(plan.iterations):
+                for transfer in iteration.transfers:
+                    shift, offset = divmod(transfer.start_us, self.period_us)
+                    # An empty bucket is not sent, so it needs no turn.
+                    for link in self._links[job] if sizes[job][transfer.bucket - 1] else ():
+                        found[link].append(_Turn(offset, job, number, transfer.bucket, shift))
+        return {link: sorted(turns) for link, turns in found.items()}
+
+
+def used_gpus(instance: Instance, plan: Plan) -> tuple[str, ...]:
+    """GPUs that hold workers, in the cluster's order."""
+    used = {gpu for job in plan.jobs for gpu in job.gpus}
+    cluster = instance.cluster
+    names = (cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus))
+    return tuple(name for name in names if name in used)
+
+
+def _links(instance: Instance, jobs: Sequence[JobPlan], serial: bool) -> list[tuple[int, ...]]:
+    """Links of each job's transfers."""
+    routes = Routes(instance.cluster)
+    server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
+    found = []
+    for job in jobs:
+        channel = routes.channel(Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus))
+        found.append((channel.links if channel else ()) + ((_EVERYWHERE,) if serial else ()))
+    return found

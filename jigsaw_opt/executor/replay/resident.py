@@ -1,0 +1,119 @@
+"""The workers that one process hosts, each with the thread of its transfers, and what they did when."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from types import TracebackType
+
+import torch
+
+from jigsaw_opt.errors import JigsawError, RunFailedError
+from jigsaw_opt.executor.exchange import Exchange
+from jigsaw_opt.executor.replay.clock import Clock
+from jigsaw_opt.executor.replay.order import Step, TransferKey
+from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
+from jigsaw_opt.executor.replay.turns import TCPStore, Turns
+from jigsaw_opt.executor.worker import Worker, block_and_send
+
+__all__ = ["Resident"]
+
+
+class Resident:
+    """A worker that stays in this process.
+
+    Parameters
+    ----------
+    name
+        Of its job.
+    worker, exchange
+        The worker, and the exchange of its job.
+    store
+        A connection of its own, for the thread of its transfers.
+    """
+
+    def __init__(self, name: str, worker: Worker, exchange: Exchange, store: TCPStore) -> None:
+        self.name, self.worker, self.exchange = name, worker, exchange
+        self.blocks: list[BlockRecord] = []
+        self.transfers: list[TransferRecord] = []
+        self._store = store
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix=f"transfers of {name}")
+        self._sent: list[Future[None]] = []
+
+    def warm_up(self, levels: Sequence[int]) -> None:
+        """Run an iteration that nobody measures."""
+        self._launch(levels, lambda bucket: self.worker.transfer(bucket, levels, self.exchange))
+        self.wait()
+
+    def run(self, step: Step, levels: Sequence[int], turns: Turns, clock: Clock, starts: Sequence[int]) -> None:
+        """Run a block; its transfers go on when it returns.
+
+        Parameters
+        ----------
+        step
+            The block.
+        levels
+            Of all workers of its job.
+        turns, clock
+            Of this run.
+        starts
+            Moment before which each transfer does not start, by bucket.
+        """
+
+        def transfer(bucket: int) -> None:
+            key = TransferKey(step.job, step.iteration, bucket)
+            turns.wait(key, self._store)
+            clock.wait_until(starts[bucket - 1])
+            start = clock.now()
+            self.worker.transfer(bucket, levels, self.exchange)
+            self.transfers.append(TransferRecord(key, start, clock.now()))
+            turns.end(key, self._store)
+
+        start = clock.now()
+        loss = self._launch(levels, transfer)
+        self.blocks.append(BlockRecord(step.job, step.iteration, step.slot, step.level, start, clock.now(), loss))
+
+    def wait(self) -> None:
+        """Return when all transfers of the last block have ended here."""
+        for future in self._sent:
+            future.result()
+        self._sent.clear()
+
+    def parameters_sha256(self) -> str:
+        """Digest of the trained parameters."""
+        digest = sha256()
+        for own in self.worker.model.own_parameters():
+            for parameter in own:
+                digest.update(parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+        return digest.hexdigest()
+
+    def _launch(self, levels: Sequence[int], transfer: Callable[[int], None]) -> float:
+        """Run a block, with `transfer` in the other thread, and return its loss when the device is done."""
+        worker, device = self.worker, self.worker.device
+        where = f"job {self.name}, worker {worker.number}, iteration {worker.iteration}"
+
+        def send(bucket: int) -> None:
+            if len(levels) > 1:  # a worker alone has nobody to send to
+                self._sent.append(self._pool.submit(transfer, bucket))
+
+        with _Blamed(where):
+            loss = block_and_send(worker, levels[worker.number], send)
+            if device.type == "cuda":
+                torch.cuda.current_stream(device).synchronize()
+        if not math.isfinite(value := float(loss)):
+            raise RunFailedError(f"{where}: the loss is {value}")
+        return value
+
+
+class _Blamed(AbstractContextManager[None]):
+    """What a model raises inside is said of the place where it happened."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if isinstance(error, Exception) and not isinstance(error, JigsawError):
+            raise RunFailedError(f"{self._where}: {type(error).__name__}: {error}") from error

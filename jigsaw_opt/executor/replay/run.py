@@ -1,0 +1,121 @@
+"""One process's part in carrying out one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
+from jigsaw_opt.executor.replay.clock import Clock
+from jigsaw_opt.executor.replay.order import Order, Progress, Step, TransferKey
+from jigsaw_opt.executor.replay.records import Part
+from jigsaw_opt.executor.replay.resident import Resident
+from jigsaw_opt.executor.replay.turns import Turns, Windows
+
+__all__ = ["Run"]
+
+
+@dataclass
+class Run:
+    """A plan that is carried out.
+
+    Parameters
+    ----------
+    order, progress
+        What all processes do, and how far.
+    rank, residents
+        This process, and its workers by job.
+    windows, turns, clock
+        When it may go on.
+    pace
+        Whether nothing starts before its planned start.
+    exclusive
+        Whether a job has its GPUs for itself until all its transfers have ended.
+    checkpoint, every
+        Where the workers are saved after so many iterations; None for not at all.
+    """
+
+    order: Order
+    progress: Progress
+    rank: int
+    residents: Mapping[int, Resident]
+    windows: Windows
+    turns: Turns
+    clock: Clock
+    pace: bool = False
+    exclusive: bool = False
+    checkpoint: Checkpoint | None = None
+    every: int | None = None
+
+    def carry_out(self) -> Part:
+        """Do this process's part, together with the others."""
+        begin = self.clock.meet()
+        zero, origins = begin - self._first_start(), []
+        for window in self.order.windows(self.progress):
+            self.windows.enter(window)
+            if self.progress.passes is not None and window >= self.progress.passes + self.order.windows_behind:
+                break
+            if not self.order.cyclic:
+                self._wait()
+                origins.append(self.clock.meet() - begin)
+                zero = (
+                    begin + origins[-1] - (window * self.order.period_us if len(origins) > 1 else self._first_start())
+                )
+            for step in self.order.steps(self.rank, window, self.progress):
+                self._step(step, zero)
+        self._wait()
+        self._save_all()
+        assert self.progress.passes is not None
+        return self._part(begin, origins, self.progress.passes)
+
+    def _first_start(self) -> int:
+        """Planned start of what is left; 0 where everything is, so that releases count from the begin."""
+        if not any(self.progress.done):
+            return 0
+        ranks, windows = range(len(self.order.gpus)), self.order.windows(self.progress)
+        for window in windows:
+            starts = [step.start_us for rank in ranks for step in self.order.steps(rank, window, self.progress)]
+            if starts:
+                return min(starts)
+        return 0
+
+    def _step(self, step: Step, zero: int) -> None:
+        resident = self.residents[step.job]
+        if self.exclusive:
+            self._wait()
+        resident.wait()
+        self._save(step.job, resident)
+        levels = self.order.levels(step.job, step.iteration)
+        starts = [0] * self.order.depths[step.job]
+        if self.pace and len(levels) > 1:
+            keys = (TransferKey(step.job, step.iteration, bucket) for bucket in range(1, len(starts) + 1))
+            starts = [zero + self.order.transfer_start_us(key) for key in keys]
+        self.clock.wait_until(zero + (step.start_us if self.pace else self.order.release_us(step)))
+        resident.run(step, levels, self.turns, self.clock, starts)
+
+    def _wait(self) -> None:
+        for resident in self.residents.values():
+            resident.wait()
+
+    def _save(self, job: int, resident: Resident) -> None:
+        finished = resident.worker.iteration
+        if self.checkpoint and self.every and finished > self.progress.done[job] and finished % self.every == 0:
+            self.checkpoint.save(job, resident.worker)
+
+    def _save_all(self) -> None:
+        """At the end, so that a longer run can go on from there."""
+        for job, resident in self.residents.items():
+            if self.checkpoint and resident.worker.iteration > self.progress.done[job]:
+                self.checkpoint.save(job, resident.worker)
+
+    def _part(self, begin: int, origins: list[int], passes: int) -> Part:
+        blocks = [b for resident in self.residents.values() for b in resident.blocks]
+        transfers = [t for resident in self.residents.values() for t in resident.transfers]
+        for resident in self.residents.values():
+            resident.blocks, resident.transfers = [], []
+        return Part(
+            [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
+            [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
+            origins,
+            passes,
+        )

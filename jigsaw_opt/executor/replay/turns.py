@@ -1,0 +1,128 @@
+"""Whose turn it is: transfers of different jobs on one link, and windows where nobody has said how many there are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from threading import Condition
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.executor.replay.order import Order, Progress, TransferKey
+
+if TYPE_CHECKING:  # torch.distributed does not export it to type checkers
+    from torch._C._distributed_c10d import TCPStore
+else:
+    from torch.distributed import TCPStore
+
+__all__ = ["Store", "TCPStore", "Turns", "Windows"]
+
+_LEAD = 2
+"""Windows of a cyclic plan that processes may begin before the first one has: enough to hide the message."""
+
+
+class Store:
+    """Where the store is that all processes share; a connection is for one thread, as waiting blocks it."""
+
+    def __init__(self, host: str, port: int, timeout: timedelta) -> None:
+        self._host, self._port, self._timeout = host, port, timeout
+
+    def connect(self) -> TCPStore:
+        """A new connection."""
+        return TCPStore(self._host, self._port, None, False, self._timeout, wait_for_workers=False)
+
+
+class Turns:
+    """Keeps transfers on a link in the plan's order.
+
+    A transfer waits until the one before it on each of its links has ended. Where every worker of that one shares its
+    process with a worker of this one, each process waits for its own part, which costs nothing; otherwise the
+    last worker that has ended tells all through the store.
+
+    Parameters
+    ----------
+    order, progress
+        What is carried out.
+    rank
+        This process.
+    run
+        Number of the run, so that its messages are not taken for another's.
+    """
+
+    def __init__(self, order: Order, progress: Progress, rank: int, run: int) -> None:
+        self._order, self._progress, self._rank, self._run = order, progress, rank, run
+        self._ended: Counter[tuple[int, int]] = Counter()
+        for job, done in enumerate(progress.done):
+            self._ended.update({(job, bucket): done for bucket in range(1, order.depths[job] + 1)})
+        self._change = Condition()
+
+    def wait(self, key: TransferKey, store: TCPStore) -> None:
+        """Return when the links of `key` are free for it."""
+        for earlier in self._order.before(key, self._progress):
+            if not self._order.follows_everywhere(key.job, earlier.job):
+                store.wait([self._name(earlier)])
+            elif self._rank in self._order.ranks[earlier.job]:
+                with self._change:
+                    self._change.wait_for(lambda e=earlier: self._ended[e.job, e.bucket] > e.iteration)  # type: ignore[misc]
+
+    def end(self, key: TransferKey, store: TCPStore) -> None:
+        """Note that the part of this process in `key` has ended."""
+        with self._change:
+            self._ended[key.job, key.bucket] = key.iteration + 1
+            self._change.notify_all()
+        if not self._order.told(key.job):
+            return
+        if store.add(f"parts {self._name(key)}", 1) == len(self._order.ranks[key.job]):
+            store.set(self._name(key), "")
+            # Who waited for the same bucket an iteration ago stood before this transfer on the link.
+            before = self._name(key._replace(iteration=key.iteration - 1))
+            store.delete_key(before)
+            store.delete_key(f"parts {before}")
+
+    def _name(self, key: TransferKey) -> str:
+        return f"end {self._run} {key.job} {key.bucket} {key.iteration}"
+
+
+class Windows:
+    """Says when to stop: the first process looks at the clock, and all do as many passes as it says.
+
+    Parameters
+    ----------
+    order, progress
+        What is carried out; `progress.passes` is set when the time is up.
+    rank
+        This process.
+    minutes
+        None where the number of passes is known from the start.
+    store
+        A connection of the thread of the blocks.
+    """
+
+    def __init__(self, order: Order, progress: Progress, rank: int, minutes: float | None, store: TCPStore) -> None:
+        self._order, self._progress, self._rank, self._store = order, progress, rank, store
+        self._deadline = None if minutes is None else monotonic() + 60 * minutes
+        # In a finite plan all meet between passes anyway, so there is nothing to hide.
+        self._lead = _LEAD if order.cyclic else 0
+        self._opened: int | None = None
+
+    def enter(self, window: int) -> None:
+        """Return when `window` may begin."""
+        if self._deadline is None or self._progress.passes is not None:
+            return
+        if self._rank == 0:
+            self._open(window)
+        else:
+            passes = self._store.get(f"window {window}")
+            self._progress.passes = int(passes) if passes else None
+
+    def _open(self, window: int) -> None:
+        first = window if self._opened is None else self._opened + 1
+        assert self._deadline is not None
+        if self._opened is not None and monotonic() >= self._deadline:
+            # No process is in a window that was not opened, nor is a transfer it knows of further behind.
+            self._progress.passes = first + self._order.transfers_behind
+        last = max(first, window + self._lead)
+        for number in range(first, last + 1):
+            passes = self._progress.passes
+            self._store.set(f"window {number}", "" if passes is None else str(passes))
+        self._opened = last

@@ -1,0 +1,187 @@
+"""What a plan took on a machine, measured: fields as in the document ``jigsaw-replay/1``.
+
+Times are microseconds after the moment when all processes began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from jigsaw_opt.problem.plan import Transfer
+
+__all__ = [
+    "Baseline",
+    "MeasuredBlock",
+    "MeasuredGpu",
+    "MeasuredIteration",
+    "MeasuredJob",
+    "Policy",
+    "Replay",
+    "Summary",
+    "Timeline",
+]
+
+Policy = Literal["fifo", "gang"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBlock:
+    """A worker's block, and the mean loss over its batch."""
+
+    level: int
+    start_us: int
+    end_us: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredIteration:
+    """Blocks in the order of the workers, transfers in the order of the buckets.
+
+    A transfer starts when the last of the job's workers takes part in it, and ends when the last one has its result.
+    """
+
+    blocks: tuple[MeasuredBlock, ...]
+    transfers: tuple[Transfer, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredJob:
+    """One job's iterations.
+
+    Parameters
+    ----------
+    name, gpus
+        As in the plan.
+    first_iteration
+        Number of the first iteration, from 0; above 0 where a run was resumed.
+    iterations
+        One behind the other; where a plan was carried out several times, of all passes.
+    parameters_sha256
+        By worker, digest of its parameters at the end; equal where all workers agree to the last bit.
+    """
+
+    name: str
+    gpus: tuple[str, ...]
+    first_iteration: int
+    iterations: tuple[MeasuredIteration, ...]
+    parameters_sha256: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What happened when.
+
+    Parameters
+    ----------
+    passes
+        How often the plan was carried out; a pass over a cyclic plan is one period.
+    origins_us
+        When each pass of a finite plan began; empty for a cyclic one, whose passes overlap.
+    jobs
+        In the instance's order.
+    """
+
+    passes: int
+    origins_us: tuple[int, ...]
+    jobs: tuple[MeasuredJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredGpu:
+    """A GPU of the plan.
+
+    Parameters
+    ----------
+    name
+        As in the plan.
+    memory_bytes
+        The most that its process held: on CUDA by torch's allocator, on a CPU resident (the interpreter included).
+    planned_memory_bytes
+        What the workers placed there need by SPEC 4.5.
+    """
+
+    name: str
+    memory_bytes: int
+    planned_memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Predicted against measured; a measured value is None where the run was too short to tell.
+
+    Parameters
+    ----------
+    objective
+        Which time is compared: that of a finite plan or of a period.
+    predicted_us, measured_us
+        That time; of several passes over a finite plan the median.
+    block_error, block_error_p90, block_bias
+        Over all blocks, relative to the planned duration: median and 90th percentile of the error's size, and its
+        median with its sign.
+    transfer_error_us
+        Median size of the error of a transfer's duration; None without transfers.
+    busy_predicted, busy_measured
+        Share of the time in which the GPUs of the plan run blocks.
+    """
+
+    objective: Literal["makespan", "period"]
+    predicted_us: int
+    measured_us: int | None
+    block_error: float
+    block_error_p90: float
+    block_bias: float
+    transfer_error_us: int | None
+    busy_predicted: float
+    busy_measured: float | None
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of the measured time: 0.1 where it took a tenth longer than predicted."""
+        return None if self.measured_us is None else self.measured_us / self.predicted_us - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The same jobs at full depth, one at a time on its GPUs."""
+
+    policy: Policy
+    summary: Summary
+    timeline: Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A replay of a plan.
+
+    Parameters
+    ----------
+    instance, instance_sha256, plan_sha256
+        What was carried out: SHA-256 of the canonical instance and of the plan's jobs and period.
+    machine
+        Device, backend, versions and whatever else may explain the times.
+    summary, gpus, timeline
+        What was found.
+    baseline
+        None where none was asked for.
+    """
+
+    instance: str
+    instance_sha256: str
+    plan_sha256: str
+    machine: Mapping[str, str | int]
+    summary: Summary
+    gpus: tuple[MeasuredGpu, ...]
+    timeline: Timeline
+    baseline: Baseline | None = None
+
+    def speed_up(self) -> tuple[float, float | None] | None:
+        """Time of the baseline over that of the plan: predicted and measured; None without a baseline."""
+        if self.baseline is None:
+            return None
+        usual, own = self.baseline.summary, self.summary
+        if usual.measured_us is None or own.measured_us is None:
+            return usual.predicted_us / own.predicted_us, None
+        return usual.predicted_us / own.predicted_us, usual.measured_us / own.measured_us

@@ -1,0 +1,106 @@
+"""A plan carried out from the command line: everything happens, in the plan's order, and is measured."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from replayed import instance, replayed, run, written  # noqa: E402
+
+from jigsaw_opt.documents import load_plan, schema  # noqa: E402
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256  # noqa: E402
+from jigsaw_opt.problem.plan import Plan  # noqa: E402
+from jigsaw_opt.problem.replay import Replay, Timeline  # noqa: E402
+
+CYCLIC = {"horizon": "cyclic", "objective": "period"}
+
+
+@pytest.fixture(scope="module")
+def finite(tmp_path_factory: pytest.TempPathFactory) -> tuple[Replay, Plan, Path]:
+    folder = tmp_path_factory.mktemp("finite")
+    replay = replayed(folder, instance(), "--iterations", 2, "--baseline", "gang")
+    return replay, load_plan(folder / "plan.json"), folder
+
+
+def on_gpu(timeline: Timeline, gpu: str) -> list[tuple[int, int, int, int]]:
+    """Measured blocks of a GPU by start, with job and iteration."""
+    return sorted(
+        (block.start_us, block.end_us, number, job.first_iteration + k)
+        for number, job in enumerate(timeline.jobs)
+        for k, iteration in enumerate(job.iterations)
+        for name, block in zip(job.gpus, iteration.blocks, strict=True)
+        if name == gpu
+    )
+
+
+def test_every_block_runs_alone_on_its_gpu_in_the_order_of_the_plan(finite: tuple[Replay, Plan, Path]) -> None:
+    replay, plan, _ = finite
+    for gpu in ("h0/0", "h1/0"):
+        measured = on_gpu(replay.timeline, gpu)
+        assert all(first[1] <= second[0] for first, second in pairwise(measured))
+        planned = sorted(
+            (block.start_us + turn * plan.objective, number, turn * len(job.iterations) + k)
+            for turn in range(2)
+            for number, job in enumerate(plan.jobs)
+            for k, iteration in enumerate(job.iterations)
+            for name, block in zip(job.gpus, iteration.blocks, strict=True)
+            if name == gpu
+        )
+        assert [entry[2:] for entry in measured] == [entry[1:] for entry in planned]
+
+
+def test_transfers_on_a_link_follow_the_plan_and_the_barrier_holds(finite: tuple[Replay, Plan, Path]) -> None:
+    replay, plan, _ = finite
+    moved = []
+    for number, job in enumerate(replay.timeline.jobs):
+        for k, iteration in enumerate(job.iterations):
+            planned = plan.jobs[number].iterations[k % len(plan.jobs[number].iterations)].transfers
+            assert [t.bucket for t in iteration.transfers] == [t.bucket for t in planned]
+            assert iteration.transfers[:1] == () or all(
+                b.start_us <= iteration.transfers[0].end_us for b in iteration.blocks
+            )
+            turn = k // len(plan.jobs[number].iterations)
+            moved += [
+                (turn, p.start_us, t.start_us, t.end_us) for p, t in zip(planned, iteration.transfers, strict=True)
+            ]
+        for before, after in pairwise(job.iterations):
+            assert max(b.end_us for b in before.blocks) <= min(b.end_us for b in after.blocks)
+    assert len(moved) == 2 * 2 * 2 * 3
+    ordered = sorted(moved)
+    assert all(first[3] <= second[2] for first, second in pairwise(ordered))
+
+
+def test_the_document_says_what_it_is_and_reads_back(finite: tuple[Replay, Plan, Path]) -> None:
+    replay, plan, folder = finite
+    document = json.loads((folder / "replay.json").read_text())
+    jsonschema.validate(document, schema("replay"))
+    assert decode_replay(encode_replay(replay)) == replay
+    assert replay.plan_sha256 == plan_sha256(plan) and replay.instance_sha256 == plan.instance_sha256
+    assert replay.summary.predicted_us == plan.objective and replay.summary.measured_us
+    assert replay.machine["backend"] == "gloo" and replay.machine["processes"] == 2
+    assert all(gpu.memory_bytes > gpu.planned_memory_bytes > 0 for gpu in replay.gpus)
+    assert len(replay.timeline.origins_us) == 2
+    assert [len(job.iterations) for job in replay.timeline.jobs] == [4, 4, 6]
+
+
+def test_workers_of_a_job_agree_and_jobs_differ(finite: tuple[Replay, Plan, Path]) -> None:
+    replay, _, _ = finite
+    for job in replay.timeline.jobs:
+        assert len(set(job.parameters_sha256)) == 1
+    digests = {job.parameters_sha256[0] for job in replay.timeline.jobs}
+    assert len(digests) == 3
+
+
+def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    problem = instance()
+    bare = type(problem.models["net"])(problem.models["net"].segments)
+    source, plan = written(tmp_path, type(problem)(problem.name, problem.cluster, {"net": bare}, problem.jobs))
+    assert run("run", plan, "--instance", source) == 3
+    printed = capsys.readouterr().err
+    assert "1 problem" in printed and '$.models.net: has no "executor" entry' in printed
