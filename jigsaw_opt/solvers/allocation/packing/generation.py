@@ -170,18 +170,19 @@ class Generation:
 
     def _take(self, program: Program, pattern: Pattern) -> None:
         for team, _ in pattern.teams:
-            self._timetable(team.gang)
+            self.timetable(team.gang)
         self.columns[pattern] = None
         program.add(column(self.master, pattern, self.rates))
 
-    def _timetable(self, number: int) -> None:
-        """Give a gang the rates of its timetable; none where it has no timetable."""
+    def timetable(self, number: int) -> bool:
+        """Give a gang the rates of its timetable, none where it has no timetable; whether they were not known yet."""
         if self._certified[number]:
-            return
+            return False
         gang = self.gangs[number]
         period = self.memory.timetables.iteration_us(self.problem, self.on_type[number], gang)
         self.rates[number] = gang.rates(period) if period is not None else (0.0,) * len(gang.kinds)
         self._certified[number] = True
+        return True
 
     def _remember(self, solution: Solution) -> None:
         names = [c.name for c in self.problem.classes]

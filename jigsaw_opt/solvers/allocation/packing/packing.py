@@ -9,7 +9,7 @@ from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
 
-__all__ = ["Packed", "pack"]
+__all__ = ["Packed", "fill", "pack"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Packed:
     objective
         What the progress is worth.
     bound
-        No packing of such gangs is worth more.
+        No packing of such gangs is worth more; infinite where none was sought.
     """
 
     patterns: tuple[tuple[Pattern, int], ...]
@@ -60,13 +60,25 @@ def pack(problem: PackingProblem, memory: Memory | None = None) -> Packed:
     program, solution = generation.certify(generation.relax())
     rounding = Rounding(generation)
     rounding.dive(program, solution)
+    return _filled(rounding)
+
+
+def fill(problem: PackingProblem, memory: Memory | None = None) -> Packed:
+    """Choose which jobs share which GPUs by filling server after server, without a linear program or a bound.
+
+    Parameters are those of `pack`.
+    """
+    return _filled(Rounding(Generation(problem, memory if memory is not None else Memory())))
+
+
+def _filled(rounding: Rounding) -> Packed:
     rounding.fill()
-    progress = tuple(rounding.progress)
+    generation, progress = rounding.generation, tuple(rounding.progress)
     return Packed(
         patterns=tuple(rounding.taken.items()),
         gangs=tuple(generation.gangs),
         rates=tuple(generation.certified()),
         progress=progress,
-        objective=sum(value_of(c, gained) for c, gained in zip(problem.classes, progress, strict=True)),
+        objective=sum(value_of(c, gained) for c, gained in zip(generation.problem.classes, progress, strict=True)),
         bound=generation.bound,
     )

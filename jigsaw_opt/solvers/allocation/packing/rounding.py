@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jigsaw_opt.formulations.packing import Pattern, Prices, Pricing, Rates, Team, Valued
+from jigsaw_opt.formulations.packing import Pattern, Team, Valued
 from jigsaw_opt.problem.packing import JobClass
+from jigsaw_opt.solvers.allocation.packing.filling import Filling
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
 from jigsaw_opt.solvers.allocation.packing.program import Program, Solution
 
-__all__ = ["Rounding", "value_of"]
+__all__ = ["Rounding", "marginal", "value_of"]
 
 _WHOLE = 1e-7
 
@@ -73,41 +74,41 @@ class Rounding:
 
     def fill(self) -> None:
         """Fill the servers that are left, one after the other."""
-        rates = self.generation.certified()
-        for number, pricing in enumerate(self.generation.pricings):
+        for number in range(len(self.servers)):
+            filling = None
             while self.servers[number]:
-                pattern = self._server(pricing, rates)
-                if pattern is None or not self.take(pattern, self.servers[number]):
+                # Only the worth of classes with several steps of value changes on the way.
+                if filling is None or not self._linear:
+                    filling = Filling(self.generation, number, self.jobs, self._worth())
+                pattern = self._server(number, filling)
+                if pattern is None:
                     break
+                self.take(pattern, 1)
 
-    def _server(self, pricing: Pricing, rates: Rates) -> Pattern | None:
-        """Servers filled with gangs in order of value for a GPU; None where nothing fits."""
+    def _server(self, number: int, filling: Filling) -> Pattern | None:
+        """A server, or several for a wide gang, filled with gangs in order of value for a GPU; None for no gang."""
+        gpus = self.generation.problem.types[number].server.gpus
+        lead = filling.best(gpus, self.servers[number])
+        if lead is None:
+            return None
         teams: Counter[Team] = Counter()
-        jobs, room, servers = list(self.jobs), pricing.gpus, 1
-        while True:
-            best = pricing.best_teams(self._prices(), rates, jobs)
-            fitting = [v for v in best.values() if v.gpus <= room or (not teams and self._site(pricing, v))]
-            if not fitting:
-                break
-            chosen = max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus))
-            if not teams:
-                servers, room = chosen.servers, chosen.servers * pricing.gpus
-            needs = Counter(chosen.team.classes)
-            copies = min(room // chosen.gpus, *(jobs[c] // count for c, count in needs.items()))
+        room = lead.servers * gpus
+        chosen: Valued | None = lead
+        while chosen is not None:
+            copies = min(room // chosen.gpus, filling.copies(chosen.team))
             teams[chosen.team] += copies
             room -= copies * chosen.gpus
-            for number, count in needs.items():
-                jobs[number] -= copies * count
-        return Pattern(pricing.number, servers, tuple(sorted(teams.items()))) if teams else None
+            filling.take(chosen.team, copies, chosen.gpus)
+            chosen = filling.best(room, 0)
+        return Pattern(number, lead.servers, tuple(sorted(teams.items())))
 
-    def _site(self, pricing: Pricing, valued: Valued) -> bool:
-        return valued.servers <= self.servers[pricing.number]
+    @property
+    def _linear(self) -> bool:
+        return all(len(c.steps) == 1 for c in self.generation.problem.classes)
 
-    def _prices(self) -> Prices:
-        """Worth of one more unit of progress of each class; servers and jobs cost nothing."""
-        problem = self.generation.problem
-        worth = [marginal(c, progress) for c, progress in zip(problem.classes, self.progress, strict=True)]
-        return Prices([0.0] * len(problem.types), [0.0] * len(worth), worth)
+    def _worth(self) -> list[float]:
+        """Worth of one more unit of progress of each class."""
+        return [marginal(c, gained) for c, gained in zip(self.generation.problem.classes, self.progress, strict=True)]
 
 
 def marginal(of_class: JobClass, progress: float) -> float:

@@ -1,0 +1,104 @@
+"""The best gang of the jobs that are left, again and again, while jobs cost nothing: what greedy filling asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.formulations.packing import Kind, Team, Valued
+from jigsaw_opt.solvers.allocation.packing.generation import Generation
+
+__all__ = ["Filling"]
+
+
+class _Front(NamedTuple):
+    worth: float
+    of_class: int
+
+
+class Filling:
+    """Jobs left, by kind in order of worth, and the gangs that they can form on servers of one type.
+
+    Parameters
+    ----------
+    generation
+        Gangs and their rates; a gang that is chosen gets its timetable.
+    number
+        Number of the type of servers.
+    jobs
+        Jobs left by class.
+    worth
+        Worth of a unit of progress by class.
+    """
+
+    def __init__(self, generation: Generation, number: int, jobs: Sequence[int], worth: Sequence[float]) -> None:
+        self._generation, self._jobs, self._worth = generation, list(jobs), worth
+        pricing = generation.pricings[number]
+        self._lines = _lines(pricing.members, self._jobs, worth)
+        self._gangs: dict[int, list[int]] = {}
+        for gang in pricing.on_type:
+            if all(self._lines[kind] for kind in generation.gangs[gang].kinds):
+                self._gangs.setdefault(generation.gangs[gang].site.gpus, []).append(gang)
+        self._best: dict[int, Valued | None] = {}
+
+    def best(self, room: int, servers: int) -> Valued | None:
+        """The team of most value for a GPU that takes at most so many GPUs, or at most so many servers."""
+        found = (self._best_of(size) for size in self._gangs)
+        fitting = [v for v in found if v is not None and (v.gpus <= room or v.servers <= servers)]
+        return max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus), default=None)
+
+    def take(self, team: Team, copies: int, gpus: int) -> None:
+        """Take the jobs of `copies` such teams, of `gpus` GPUs each, from those that are left."""
+        for number in team.classes:
+            self._jobs[number] -= copies
+        self._best.pop(gpus, None)
+
+    def copies(self, team: Team) -> int:
+        """How many such teams the jobs left allow."""
+        return min(self._jobs[c] // team.classes.count(c) for c in team.classes)
+
+    def _best_of(self, size: int) -> Valued | None:
+        if size not in self._best:
+            self._best[size] = self._search(size)
+        return self._best[size]
+
+    def _search(self, size: int) -> Valued | None:
+        generation = self._generation
+        while True:
+            teams = (self._team(gang) for gang in self._gangs[size])
+            value, team = max((found for found in teams if found is not None), default=(0.0, None))
+            if team is None or value <= 0.0:
+                return None
+            if not generation.timetable(team.gang):
+                site = generation.gangs[team.gang].site
+                return Valued(value, team, site.servers, site.gpus)
+
+    def _team(self, number: int) -> tuple[float, Team] | None:
+        """The jobs of most worth in a gang, and the value of that; None where there are too few."""
+        kinds, rates = self._generation.gangs[number].kinds, self._generation.rates[number]
+        first = self._front(kinds[0], 0)
+        if first is None:
+            return None
+        if len(kinds) == 1:
+            return first.worth * rates[0], Team(number, (first.of_class,))
+        again = kinds[1] == kinds[0] and self._jobs[first.of_class] == 1
+        second = self._front(kinds[1], 1 if again else 0)
+        if second is None:
+            return None
+        return first.worth * rates[0] + second.worth * rates[1], Team(number, (first.of_class, second.of_class))
+
+    def _front(self, kind: Kind, skipped: int) -> _Front | None:
+        """The class of most worth that has jobs left, after so many others; classes without are forgotten."""
+        line = self._lines[kind]
+        while line and not self._jobs[line[-1]]:
+            line.pop()
+        left = (c for c in reversed(line) if self._jobs[c])
+        for _ in range(skipped):
+            next(left, None)
+        found = next(left, None)
+        return None if found is None else _Front(self._worth[found], found)
+
+
+def _lines(members: Mapping[Kind, Iterable[int]], jobs: Sequence[int], worth: Sequence[float]) -> dict[Kind, list[int]]:
+    """Classes with jobs by kind, those of most worth last."""
+    return {kind: sorted((c for c in own if jobs[c]), key=lambda c: (worth[c], -c)) for kind, own in members.items()}
