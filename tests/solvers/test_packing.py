@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from jigsaw_opt.formulations.packing import Prices, Pricing, gangs, kinds, references_us
+from jigsaw_opt.formulations.packing import Prices, Pricing, gang_instance, gangs, kinds, references_us
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
@@ -160,10 +160,9 @@ def test_a_worker_that_keeps_its_level_gains_less_than_one_that_does_not() -> No
 
 def test_a_job_alone_has_the_rate_that_the_solver_proves() -> None:
     alone = [g for g in gangs(MIXED, 0, references_us(MIXED, kinds(MIXED)[0])) if len(g.kinds) == 1]
-    timetables = Timetables(1)
     for gang in alone:
         full = tuple(replace(kind, depth=FullDepth()) for kind in gang.kinds)
-        instance = timetables.instance(BOX, MIXED, full, gang.site)
+        instance = gang_instance(BOX, [(kind, MODELS[kind.model]) for kind in full], gang.site, 1)
         assert solve(instance, "cpsat", Options(work_limit=5, workers=1)).bound == gang.period_us
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from fractions import Fraction
 from pathlib import Path
-from typing import Protocol
 
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.errors import UsageError
@@ -16,26 +14,17 @@ from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.groups import Timetabled
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
 
-__all__ = ["Groups", "Profiled", "profiled"]
-
-
-class Groups(Protocol):
-    """Timetables of jobs that share GPUs, and of jobs at other than full depth."""
-
-    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
-        """Why there is no timetable of these jobs, or None."""
-
-    def iteration_us(self, share: Share, jobs: Sequence[TraceJob]) -> Sequence[int | Fraction]:
-        """Microseconds an iteration of each job in the timetable of the share."""
+__all__ = ["Profiled", "profiled"]
 
 
 class Profiled:
     """Rates from the models of an instance document.
 
     A job alone at full depth takes, an iteration, as long as its slowest worker and the exchange of its buckets one
-    after the other over the ring of its servers (SPEC section 3), without contention. Everything else asks `groups`.
+    after the other over the ring of its servers (SPEC section 3), without contention. Everything else has a timetable.
 
     Parameters
     ----------
@@ -43,16 +32,14 @@ class Profiled:
         The cluster.
     models
         By name.
-    groups
-        Timetables of shares; None where every job runs alone at full depth.
     """
 
     name = "profiled"
 
-    def __init__(self, cluster: Cluster, models: Mapping[str, Model], groups: Groups | None = None) -> None:
+    def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster = cluster
         self.models = models
-        self.groups = groups
+        self._groups = Timetabled(cluster, models)
         self._routes = Routes(cluster)
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
         self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
@@ -90,9 +77,7 @@ class Profiled:
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """GPUs of another type or with too little memory, or a share without a timetable."""
         if self._timetabled(share):
-            if self.groups is None:
-                return "timetables of several jobs, or of partial depth, are not at hand"
-            return self.groups.refuses(share, jobs)
+            return self._groups.refuses(share, jobs)
         fitting = set(self._fitting(self.models[jobs[0].model]))
         if any(self._server_of[gpu] not in fitting for gpu in share.gpus):
             return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
@@ -101,8 +86,7 @@ class Profiled:
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
         """Of the timetable of the share, or of the job alone."""
         if self._timetabled(share):
-            assert self.groups is not None  # the engine has asked `refuses`
-            return tuple(Pace(rate_of(us)) for us in self.groups.iteration_us(share, jobs))
+            return tuple(Pace(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
         placement = tuple(sorted(Counter(self._server_of[gpu] for gpu in share.gpus).items()))
         iteration_us, exchange_us = self._iteration(jobs[0].model, placement)
         exposed = exchange_us / iteration_us if len(placement) > 1 else 0.0

@@ -2,6 +2,6 @@
 
 from jigsaw_opt.solvers.allocation.packing.generation import Memory
 from jigsaw_opt.solvers.allocation.packing.packing import Packed, fill, pack
-from jigsaw_opt.solvers.allocation.packing.timetables import Timetables
+from jigsaw_opt.solvers.allocation.packing.timetables import ITERATIONS, Timetables, cyclic_plan, shortest_period
 
-__all__ = ["Memory", "Packed", "Timetables", "fill", "pack"]
+__all__ = ["ITERATIONS", "Memory", "Packed", "Timetables", "cyclic_plan", "fill", "pack", "shortest_period"]
