@@ -29,6 +29,7 @@ COMMANDS = (
     "plot",
     "export",
     "bench",
+    "simulate",
     "solvers",
     "schema",
 )

@@ -1,0 +1,242 @@
+"""Replay a workload on a cluster under a policy, and write what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import JigsawError, UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.simulation.engine import Simulation
+    from jigsaw_opt.simulation.metrics import Summary
+    from jigsaw_opt.simulation.records import Outcome
+    from jigsaw_opt.simulation.request import Prepared, Request
+
+HELP = "replay a workload on a cluster under a policy"
+_INTERRUPTED = 130
+_SNAPSHOT = "snapshot"
+_STEPS_A_LOOK = 64
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--workload",
+        required=True,
+        metavar="[FORMAT:]FILE",
+        help="a workload in CSV, or a trace in a format of others (pollux, philly, tiresias, muri, ...)",
+    )
+    parser.add_argument(
+        "--cluster",
+        required=True,
+        metavar="SERVERSxGPUS:TYPE|FILE|NAME",
+        help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
+    )
+    parser.add_argument(
+        "--policy", required=True, metavar="NAME[:OPTION=VALUE...]", help="as in fifo or las:placement=packed"
+    )
+    parser.add_argument(
+        "--performance",
+        default="",
+        metavar="KIND[:SOURCE]",
+        help="how fast jobs run, as in profiled:instance.json or epochs:FOLDER"
+        " (default: the models of the cluster's instance, or else an iteration a second)",
+    )
+    parser.add_argument(
+        "--contention",
+        default="exclusive",
+        metavar="KIND",
+        help="of jobs on links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
+    )
+    _configure_run(parser)
+
+
+def _configure_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--round", type=float, default=60.0, metavar="SECONDS", help="between decisions; 0: at once (default: 60)"
+    )
+    parser.add_argument(
+        "--restart", type=float, default=30.0, metavar="SECONDS", help="of a start on other GPUs (default: 30)"
+    )
+    parser.add_argument("--until", type=float, metavar="HOURS", help="stop at this time of the workload")
+    parser.add_argument("--draw-models", action="store_true", help="draw each job's model from those of the instance")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on from the snapshot that an interrupt left in the folder"
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate, write the results, print the summary; Ctrl-C leaves a snapshot instead."""
+    from jigsaw_opt.cli.output import require_folder
+    from jigsaw_opt.simulation.metrics import summarise
+    from jigsaw_opt.simulation.request import prepare
+
+    _require_output(arguments.output)
+    request = _request(arguments)
+    prepared = prepare(request)
+    simulation = _begin(prepared, arguments)
+    require_folder(arguments.output / _SNAPSHOT)
+    with _interrupt_noted() as interrupted, _shown(simulation, arguments.quiet) as show:
+        simulation.run(_looking(interrupted, show), _until_us(arguments.until))
+    if interrupted():
+        return _put_aside(simulation, prepared, arguments.output)
+    outcome = simulation.close()
+    summary = summarise(prepared.setting, outcome)
+    _write(arguments.output, request, prepared, outcome, summary)
+    _print(summary, request, arguments.json)
+    return 0
+
+
+def _request(arguments: argparse.Namespace) -> Request:
+    from jigsaw_opt.simulation.request import Request
+
+    return Request(
+        arguments.workload,
+        arguments.cluster,
+        arguments.policy,
+        arguments.performance,
+        arguments.contention,
+        arguments.round,
+        arguments.restart,
+        arguments.draw_models,
+        arguments.seed,
+    )
+
+
+def _require_output(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"cannot write into {folder}: it is no folder")
+    if not folder.absolute().parent.is_dir():
+        raise UsageError(f"cannot make {folder}: there is no folder {folder.absolute().parent}")
+
+
+def _until_us(hours: float | None) -> int | None:
+    if hours is not None and not hours >= 0:
+        raise UsageError(f"--until is a number of hours of at least 0, not {hours}")
+    return None if hours is None else round(hours * 3_600_000_000)
+
+
+def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
+    """A simulation at its beginning, or where the snapshot in the folder left it; the folder is made."""
+    path = arguments.output / _SNAPSHOT
+    if not arguments.resume:
+        simulation = prepared.start()
+        _make(arguments.output)
+        return simulation
+    from jigsaw_opt.simulation.snapshot import restore
+
+    if not path.exists():
+        raise UsageError(f"there is no {path} to go on from")
+    return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise JigsawError(f"cannot make the folder {folder}: {error.strerror}") from error
+
+
+@contextmanager
+def _interrupt_noted() -> Iterator[Callable[[], bool]]:
+    """Note Ctrl-C instead of raising it, so that the simulation stops between two events; a second one raises."""
+    caught: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        caught.append(number)
+        if len(caught) > 1:
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(caught)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _shown(simulation: Simulation, quiet: bool) -> Iterator[Callable[[], None] | None]:
+    """A progress bar on a terminal, or None."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("jobs", total=len(simulation.setting.workload.jobs))
+
+        def show() -> None:
+            hours = simulation.now_us / 3_600_000_000
+            progress.update(task, completed=simulation.ended, description=f"jobs ended by {hours:.1f} h")
+
+        yield show
+
+
+def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -> Callable[[], bool]:
+    """Ask for an interrupt at every event, and show progress at some."""
+    steps = 0
+
+    def stop() -> bool:
+        nonlocal steps
+        steps += 1
+        if show is not None and steps % _STEPS_A_LOOK == 0:
+            show()
+        return interrupted()
+
+    return stop
+
+
+def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.simulation.snapshot import snapshot
+
+    write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+    jobs = len(prepared.setting.workload.jobs)
+    print(
+        f"interrupted with {simulation.ended} of {jobs} jobs ended; go on with the same command and --resume",
+        file=sys.stderr,
+    )
+    return _INTERRUPTED
+
+
+def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
+    """All tables, the report, and at last the summary, so that where it is the others are too."""
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
+    from jigsaw_opt.views.simulation_report import simulation_html
+
+    setting = prepared.setting
+    texts = {
+        "jobs.csv": jobs_csv(setting, outcome),
+        "rounds.csv": rounds_csv(outcome),
+        "report.html": simulation_html(setting, outcome, summary, request.policy),
+        "summary.json": summary_json(summary, request.about()),
+    }
+    for name, text in texts.items():
+        write_atomically(folder / name, text.encode())
+    (folder / _SNAPSHOT).unlink(missing_ok=True)
+    print(f"wrote {folder}/{', '.join(texts)}", file=sys.stderr)
+
+
+def _print(summary: Summary, request: Request, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from jigsaw_opt.cli.output import print_json, print_table
+
+    if as_json:
+        print_json({**request.about(), **asdict(summary)})
+        return
+    rows = [(name, f"{value:.4f}" if isinstance(value, float) else value) for name, value in asdict(summary).items()]
+    print_table(("measure", "value"), rows, ("value",))

@@ -1,0 +1,53 @@
+"""Clusters of equal servers from a few characters."""
+
+from __future__ import annotations
+
+import re
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.gpus import GPU_TYPES, server
+from jigsaw_opt.instances.topologies import star
+from jigsaw_opt.problem.cluster import Cluster, Server
+
+__all__ = ["grid"]
+
+_PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
+_GPU_TYPE = "gpu"
+_GPU_MEMORY = 16 * 10**9
+_FABRIC_BANDWIDTH = 12 * 10**9
+_LINK_BANDWIDTH = 1_250_000_000
+_MOST_GPUS = 1_000_000
+
+
+def grid(text: str) -> Cluster | None:
+    """A cluster from text as in ``16x4:v100`` or ``6x4:aws+3x8:rtx``: servers x GPUs of each, and their type.
+
+    All servers stand behind one switch at 10 Gb/s. A type with a data sheet here has its memory and fabric, any other
+    16 GB and 12 GB/s.
+
+    Returns
+    -------
+    Cluster or None
+        None where the text does not read so.
+
+    Raises
+    ------
+    UsageError
+        A cluster without GPUs, or with more than a million.
+    """
+    parts = [_PART.fullmatch(part) for part in text.split("+")]
+    servers: list[Server] = []
+    for part in parts:
+        if part is None:
+            return None
+        count, gpus = int(part["servers"]), int(part["gpus"])
+        if not 1 <= count * gpus <= _MOST_GPUS:
+            raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {count * gpus}")
+        servers += [_server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
+    return star(servers, _LINK_BANDWIDTH, 0)
+
+
+def _server(name: str, gpu_type: str, gpus: int) -> Server:
+    if gpu_type in GPU_TYPES:
+        return server(name, gpu_type, gpus)
+    return Server(name, gpu_type, gpus, _GPU_MEMORY, _FABRIC_BANDWIDTH)

@@ -1,0 +1,96 @@
+"""A simulation as one interactive HTML page that needs no network."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from importlib.resources import files
+from itertools import accumulate
+
+from jigsaw_opt.simulation.metrics import Summary, completion_us
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import Outcome, RoundRecord
+from jigsaw_opt.views.colour import job_colour
+
+__all__ = ["simulation_html"]
+
+_BINS = 600
+_HOUR_US = 3_600_000_000
+_Interval = tuple[int, int, float]
+"""Beginning, end, and the value that holds between them."""
+
+
+def simulation_html(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> str:
+    """The page: distribution of completion times, GPUs in use, queue and restarts over time, a timeline of all jobs.
+
+    Names from the trace are data to the page and never markup.
+    """
+    import msgspec
+
+    data = msgspec.json.encode(_data(setting, outcome, summary, title)).decode().replace("<", "\\u003c")
+    page = files(__package__).joinpath("simulation.html").read_text(encoding="utf-8")
+    return page.replace("{{title}}", html.escape(title)).replace("{{data}}", data)
+
+
+def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> dict[str, object]:
+    jobs = setting.workload.jobs
+    models = sorted({job.model for job in jobs})
+    number = {model: k for k, model in enumerate(models)}
+    ended = (record for record in outcome.jobs if record.finish_us is not None)
+    return {
+        "title": title,
+        "workload": setting.workload.name,
+        "gpus": setting.gpu_count,
+        "end": outcome.end_us,
+        "summary": asdict(summary),
+        "completion": sorted(completion_us(setting, record) / _HOUR_US for record in ended),
+        "charts": _charts(setting, outcome),
+        "models": [{"name": model, "colour": job_colour(k)} for k, model in enumerate(models)],
+        "jobs": [
+            [jobs[r.index].name, number[jobs[r.index].model], jobs[r.index].submit_us, r.finish_us, r.restarts]
+            for r in outcome.jobs
+        ],
+        "first": outcome.jobs[0].index if outcome.jobs else 0,
+        "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus] for stint in outcome.stints],
+    }
+
+
+def _charts(setting: Setting, outcome: Outcome) -> list[dict[str, object]]:
+    rounds = outcome.rounds
+    moved = list(accumulate(record.moved for record in rounds))
+    waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
+    return [
+        {"name": "GPUs in use", "most": setting.gpu_count, "values": _binned(_use(outcome), outcome.end_us)},
+        {"name": "jobs waiting", "values": _binned(waiting, outcome.end_us)},
+        {"name": "starts on other GPUs", "values": _binned(_steps(rounds, moved, outcome.end_us), outcome.end_us)},
+    ]
+
+
+def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) -> Iterable[_Interval]:
+    """A value that each round sets."""
+    times = [*(record.time_us for record in rounds[1:]), end_us]
+    return ((record.time_us, until, value) for record, until, value in zip(rounds, times, values, strict=False))
+
+
+def _use(outcome: Outcome) -> Iterable[_Interval]:
+    """Mean GPUs held between two rounds; after the last one, what the jobs held in all and is left."""
+    before = 0
+    for record in outcome.rounds:
+        if record.time_us > before:
+            yield before, record.time_us, record.held_gpu_us / (record.time_us - before)
+        before = record.time_us
+    left = sum(job.gpu_us for job in outcome.jobs) - sum(record.held_gpu_us for record in outcome.rounds)
+    if outcome.end_us > before:
+        yield before, outcome.end_us, max(0, left) / (outcome.end_us - before)
+
+
+def _binned(intervals: Iterable[_Interval], end_us: int) -> list[float]:
+    """Means over equal parts of the time from 0 to the end."""
+    width = max(1.0, end_us / _BINS)
+    sums = [0.0] * _BINS
+    for start, end, value in intervals:
+        first, last = int(start / width), min(_BINS - 1, int(end / width))
+        for k in range(first, last + 1):
+            sums[k] += value * max(0.0, min(end, (k + 1) * width) - max(start, k * width))
+    return [round(total / width, 3) for total in sums]
