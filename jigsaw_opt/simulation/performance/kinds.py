@@ -15,6 +15,7 @@ __all__ = ["FROM_TRACE", "KINDS", "performance_of"]
 
 KINDS = {
     "epochs": "jigsaw_opt.simulation.performance.epochs:epochs",
+    "profiled": "jigsaw_opt.simulation.performance.profiled:profiled",
     "seconds": "jigsaw_opt.simulation.performance.seconds:seconds",
 }
 """``module:function`` of each kind; the function has the parameters of `performance_of` but the first."""
