@@ -16,8 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from jigsaw_opt.formulations.interleave import Rotation, StagedJob, normalised_throughput
-from jigsaw_opt.problem.workload import StageTimes
+from jigsaw_opt.formulations.interleave import StagedJob, Timing, normalised_throughput
 from jigsaw_opt.solvers.allocation.interleave import group_jobs, throughput_bound
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
@@ -45,7 +44,7 @@ def read(path: Path) -> Case:
 
 def _job(gpus: int, stages: list[float], alone: float) -> StagedJob:
     load, compute, network = (round(seconds * 1e6) for seconds in stages)
-    return StagedJob(gpus, StageTimes(load, compute, network, round(alone * 1e6)))
+    return StagedJob(gpus, load, compute, network, round(alone * 1e6))
 
 
 def timed(call: Callable[[], Found]) -> tuple[Found, float]:
@@ -53,11 +52,11 @@ def timed(call: Callable[[], Found]) -> tuple[Found, float]:
     return call(), time.process_time() - started
 
 
-def row(name: str, case: Case, rotation: Rotation) -> str:
-    again = normalised_throughput(case.groups, rotation)
-    matching, quick = timed(lambda: group_jobs(case.jobs, case.gpus, "matching", rotation))
-    exact, slow = timed(lambda: group_jobs(case.jobs, case.gpus, "exact", rotation))
-    relaxed, bounding = timed(lambda: throughput_bound(case.jobs, case.gpus, rotation))
+def row(name: str, case: Case, timing: Timing) -> str:
+    again = normalised_throughput(case.groups, timing)
+    matching, quick = timed(lambda: group_jobs(case.jobs, case.gpus, "matching", timing))
+    exact, slow = timed(lambda: group_jobs(case.jobs, case.gpus, "exact", timing))
+    relaxed, bounding = timed(lambda: throughput_bound(case.jobs, case.gpus, timing))
     bound = min(relaxed, exact.bound or relaxed)
     lacks = f"{1 - again / bound:>8.1%}{1 - matching.value / bound:>8.1%}{max(0.0, 1 - exact.value / bound):>8.1%}"
     values = f"{case.value:>11.3f}{again:>11.3f}{matching.value:>11.3f}{exact.value:>11.3f}{bound:>11.3f}"
@@ -71,11 +70,11 @@ def main() -> None:
         "files", nargs="*", type=Path, default=sorted((SHARED / "data/cluster/instances/muri").glob("*"))
     )
     parser.add_argument(
-        "--rotation", choices=("published", "steady"), default="published", help="how periods are found"
+        "--timing", choices=("published", "steady", "planned"), default="published", help="how jobs take turns"
     )
     asked = parser.parse_args()
     # Loading the engines is no part of what is measured.
-    group_jobs([StagedJob(1, StageTimes(1, 1, 1, 3))], 1, "exact")
+    group_jobs([StagedJob(1, 1, 1, 1, 3)], 1, "exact")
     heads = ("Muri", "recomputed", "matching", "exact", "bound")
     print(f"{'':<36}{'sum of normalised throughputs':>55}{'short of bound':>24}{'CPU s':>34}")
     print(
@@ -85,7 +84,7 @@ def main() -> None:
         + f"{'matching':>10}{'exact':>8}{'bound':>8}"
     )
     for path in asked.files:
-        print(row(path.stem, read(path), asked.rotation), flush=True)
+        print(row(path.stem, read(path), asked.timing), flush=True)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, SLOWDOWN, Rotation, group_times
-from jigsaw_opt.formulations.interleave.set_packing import Group, Model, StagedJob, build, normalised_throughput
+from jigsaw_opt.formulations.interleave.rounds import Round, group_round, normalised_throughput
+from jigsaw_opt.formulations.interleave.set_packing import Model, build
+from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, SLOWDOWN, Group, StagedJob, Timing
 
 __all__ = [
     "MOST_JOBS",
     "SLOWDOWN",
     "Group",
     "Model",
-    "Rotation",
+    "Round",
     "StagedJob",
+    "Timing",
     "build",
-    "group_times",
+    "group_round",
     "normalised_throughput",
 ]

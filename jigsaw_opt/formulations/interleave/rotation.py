@@ -8,11 +8,10 @@ gradients, the one at ``i + 2`` computes, and the one at ``i + 3`` ends its load
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from itertools import permutations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from jigsaw_opt.problem.workload import StageTimes
+from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, Group
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,29 +19,22 @@ if TYPE_CHECKING:
 
     Times: TypeAlias = NDArray[np.int64]
 
-__all__ = ["MOST_JOBS", "SLOWDOWN", "Rotation", "group_times"]
+__all__ = ["Rotation", "rotation_periods"]
 
 Rotation = Literal["published", "steady"]
 """How the period of a rotation is found: as Muri's simulator does, or as it is once it repeats."""
-
-MOST_JOBS = 4
-"""Jobs of a group at most: as many as there are positions."""
-
-SLOWDOWN = (Fraction(1), Fraction(266, 203), Fraction(300, 203), Fraction(274, 203))
-"""What sharing costs besides waiting, by the number of jobs less one: 1.33, 1.5 and 1.37 over the 1.015 of a job alone,
-as measured by Muri's authors on their own testbed."""
 
 _TOLERANCE = 1000
 """Muri takes a rotation for settled when two of its slots in successive rounds differ by one part in so many."""
 
 
-def group_times(groups: Sequence[Sequence[StageTimes]], rotation: Rotation) -> NDArray[np.float64]:
+def rotation_periods(groups: Sequence[Group], rotation: Rotation) -> Times:
     """Microseconds of one round of each group, in which each of its jobs does one iteration, in the best order.
 
     Parameters
     ----------
     groups
-        Groups of one size, from 1 to `MOST_JOBS` jobs.
+        Groups of one size, from 2 to `MOST_JOBS` jobs.
     rotation
         ``published``: two rounds from an empty pipeline, with the tolerance and the slots without a stage as in Muri's
         simulator, which may fall short of what repeats. ``steady``: the largest cycle mean.
@@ -50,8 +42,6 @@ def group_times(groups: Sequence[Sequence[StageTimes]], rotation: Rotation) -> N
     import numpy as np
 
     size = len(groups[0])
-    if size == 1:
-        return np.array([job.iteration_us for (job,) in groups], dtype=np.float64)
     times = np.array(
         [[(job.load_us, job.compute_us, job.network_us) for job in group] for group in groups], dtype=np.int64
     )
@@ -61,10 +51,8 @@ def group_times(groups: Sequence[Sequence[StageTimes]], rotation: Rotation) -> N
         orders = [order for order in orders if order[0] == 0]
     ordered = times[:, np.array(orders)]
     periods = _published(ordered) if rotation == "published" else _steady(_filled(ordered))
-    least = periods.min(axis=1)
-    if size == 2:
-        least = np.minimum(least, _two_slots(times))
-    return np.asarray(least * float(SLOWDOWN[size - 1]), dtype=np.float64)
+    least = np.asarray(periods.min(axis=1))
+    return np.minimum(least, _two_slots(times)) if size == 2 else least
 
 
 def _published(jobs: Times) -> Times:

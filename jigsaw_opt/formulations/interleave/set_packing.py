@@ -6,38 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.interleave.rotation import MOST_JOBS, Rotation, group_times
-from jigsaw_opt.problem.workload import StageTimes
+from jigsaw_opt.formulations.interleave.rounds import throughputs
+from jigsaw_opt.formulations.interleave.staged import MOST_JOBS, Group, Timing
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Group", "Model", "StagedJob", "build", "normalised_throughput"]
+__all__ = ["Model", "build"]
 
 _CHUNK = 20_000
 """Columns whose values are found at once; the arrays of more would not stay in the cache, and of all not in memory."""
-
-
-class StagedJob(NamedTuple):
-    """What the program knows of a job. Equal jobs are of one class.
-
-    Parameters
-    ----------
-    gpus
-        Number of its workers, each on a GPU.
-    times
-        Stages of an iteration on them.
-    """
-
-    gpus: int
-    times: StageTimes
-
-
-Group: TypeAlias = tuple[StagedJob, ...]
-"""Jobs that share the same GPUs; all of them ask for the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +55,7 @@ class Model:
         return found
 
 
-def build(parts: Mapping[Group, int], most_parts: int, capacity: int, rotation: Rotation) -> Model:
+def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Timing) -> Model:
     """The program over all groups that some parts make up.
 
     Parameters
@@ -85,8 +66,8 @@ def build(parts: Mapping[Group, int], most_parts: int, capacity: int, rotation: 
         Parts of a group at most: `MOST_JOBS` for groups of single jobs, 2 for a matching.
     capacity
         GPUs that there are.
-    rotation
-        How the period of a group is found.
+    timing
+        How the jobs of a group take turns.
     """
     import numpy as np
 
@@ -94,18 +75,13 @@ def build(parts: Mapping[Group, int], most_parts: int, capacity: int, rotation: 
     items = list(parts)
     for column in _columns(parts, most_parts):
         makes.setdefault(sum(len(items[part]) for part in column), []).append(column)
-    values = [_values([_joined(items, column) for column in columns], rotation) for columns in makes.values()]
+    values = [_values([_joined(items, column) for column in columns], timing) for columns in makes.values()]
     columns = list(chain.from_iterable(makes.values()))
     filled = [column + (-1,) * (most_parts - len(column)) for column in columns]
     gpus = [items[column[0]][0].gpus for column in columns]
     return Model(
         tuple(items), tuple(parts.values()), np.array(filled), np.concatenate(values), np.array(gpus), capacity
     )
-
-
-def normalised_throughput(groups: Mapping[Group, int], rotation: Rotation) -> float:
-    """Sum over all jobs of their speed in their group relative to that alone."""
-    return float(sum(number * _values([group], rotation)[0] for group, number in groups.items()))
 
 
 def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int, ...]]:
@@ -124,16 +100,12 @@ def _columns(parts: Mapping[Group, int], most_parts: int) -> Iterator[tuple[int,
                     yield column
 
 
-def _values(groups: list[Group], rotation: Rotation) -> NDArray[np.float64]:
+def _values(groups: list[Group], timing: Timing) -> NDArray[np.float64]:
     """Normalised throughput of groups of one size."""
     import numpy as np
 
-    found = []
-    for start in range(0, len(groups), _CHUNK):
-        times = [[job.times for job in group] for group in groups[start : start + _CHUNK]]
-        alone = np.array([[job.iteration_us for job in group] for group in times])
-        found.append(alone.sum(axis=1) / group_times(times, rotation))
-    return np.concatenate(found)
+    chunks = [groups[start : start + _CHUNK] for start in range(0, len(groups), _CHUNK)]
+    return np.concatenate([throughputs(chunk, timing) for chunk in chunks])
 
 
 def _joined(items: list[Group], column: Iterable[int]) -> Group:

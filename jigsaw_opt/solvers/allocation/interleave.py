@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Rotation, StagedJob, build, normalised_throughput
+from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, build, normalised_throughput
 from jigsaw_opt.solvers.allocation.packing_engine import optimum, relaxation
 
 __all__ = ["Grouping", "Method", "group_jobs", "throughput_bound"]
@@ -38,9 +38,7 @@ class Grouping:
     bound: float | None
 
 
-def group_jobs(
-    jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", rotation: Rotation = "steady"
-) -> Grouping:
+def group_jobs(jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", timing: Timing = "steady") -> Grouping:
     """Put every job into a group so that the GPUs suffice and the sum of normalised throughputs is large.
 
     Parameters
@@ -52,8 +50,8 @@ def group_jobs(
     method
         ``exact``: the set-packing program over all makes of groups, optimal. ``matching``: two rounds of
         maximum-weight matching, of jobs and then of pairs, as Muri does; without a bound.
-    rotation
-        How the period of a group is found.
+    timing
+        How the jobs of a group take turns.
 
     Raises
     ------
@@ -65,23 +63,23 @@ def group_jobs(
     if least > gpus:
         raise UsageError(f"the jobs need {least} GPUs even in groups of {MOST_JOBS}, and there are {gpus}")
     if method == "matching":
-        return _matched(parts, gpus, rotation)
-    model = build(parts, MOST_JOBS, gpus, rotation)
+        return _matched(parts, gpus, timing)
+    model = build(parts, MOST_JOBS, gpus, timing)
     packed = optimum(model)
-    return _grouping(model.groups(packed.solution), rotation, packed.bound)
+    return _grouping(model.groups(packed.solution), timing, packed.bound)
 
 
-def throughput_bound(jobs: Iterable[StagedJob], gpus: int, rotation: Rotation = "steady") -> float:
+def throughput_bound(jobs: Iterable[StagedJob], gpus: int, timing: Timing = "steady") -> float:
     """A sum of normalised throughputs that no grouping exceeds: the linear relaxation of the set-packing program."""
-    return relaxation(build(_classes(jobs), MOST_JOBS, gpus, rotation))
+    return relaxation(build(_classes(jobs), MOST_JOBS, gpus, timing))
 
 
-def _matched(parts: Counter[Group], gpus: int, rotation: Rotation) -> Grouping:
+def _matched(parts: Counter[Group], gpus: int, timing: Timing) -> Grouping:
     for _ in range(_ROUNDS):
         # Pairing halves the GPUs in use at best, so a round may leave more in use than there are.
-        model = build(parts, 2, max(gpus, _least_gpus(parts, 2)), rotation)
+        model = build(parts, 2, max(gpus, _least_gpus(parts, 2)), timing)
         parts = model.groups(optimum(model).solution)
-    return _grouping(parts, rotation, None)
+    return _grouping(parts, timing, None)
 
 
 def _classes(jobs: Iterable[StagedJob]) -> Counter[Group]:
@@ -96,5 +94,5 @@ def _least_gpus(parts: Mapping[Group, int], most_parts: int) -> int:
     return sum(gpus * -(-number // most_parts) for gpus, number in by_gpus.items())
 
 
-def _grouping(groups: Counter[Group], rotation: Rotation, bound: float | None) -> Grouping:
-    return Grouping(groups, normalised_throughput(groups, rotation), bound)
+def _grouping(groups: Counter[Group], timing: Timing, bound: float | None) -> Grouping:
+    return Grouping(groups, normalised_throughput(groups, timing), bound)

@@ -1,0 +1,67 @@
+"""What a group of jobs achieves, whichever way its jobs take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.formulations.interleave.rotation import rotation_periods
+from jigsaw_opt.formulations.interleave.staged import SLOWDOWN, Group, Timing
+from jigsaw_opt.formulations.interleave.timetable import timetable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Round", "group_round", "normalised_throughput", "throughputs"]
+
+
+class Round(NamedTuple):
+    """One round of a group on the same GPUs.
+
+    Parameters
+    ----------
+    time_us
+        How long it takes.
+    iterations
+        Of each job in it.
+    staircase
+        Whether jobs that may stop their backward passes early do so.
+    """
+
+    time_us: float
+    iterations: tuple[int, ...]
+    staircase: bool
+
+
+def group_round(group: Group, timing: Timing) -> Round:
+    """The round of one group."""
+    if len(group) == 1:
+        return Round(float(group[0].alone_us), (1,), False)
+    slowdown = float(SLOWDOWN[len(group) - 1])
+    if timing == "planned":
+        found = timetable(group)
+        return Round(found.period_us * slowdown, found.iterations, found.staircase)
+    return Round(float(rotation_periods([group], timing)[0]) * slowdown, (1,) * len(group), False)
+
+
+def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
+    """Normalised throughput of groups of one size: the sum of the jobs' speeds relative to those alone."""
+    import numpy as np
+
+    size = len(groups[0])
+    if size == 1:
+        return np.ones(len(groups))
+    if timing == "planned":
+        return np.array([_throughput(group, group_round(group, timing)) for group in groups])
+    alone = np.array([[job.alone_us for job in group] for group in groups])
+    return np.asarray(alone.sum(axis=1) / (rotation_periods(groups, timing) * float(SLOWDOWN[size - 1])))
+
+
+def normalised_throughput(groups: Mapping[Group, int], timing: Timing) -> float:
+    """Sum over all jobs of groups, each with its number, of their speed in their group relative to that alone."""
+    return sum(number * _throughput(group, group_round(group, timing)) for group, number in groups.items())
+
+
+def _throughput(group: Group, done: Round) -> float:
+    return sum(number * job.alone_us for number, job in zip(done.iterations, group, strict=True)) / done.time_us

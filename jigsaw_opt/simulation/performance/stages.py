@@ -1,0 +1,83 @@
+"""Jobs whose iterations are known by stages: alone, or several in turn on the same GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJob, Timing, group_round
+from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+
+__all__ = ["Stages"]
+
+_OVERHEAD = Fraction(203, 200)
+"""An iteration of a job alone over what its trace states: 1.015 in Muri's simulator."""
+
+
+class Stages:
+    """Paces from the stages that the trace itself gives.
+
+    A share without depth rules takes turns in Muri's rotation; one with them runs a timetable of the group.
+
+    Parameters
+    ----------
+    stages
+        By model.
+    """
+
+    name = "stages"
+
+    def __init__(self, stages: Mapping[str, StageTimes]) -> None:
+        self._stages = dict(stages)
+        self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
+        self._rounds: dict[tuple[Group, Timing], Round] = {}
+
+    def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
+        """What the program of groups knows of a job."""
+        times = self._stages[job.model]
+        alone = self._alone[job.model]
+        return StagedJob(job.gpus, times.load_us, times.compute_us, times.network_us, alone, staircase)
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """No stages of its model, or no number of iterations."""
+        if job.model not in self._stages:
+            return f"has a model without stages, {job.model!r}"
+        return None if job.iterations is not None else "has no number of iterations"
+
+    def work(self, job: TraceJob) -> int:
+        """Its iterations."""
+        assert job.iterations is not None
+        return job.iterations * UNITS
+
+    def alone_us(self, job: TraceJob) -> int:
+        """Its iterations, each as long as the trace states, with what Muri adds."""
+        assert job.iterations is not None
+        return job.iterations * self._alone[job.model]
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As the simulation says."""
+        return None
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """Jobs share GPUs only if all ask for that number, and at most four do."""
+        if len(jobs) > MOST_JOBS:
+            return f"more than {MOST_JOBS} jobs cannot take turns"
+        other = next((job for job in jobs if job.gpus != len(share.gpus)), None)
+        return None if other is None else f"its stages are known on {other.gpus} GPUs, not on {len(share.gpus)}"
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """As many iterations a round as the group's round says."""
+        depths = share.depths or (FullDepth(),) * len(jobs)
+        group = [self.staged(job, depth != FullDepth()) for job, depth in zip(jobs, depths, strict=True)]
+        order = sorted(range(len(group)), key=group.__getitem__)
+        found = self._round(tuple(group[k] for k in order), "planned" if share.depths else "published")
+        often = dict(zip(order, found.iterations, strict=True))
+        return tuple(Pace(rate_of(found.time_us / often[k])) for k in range(len(group)))
+
+    def _round(self, group: Group, timing: Timing) -> Round:
+        if (group, timing) not in self._rounds:
+            self._rounds[group, timing] = group_round(group, timing)
+        return self._rounds[group, timing]

@@ -1,0 +1,172 @@
+"""Jobs in groups that take turns at the stages of an iteration (Muri, SIGCOMM 2022).
+
+Whenever a job arrives or ends, jobs are taken in order of priority: for each that still fits into the cluster up to
+four of its width. If these need more GPUs than there are, they are put into groups; a group whose jobs would run faster
+one after the other is taken apart again; and the groups start in the order of their first job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, group_round
+from jigsaw_opt.problem.job import Depth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
+
+__all__ = ["INTERLEAVE", "Interleaving"]
+
+Team = tuple[int, ...]
+"""Numbers of the jobs of a group."""
+
+
+@dataclass(slots=True)
+class Interleaving:
+    """The policy at work.
+
+    Parameters
+    ----------
+    setting, stages
+        The setting, and its performance.
+    method
+        How groups are made.
+    known
+        Whether jobs go by the service that they still need (Muri-S) or by what they have had (Muri-L).
+    timing
+        How the jobs of a group take turns.
+    staircase
+        Whether jobs on several GPUs may stop their backward passes early.
+    """
+
+    setting: Setting
+    stages: Stages
+    method: Method
+    known: bool
+    timing: Timing = "published"
+    staircase: bool = False
+
+    def decide(self, moment: Moment) -> Decision:
+        """Group the jobs that come first, and start the groups that fit."""
+        order = sorted(moment.jobs.values(), key=self._priority)
+        rank = {active.index: place for place, active in enumerate(order)}
+        staged = {active.index: self._staged(active.job) for active in self._candidates(order)}
+        teams = sorted(self._teams(staged, moment.shares), key=lambda team: min(map(rank.__getitem__, team)))
+        return Decision(tuple(self._placed(staged, list(self._fitting(staged, teams)), moment.shares)))
+
+    def _priority(self, active: Active) -> tuple[float, int]:
+        if self.known:
+            return active.job.gpus * self.stages.alone_us(active.job) * (active.left / active.work), active.index
+        return active.job.gpus * active.run_us, active.index
+
+    def _staged(self, job: TraceJob) -> StagedJob:
+        return self.stages.staged(job, self.staircase and job.gpus >= 2)
+
+    def _candidates(self, order: Iterable[Active]) -> list[Active]:
+        """For each job that still fits, as many of its width as can share its GPUs."""
+        by_width: defaultdict[int, list[Active]] = defaultdict(list)
+        for active in order:
+            by_width[active.job.gpus].append(active)
+        left, shares = self.setting.gpu_count, Counter[int]()
+        place: Counter[int] = Counter()
+        for width in (active.job.gpus for active in order):
+            if place[width] >= MOST_JOBS * shares[width] and width <= left:
+                shares[width] += 1
+                left -= width
+            place[width] += 1
+        return [active for width, number in shares.items() for active in by_width[width][: MOST_JOBS * number]]
+
+    def _teams(self, staged: Mapping[int, StagedJob], running: Iterable[Share]) -> Iterator[Team]:
+        """Who shares GPUs with whom; as they do already, where the best groups allow it."""
+        groups = group_jobs(staged.values(), self.setting.gpu_count, self.method, self.timing).groups
+        made = Counter({_sorted(group): number for group, number in groups.items()})
+        free = dict(staged)
+        for share in running:
+            group = _sorted(free[job] for job in share.jobs) if all(job in free for job in share.jobs) else ()
+            if made[group]:
+                made[group] -= 1
+                yield from self._worthwhile(share.jobs, [free.pop(job) for job in share.jobs])
+        alike: defaultdict[StagedJob, list[int]] = defaultdict(list)
+        for job in reversed(free):
+            alike[free[job]].append(job)
+        for group, number in made.items():
+            for _ in range(number):
+                yield from self._worthwhile(tuple(alike[one].pop() for one in group), group)
+
+    def _worthwhile(self, team: Team, group: Sequence[StagedJob]) -> Iterator[Team]:
+        """The team, or each of its jobs alone if they would rather take turns by whole iterations."""
+        done = group_round(_sorted(group), self.timing)
+        one_by_one = sum(number * job.alone_us for number, job in zip(done.iterations, _sorted(group), strict=True))
+        if done.time_us > one_by_one:
+            yield from ((job,) for job in team)
+        else:
+            yield team
+
+    def _fitting(self, staged: Mapping[int, StagedJob], teams: Iterable[Team]) -> Iterator[Team]:
+        left = self.setting.gpu_count
+        for team in teams:
+            if staged[team[0]].gpus <= left:
+                left -= staged[team[0]].gpus
+                yield team
+
+    def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], running: Iterable[Share]) -> list[Share]:
+        """Teams that go on keep their GPUs, unless others would then be on more servers than they need."""
+        before = {frozenset(share.jobs): share.gpus for share in running}
+        kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
+        wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
+        gpus = self._gpus(staged, wide_first, kept)
+        if kept and any(self._scattered(gpus[team]) for team in teams if team not in kept):
+            gpus = self._gpus(staged, wide_first, {})
+        return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams]
+
+    def _gpus(
+        self, staged: Mapping[int, StagedJob], teams: Iterable[Team], kept: Mapping[Team, tuple[int, ...]]
+    ) -> dict[Team, tuple[int, ...]]:
+        free = FreeGpus(self.setting, [Share(team, gpus) for team, gpus in kept.items()])
+        found = dict(kept)
+        for team in teams:
+            if team not in kept:
+                gpus = free.take(staged[team[0]].gpus)
+                assert gpus is not None  # only teams that fit together are placed
+                found[team] = gpus
+        return found
+
+    def _scattered(self, gpus: tuple[int, ...]) -> bool:
+        servers = {self.setting.server_of[gpu] for gpu in gpus}
+        largest = sorted(map(len, self.setting.gpus_of), reverse=True)
+        return sum(largest[: len(servers) - 1]) >= len(gpus)
+
+    def _depths(self, group: Sequence[StagedJob]) -> tuple[Depth, ...]:
+        if self.timing != "planned":
+            return ()
+        bent = group_round(_sorted(group), self.timing).staircase
+        return tuple(StaircaseDepth() if bent and job.staircase else FullDepth() for job in group)
+
+
+def _sorted(group: Iterable[StagedJob]) -> Group:
+    return tuple(sorted(group))
+
+
+@dataclass(frozen=True, slots=True)
+class _Interleave:
+    name: str = "interleave"
+    display_name: str = "groups of jobs that take turns at the stages of an iteration (Muri)"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"service": ("left", "attained"), "groups": ("exact", "matching")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> Interleaving:
+        if not isinstance(setting.performance, Stages):
+            raise UsageError("policy 'interleave' needs jobs whose iterations are known by stages")
+        method: Method = "exact" if options["groups"] == "exact" else "matching"
+        return Interleaving(setting, setting.performance, method, options["service"] == "left")
+
+
+INTERLEAVE = _Interleave()
