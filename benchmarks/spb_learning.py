@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from spb.design import Design
+from spb.picture import draw
 from spb.subjects import SUBJECTS, Subject
+from spb.summary import csv_table, curves, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import sweep
 from jigsaw_opt.sweeps.task import Outcome, Task
+
+PICTURED_WORKERS = 4
 
 
 class InThisProcess:
@@ -33,15 +37,16 @@ class InThisProcess:
 def quick(subject: Subject) -> Design:
     """The same steps with next to nothing to do."""
     rates = {optimiser: rates[:2] for optimiser, rates in subject.rates.items()}
-    small = replace(subject, iterations=10, seeds=2, rates=rates, comparisons=("rotation", "free", "equal time"))
+    small = replace(subject, iterations=4, seeds=2, rates=rates, comparisons=("rotation", "free", "equal time"))
     return Design(small, (2, 4), tuning_seeds=1, repeats=2)
 
 
-def measure(design: Design, folder: Path) -> dict[str, dict[str, Any]]:
-    """All rows of the subject, those that are missing made now."""
+def measure(design: Design, folder: Path, report: bool) -> dict[str, dict[str, Any]]:
+    """All rows of the subject, those that are missing made now; or, with `report`, the rows that are there."""
     with Record(folder / f"{design.subject.name}.jsonl") as record:
-        for tasks in (design.first, lambda: design.second(record.rows)):
-            sweep(tasks(), InThisProcess(), record, _tell)
+        if not report:
+            sweep(design.first(), InThisProcess(), record, _tell)
+            sweep(design.second(record.rows), InThisProcess(), record, _tell)
         return record.rows
 
 
@@ -54,6 +59,7 @@ def arguments(given: Iterable[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("out/spb"), help="folder of rows, tables, picture")
     parser.add_argument("--subjects", default=",".join(SUBJECTS), help="which, separated by commas")
+    parser.add_argument("--report", action="store_true", help="run nothing, judge the rows that are there")
     parser.add_argument("--quick", action="store_true", help="only go through the motions")
     return parser.parse_args(None if given is None else list(given))
 
@@ -63,8 +69,14 @@ def main(given: Iterable[str] | None = None) -> None:
     asked.output.mkdir(parents=True, exist_ok=True)
     subjects = [SUBJECTS[name] for name in asked.subjects.split(",")]
     designs = [quick(subject) if asked.quick else Design(subject) for subject in subjects]
-    for design in designs:
-        measure(design, asked.output)
+    measured = [(design, measure(design, asked.output, asked.report)) for design in designs]
+    found = [finding for design, rows in measured for finding in findings(design, rows)]
+    points = [point for design, rows in measured for point in curves(design, rows)]
+    (asked.output / "learning.csv").write_text(csv_table(found))
+    (asked.output / "learning.md").write_text(markdown(found))
+    (asked.output / "curves.csv").write_text(csv_table(points))
+    draw(points, PICTURED_WORKERS, asked.output / "learning.png")
+    print(markdown(found))
 
 
 if __name__ == "__main__":

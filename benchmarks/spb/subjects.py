@@ -18,15 +18,13 @@ __all__ = ["SUBJECTS", "Optimiser", "Samples", "Subject", "replicas", "samples"]
 
 Optimiser = Literal["sgd", "adam"]
 
-TEXT_COMPARISONS = (
+SOME_COMPARISONS = (
     "rotation",
     "free",
     "average over workers",
     "warm-up",
     "half of the workers full",
     "warm-up, own rate, equal time",
-    "constant rate",
-    "sharded",
 )
 STRETCHES = 10
 """The text is cut into so many; a seed holds out one of them."""
@@ -87,7 +85,7 @@ SUBJECTS = {
             batch=64,
             iterations=1000,
             rates={"sgd": (0.02, 0.05, 0.1, 0.2), "adam": (0.001, 0.003, 0.01)},
-            seeds=8,
+            seeds=5,
         ),
         Subject(
             "digits-vgg",
@@ -95,20 +93,21 @@ SUBJECTS = {
             {"image": 8, "channels": 1, "stages": (2, 2), "widths": (16, 32), "dense": (64,)},
             "images",
             batch=64,
-            iterations=600,
-            rates={"sgd": (0.02, 0.05, 0.1), "adam": (0.001, 0.003, 0.01)},
+            iterations=400,
+            rates={"sgd": (0.05, 0.1)},
             seeds=5,
+            comparisons=SOME_COMPARISONS,
         ),
         Subject(
             "text-gpt",
             "gpt",
-            {"layers": 2, "width": 64, "heads": 4, "rows": 32, "positions": 32, "data": "text"},
+            {"layers": 2, "width": 32, "heads": 2, "rows": 16, "positions": 16, "data": "text"},
             "text",
             batch=32,
-            iterations=600,
-            rates={"adam": (0.002, 0.004)},
+            iterations=800,
+            rates={"adam": (0.003, 0.006, 0.012)},
             seeds=5,
-            comparisons=TEXT_COMPARISONS,
+            comparisons=SOME_COMPARISONS,
         ),
     )
 }
