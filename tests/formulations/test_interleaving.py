@@ -101,9 +101,7 @@ def replayed(group: Group, found: Timetable, rounds: int) -> list[int]:
                 level = (
                     Fraction(gpu + 1 if found.backward[number] else job.gpus - gpu, job.gpus) if bent else Fraction(1)
                 )
-                gpus[gpu] = (
-                    max(free, loaded) + job.compute_us * Fraction(1, 3) + job.compute_us * Fraction(2, 3) * level
-                )
+                gpus[gpu] = max(free, loaded) + job.compute_us * (1 + 2 * level) / 3
             network = max(network, *gpus) + job.network_us * (Fraction(3, 4) if bent else 1)
             ends[number] = network
         finished.append(network)

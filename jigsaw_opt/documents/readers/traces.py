@@ -13,8 +13,10 @@ __all__ = ["READERS", "read_trace"]
 READERS = {
     "csv": "jigsaw_opt.documents.workload_csv:decode_workload",
     "elasticflow": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
+    "muri": "jigsaw_opt.documents.readers.muri:read_muri",
     "philly": "jigsaw_opt.documents.readers.philly:read_philly",
     "pollux": "jigsaw_opt.documents.readers.pollux:read_pollux",
+    "sia": "jigsaw_opt.documents.readers.pollux:read_sia",
     "tiresias": "jigsaw_opt.documents.readers.tiresias:read_tiresias",
 }
 """``module:function`` of each format; the function has the parameters of `read_trace` but the first."""

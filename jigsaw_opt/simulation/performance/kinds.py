@@ -15,8 +15,10 @@ __all__ = ["FROM_TRACE", "KINDS", "performance_of"]
 
 KINDS = {
     "epochs": "jigsaw_opt.simulation.performance.epochs:epochs",
+    "goodput": "jigsaw_opt.simulation.performance.goodput:goodput",
     "profiled": "jigsaw_opt.simulation.performance.profiled:profiled",
     "seconds": "jigsaw_opt.simulation.performance.seconds:seconds",
+    "stages": "jigsaw_opt.simulation.performance.stages:stages",
 }
 """``module:function`` of each kind; the function has the parameters of `performance_of` but the first."""
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from pathlib import Path
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJob, Timing, group_round
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
 
-__all__ = ["Stages"]
+__all__ = ["Stages", "stages"]
 
 _OVERHEAD = Fraction(203, 200)
 """An iteration of a job alone over what its trace states: 1.015 in Muri's simulator."""
@@ -81,3 +84,18 @@ class Stages:
         if (group, timing) not in self._rounds:
             self._rounds[group, timing] = group_round(group, timing)
         return self._rounds[group, timing]
+
+
+def stages(source: Path | None, cluster: Cluster, given: Mapping[str, StageTimes]) -> Stages:
+    """The stages that stand in a trace.
+
+    Raises
+    ------
+    UsageError
+        A source is named, or the trace has no stages.
+    """
+    if source is not None:
+        raise UsageError("performance 'stages' takes its figures from the trace, not from a source of its own")
+    if not given:
+        raise UsageError("performance 'stages' needs a trace that gives the stages of its models, as Muri's do")
+    return Stages(given)

@@ -1,0 +1,193 @@
+"""Jobs packed onto GPUs two by two, each stopping some of its backward passes early so that the other fits.
+
+Whenever a job arrives or ends, the queue is packed anew (`jigsaw_opt.solvers.allocation.packing`). Jobs stand in order
+of the GPU time that they still keep busy, the shortest first: with the GPUs as one fluid, that order has the least sum
+of completion times, and a unit of GPU time spent on a job shortens that sum by the number of jobs from it to the end of
+the queue. That number is the worth of a job's GPU time in the packing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.packing import Kind, busy_shares
+from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.blocks import Blocks, Team
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.policies.interleave import Interleaving
+from jigsaw_opt.simulation.policy import Active, Moment, Scheduler, Setting
+from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, Packed, Timetables, fill, pack
+
+__all__ = ["JIGSAW", "Packing"]
+
+_CANDIDATES = 2.0
+"""Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
+_DEPTHS: Mapping[str, Depth] = {"free": FreeDepth(), "staircase": StaircaseDepth(), "full": FullDepth()}
+
+
+@dataclass(slots=True)
+class Packing:
+    """The policy at work.
+
+    Parameters
+    ----------
+    setting
+        The setting, with profiled models.
+    depth
+        Depth rule of jobs that share GPUs. Under the staircase every worker keeps its level for ever.
+    columns
+        Whether the packing is found by column generation, or by filling one server after the other.
+    """
+
+    setting: Setting
+    depth: Depth
+    columns: bool
+    types: tuple[ServerType, ...] = field(init=False)
+    servers: tuple[tuple[int, ...], ...] = field(init=False)
+    memory: Memory = field(init=False)
+    empty: PackingProblem = field(init=False)
+    busy: dict[Kind, float] = field(init=False)
+
+    def __post_init__(self) -> None:
+        performance = self.setting.performance
+        assert isinstance(performance, Profiled)
+        self.types, self.servers = _types(self.setting)
+        kinds = dict.fromkeys(self._kind(job) for job in self.setting.workload.jobs)
+        # Classes of all kinds, so that the gangs are the same in every round.
+        classes = tuple(JobClass(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in kinds)
+        self.empty = PackingProblem(self.types, performance.models, classes)
+        self.busy = busy_shares(self.empty, kinds)
+        self.memory = Memory(Timetables(ITERATIONS if isinstance(self.depth, FreeDepth) else 1))
+
+    def decide(self, moment: Moment) -> Decision:
+        """Pack the jobs at the front of the queue."""
+        order = sorted(moment.jobs.values(), key=self._left_us)
+        front = self._front(order)
+        classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
+        problem = replace(self.empty, classes=self.empty.classes + classes)
+        packed = (pack if self.columns else fill)(problem, self.memory)
+        numbers = [-1] * len(self.empty.classes) + [active.index for active in front]
+        running = {index: active.share for index, active in moment.jobs.items() if active.share is not None}
+        known = {(number, gang.kinds) for number, gang in zip(packed.types, packed.gangs, strict=True)}
+
+        def together(team: Team) -> bool:
+            kinds = tuple(self._kind(moment.jobs[job].job) for job in team.jobs)
+            return (team.type, kinds) in known or (team.type, kinds[::-1]) in known
+
+        teams = _reunited(list(_teams(packed, numbers)), running, together)
+        places = Blocks(self.setting, self.servers, {job: share.gpus for job, share in running.items()}).place(teams)
+        return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
+
+    def _kind(self, job: TraceJob) -> Kind:
+        return Kind(job.model, job.gpus, self.depth if job.gpus > 1 else FullDepth())
+
+    def _left_us(self, active: Active) -> tuple[float, int]:
+        """GPU time that the job still keeps busy, with its start if it does not run."""
+        kind = self._kind(active.job)
+        alone_us = self.setting.performance.alone_us(active.job) * (active.left / active.work)
+        start_us = 0 if active.share is not None else self.setting.restart_of(active.job)
+        return active.job.gpus * (self.busy[kind] * alone_us + start_us), active.index
+
+    def _front(self, order: Sequence[Active]) -> list[Active]:
+        room, front = _CANDIDATES * self.setting.gpu_count, []
+        for active in order:
+            front.append(active)
+            room -= active.job.gpus * self.busy[self._kind(active.job)]
+            if room <= 0.0:
+                break
+        return front
+
+    def _class(self, active: Active, worth: int) -> JobClass:
+        kind = self._kind(active.job)
+        value = worth * self.busy[kind] * kind.workers
+        return JobClass(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
+
+    def _share(self, team: Team, gpus: tuple[int, ...]) -> Share:
+        if len(team.jobs) == 1:
+            return Share(team.jobs, gpus)
+        return Share(team.jobs, gpus, tuple(self.depth for _ in team.jobs))
+
+
+def _types(setting: Setting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
+    """Servers that are alike, by hardware and by their fastest link."""
+    cluster = setting.cluster
+    alike: dict[ServerType, list[int]] = {}
+    for number, server in enumerate(cluster.servers):
+        link = max((k for k in cluster.links if server.name in k.ends), key=lambda k: k.bandwidth, default=None)
+        speed = (0, 0) if link is None else (link.bandwidth, link.latency_us)
+        alike.setdefault(ServerType(replace(server, name="server"), 1, *speed), []).append(number)
+    types = tuple(replace(own, count=len(numbers)) for own, numbers in alike.items())
+    return types, tuple(tuple(numbers) for numbers in alike.values())
+
+
+def _teams(packed: Packed, numbers: Sequence[int]) -> Iterator[Team]:
+    for pattern, copies in packed.patterns:
+        for team, count in pattern.teams:
+            jobs = tuple(numbers[c] for c in team.classes)
+            for _ in range(copies * count):
+                yield Team(jobs, packed.gangs[team.gang].site.gpus, pattern.type)
+
+
+def _reunited(teams: Sequence[Team], running: Mapping[int, Share], together: Callable[[Team], bool]) -> Iterator[Team]:
+    """The same jobs in teams, those that are paired anyway with the one that they share GPUs with already.
+
+    Parameters
+    ----------
+    teams
+        Teams of one or two jobs.
+    running
+        Shares of the jobs that run.
+    together
+        Whether two jobs can share GPUs.
+    """
+    pairs: dict[tuple[int, int], list[Team]] = {}
+    for team in teams:
+        if len(team.jobs) == 2:
+            pairs.setdefault((team.type, team.gpus), []).append(team)
+        else:
+            yield team
+    for (number, gpus), old in pairs.items():
+        new = [Team(jobs, gpus, number) for jobs in _couples([job for team in old for job in team.jobs], running)]
+        yield from new if all(map(together, new)) else old
+
+
+def _couples(jobs: Sequence[int], running: Mapping[int, Share]) -> Iterator[tuple[int, int]]:
+    """Pairs: first of jobs that share GPUs, then of one that has GPUs and one that has none, then of the others."""
+    left = dict.fromkeys(jobs)
+    for job in jobs:
+        partner = next((k for k in running[job].jobs if k != job), job) if job in running else job
+        if job in left and partner != job and partner in left:
+            del left[job], left[partner]
+            yield job, partner
+    placed, new = [j for j in left if j in running], [j for j in left if j not in running]
+    yield from zip(placed, new, strict=False)
+    both = min(len(placed), len(new))
+    rest = placed[both:] + new[both:]
+    yield from zip(rest[::2], rest[1::2], strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Jigsaw:
+    name: str = "jigsaw"
+    display_name: str = "packing of jobs that share GPUs by timetables with partial backward passes"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"depth": tuple(_DEPTHS), "packing": ("fill", "columns")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> Scheduler:
+        if isinstance(setting.performance, Stages):
+            bent = options["depth"] != "full"
+            return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
+        if not isinstance(setting.performance, Profiled):
+            raise UsageError("policy 'jigsaw' needs jobs whose models are known by segments or by stages")
+        return Packing(setting, _DEPTHS[options["depth"]], options["packing"] == "columns")
+
+
+JIGSAW = _Jigsaw()
