@@ -1,19 +1,22 @@
 """Algorithms for `sjf_bco`: SJF-BCO and its baselines, the exact program over all schedules, and LRETF."""
 
 from jigsaw_opt.solvers.allocation.sjf_bco.algorithm import (
-    Variant,
     first_fit,
     least_load,
     random_fit,
     sjf_bco,
     smallest_first,
 )
+from jigsaw_opt.solvers.allocation.sjf_bco.board import Board, Rule
 from jigsaw_opt.solvers.allocation.sjf_bco.enumeration import all_schedules, best_schedule, choose
 from jigsaw_opt.solvers.allocation.sjf_bco.lretf import longest_remaining_first
 from jigsaw_opt.solvers.allocation.sjf_bco.machine import Outcome
+from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, rule_of
 
 __all__ = [
+    "Board",
     "Outcome",
+    "Rule",
     "Variant",
     "all_schedules",
     "best_schedule",
@@ -22,6 +25,7 @@ __all__ = [
     "least_load",
     "longest_remaining_first",
     "random_fit",
+    "rule_of",
     "sjf_bco",
     "smallest_first",
 ]

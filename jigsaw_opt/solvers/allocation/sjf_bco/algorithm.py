@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Literal, TypeAlias
 
 from jigsaw_opt.formulations.sjf_bco import Batch
-from jigsaw_opt.solvers.allocation.sjf_bco.machine import Estimates, Machine, Outcome, Rule, best_limit, list_schedule
-from jigsaw_opt.solvers.allocation.sjf_bco.rules import (
-    first_gpus,
-    least_busy_servers_as_meant,
-    least_busy_servers_as_printed,
-    least_loaded,
-    packed,
-    random_gpus,
-)
+from jigsaw_opt.solvers.allocation.sjf_bco.machine import Estimates, Outcome, best_limit, list_schedule
+from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, first_gpus, least_loaded, random_gpus, rule_of
 
-__all__ = ["Variant", "first_fit", "least_load", "random_fit", "sjf_bco", "smallest_first"]
-
-Variant: TypeAlias = Literal["literal", "intent"]
-_RULES: dict[Variant, tuple[Rule, Callable[[Fraction], Rule]]] = {
-    "literal": (least_loaded, least_busy_servers_as_printed),
-    "intent": (packed, least_busy_servers_as_meant),
-}
+__all__ = ["first_fit", "least_load", "random_fit", "sjf_bco", "smallest_first"]
 
 
 def sjf_bco(
@@ -57,9 +43,8 @@ def sjf_bco(
         None where no schedule shorter than the horizon was found.
     """
     known, order = Estimates(batch), smallest_first(batch)
-    small, large = _RULES[variant]
     kappas = sorted({job.workers for job in batch.jobs}) if thresholds is None else thresholds
-    rules = [_by_size(small, large(spread), kappa) for kappa in kappas]
+    rules = [rule_of(variant, kappa, spread) for kappa in kappas]
 
     def attempt(limit: int, before: int) -> Outcome | None:
         best = None
@@ -90,10 +75,3 @@ def random_fit(batch: Batch, order: Sequence[int], seed: int = 0) -> Outcome | N
 def smallest_first(batch: Batch) -> list[int]:
     """Jobs by the number of their GPUs; of equal ones the first."""
     return sorted(range(len(batch.jobs)), key=lambda job: batch.jobs[job].workers)
-
-
-def _by_size(small: Rule, large: Rule, kappa: int) -> Rule:
-    def rule(job: int, machine: Machine) -> Sequence[int] | None:
-        return (small if machine.known.batch.jobs[job].workers <= kappa else large)(job, machine)
-
-    return rule

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from jigsaw_opt.formulations.sjf_bco import Batch, Progress, Schedule, estimate, overestimate
+from jigsaw_opt.solvers.allocation.sjf_bco.board import Rule
 
-__all__ = ["Machine", "Outcome", "Rule", "best_limit", "list_schedule"]
+__all__ = ["Estimates", "Machine", "Outcome", "best_limit", "list_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ class Machine:
 
     def __init__(self, known: Estimates, limit: int) -> None:
         self.known = known
+        self.sizes, self.server_of = known.batch.gpus, known.server_of
         self.loads = [0] * len(known.server_of)
         """Sum of estimates on every GPU so far, ``u U_g``."""
         self.progress = Progress(known.batch)
@@ -91,10 +92,9 @@ class Machine:
         room = self._budget - self.known.slots[job]
         return sorted(gpu for gpu in self._free if self.loads[gpu] <= room)
 
-    def server_load(self, server: int) -> int:
-        """Sum of the loads of a server's GPUs."""
-        first = sum(self.known.batch.gpus[:server])
-        return sum(self.loads[first : first + self.known.batch.gpus[server]])
+    def workers(self, job: int) -> int:
+        """How many GPUs a job needs."""
+        return self.known.batch.jobs[job].workers
 
     def start(self, job: int, gpus: Iterable[int]) -> None:
         """Start a job now on these GPUs."""
@@ -122,14 +122,10 @@ class Machine:
         return Outcome(schedule, tuple(self.progress.ends[job] for job in jobs), gpus)
 
     def _spread(self, gpus: Sequence[int]) -> tuple[int, ...]:
-        spread = [0] * len(self.known.batch.gpus)
+        spread = [0] * len(self.sizes)
         for gpu in gpus:
-            spread[self.known.server_of[gpu]] += 1
+            spread[self.server_of[gpu]] += 1
         return tuple(spread)
-
-
-Rule: TypeAlias = Callable[[int, Machine], "Sequence[int] | None"]
-"""Chooses the GPUs of a job, or None where it has to wait."""
 
 
 def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int, before: int) -> Outcome | None:

@@ -5,44 +5,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from random import Random
+from typing import Literal, TypeAlias
 
-from jigsaw_opt.formulations.sjf_bco import Batch
 from jigsaw_opt.problem.costs import ceil_fraction
-from jigsaw_opt.solvers.allocation.sjf_bco.machine import Machine, Rule
+from jigsaw_opt.solvers.allocation.sjf_bco.board import Board, Rule
 
 __all__ = [
+    "Variant",
     "first_gpus",
     "least_busy_servers_as_meant",
     "least_busy_servers_as_printed",
     "least_loaded",
     "packed",
     "random_gpus",
+    "rule_of",
 ]
 
 
-def first_gpus(job: int, machine: Machine) -> Sequence[int] | None:
+Variant: TypeAlias = Literal["literal", "intent"]
+"""FA-FFP and LBSGF as printed, or as their names and the text say."""
+
+
+def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
+    """FA-FFP for jobs of at most `threshold` GPUs, and LBSGF for larger ones (Algorithm 1).
+
+    Parameters
+    ----------
+    variant
+        The two rules as printed or as meant.
+    threshold
+        ``kappa``.
+    spread
+        LBSGF looks at servers with at least so many times the GPUs of a job, ``lambda`` at least 1.
+    """
+    small, large = {
+        "literal": (least_loaded, least_busy_servers_as_printed(spread)),
+        "intent": (packed, least_busy_servers_as_meant(spread)),
+    }[variant]
+    return lambda job, board: (small if board.workers(job) <= threshold else large)(job, board)
+
+
+def first_gpus(job: int, board: Board) -> Sequence[int] | None:
     """The first GPUs, server by server: baseline FF."""
-    return _enough(machine.candidates(job), job, machine)
+    return _enough(board.candidates(job), job, board)
 
 
-def least_loaded(job: int, machine: Machine) -> Sequence[int] | None:
+def least_loaded(job: int, board: Board) -> Sequence[int] | None:
     """The GPUs with the least load: baseline LS, and FA-FFP as its pseudo-code is printed (Algorithm 2)."""
-    return _enough(_by_load(machine.candidates(job), machine), job, machine)
+    return _enough(_by_load(board.candidates(job), board), job, board)
 
 
-def packed(job: int, machine: Machine) -> Sequence[int] | None:
+def packed(job: int, board: Board) -> Sequence[int] | None:
     """FA-FFP as its name and text say: a job goes where others are already, and on few servers.
 
     It takes the servers already used before the others. On these, one that has room for the whole job is filled as
     tightly as possible; where none has, those with the most room are taken, which are the fewest.
     """
-    need = _workers(job, machine)
-    room = _by_server(machine.candidates(job), machine)
+    need = board.workers(job)
+    room = _by_server(board.candidates(job), board)
     if sum(map(len, room.values())) < need:
         return None
     whole = [server for server, gpus in room.items() if len(gpus) >= need]
     if whole:
-        used = [server for server in whole if machine.server_load(server)]
+        used = [server for server in whole if _load(server, board)]
         best = min(used or whole, key=lambda server: len(room[server]))
         return room[best][:need]
     widest = sorted(room, key=lambda server: -len(room[server]))
@@ -53,8 +78,8 @@ def random_gpus(seed: int) -> Rule:
     """Any GPUs: baseline RAND."""
     random = Random(seed)
 
-    def rule(job: int, machine: Machine) -> Sequence[int] | None:
-        candidates, need = machine.candidates(job), _workers(job, machine)
+    def rule(job: int, board: Board) -> Sequence[int] | None:
+        candidates, need = board.candidates(job), board.workers(job)
         return random.sample(candidates, need) if len(candidates) >= need else None
 
     return rule
@@ -63,10 +88,10 @@ def random_gpus(seed: int) -> Rule:
 def least_busy_servers_as_printed(spread: Fraction) -> Rule:
     """LBSGF (Algorithm 3): the least-loaded GPUs of the least busy servers that have ``spread G_j`` GPUs."""
 
-    def rule(job: int, machine: Machine) -> Sequence[int] | None:
-        servers = set(_least_busy(job, machine, spread))
-        inside = [gpu for gpu in machine.candidates(job) if machine.known.server_of[gpu] in servers]
-        return _enough(_by_load(inside, machine), job, machine)
+    def rule(job: int, board: Board) -> Sequence[int] | None:
+        servers = set(_least_busy(job, board, spread))
+        inside = [gpu for gpu in board.candidates(job) if board.server_of[gpu] in servers]
+        return _enough(_by_load(inside, board), job, board)
 
     return rule
 
@@ -74,45 +99,47 @@ def least_busy_servers_as_printed(spread: Fraction) -> Rule:
 def least_busy_servers_as_meant(spread: Fraction) -> Rule:
     """LBSGF as its name says: of the same servers one after the other, the least busy first."""
 
-    def rule(job: int, machine: Machine) -> Sequence[int] | None:
-        room = _by_server(machine.candidates(job), machine)
-        ordered = [gpu for server in _least_busy(job, machine, spread) for gpu in room.get(server, ())]
-        return _enough(ordered, job, machine)
+    def rule(job: int, board: Board) -> Sequence[int] | None:
+        room = _by_server(board.candidates(job), board)
+        ordered = [gpu for server in _least_busy(job, board, spread) for gpu in room.get(server, ())]
+        return _enough(ordered, job, board)
 
     return rule
 
 
-def _least_busy(job: int, machine: Machine, spread: Fraction) -> list[int]:
+def _least_busy(job: int, board: Board, spread: Fraction) -> list[int]:
     """The servers with the least load a GPU, as few as have `spread` times the GPUs of the job."""
-    batch: Batch = machine.known.batch
-    order = sorted(range(len(batch.gpus)), key=lambda s: Fraction(machine.server_load(s), batch.gpus[s]))
-    need, chosen = ceil_fraction(spread * _workers(job, machine)), []
+    sizes = board.sizes
+    order = sorted(range(len(sizes)), key=lambda server: Fraction(_load(server, board), sizes[server]))
+    need, chosen = ceil_fraction(spread * board.workers(job)), []
     for server in order:
         if need <= 0:
             break
         chosen.append(server)
-        need -= batch.gpus[server]
+        need -= sizes[server]
     return chosen
 
 
-def _workers(job: int, machine: Machine) -> int:
-    return machine.known.batch.jobs[job].workers
+def _load(server: int, board: Board) -> int:
+    """Sum of the loads of a server's GPUs."""
+    first = sum(board.sizes[:server])
+    return sum(board.loads[first : first + board.sizes[server]])
 
 
-def _enough(gpus: Sequence[int], job: int, machine: Machine) -> Sequence[int] | None:
+def _enough(gpus: Sequence[int], job: int, board: Board) -> Sequence[int] | None:
     """As many of the GPUs as the job needs, or None where there are too few."""
-    need = _workers(job, machine)
+    need = board.workers(job)
     return gpus[:need] if len(gpus) >= need else None
 
 
-def _by_load(gpus: Iterable[int], machine: Machine) -> list[int]:
+def _by_load(gpus: Iterable[int], board: Board) -> list[int]:
     """The GPUs, least loaded first; of equal ones the first."""
-    return sorted(gpus, key=machine.loads.__getitem__)
+    return sorted(gpus, key=board.loads.__getitem__)
 
 
-def _by_server(gpus: Iterable[int], machine: Machine) -> dict[int, list[int]]:
+def _by_server(gpus: Iterable[int], board: Board) -> dict[int, list[int]]:
     """The GPUs of each server that has any, least loaded first."""
     room: dict[int, list[int]] = {}
-    for gpu in _by_load(gpus, machine):
-        room.setdefault(machine.known.server_of[gpu], []).append(gpu)
+    for gpu in _by_load(gpus, board):
+        room.setdefault(board.server_of[gpu], []).append(gpu)
     return dict(sorted(room.items()))

@@ -1,0 +1,34 @@
+"""What a rule sees that chooses the GPUs of a job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+__all__ = ["Board", "Rule"]
+
+
+class Board(Protocol):
+    """GPUs, numbered from 0 through the servers, with what is planned on them."""
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """GPUs of every server, ``O_s``."""
+
+    @property
+    def server_of(self) -> Sequence[int]:
+        """Server of every GPU."""
+
+    @property
+    def loads(self) -> Sequence[int]:
+        """Load of every GPU, ``U_g``."""
+
+    def workers(self, job: int) -> int:
+        """How many GPUs a job needs, ``G_j``."""
+
+    def candidates(self, job: int) -> list[int]:
+        """GPUs, ascending, on which the job may start now."""
+
+
+Rule: TypeAlias = Callable[[int, Board], "Sequence[int] | None"]
+"""Chooses the GPUs of a job, or None where it has to wait."""
