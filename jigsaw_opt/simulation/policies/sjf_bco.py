@@ -1,0 +1,109 @@
+"""Smallest jobs first with balanced contention and overhead (SJF-BCO, MobiHoc 2022), for jobs that arrive over time.
+
+Jobs wait in the order of their GPUs, smallest first, and the first one that finds no GPUs holds those behind it. Jobs
+of at most `threshold` GPUs are placed by FA-FFP and larger ones by LBSGF; nothing is preempted. The paper plans a
+batch and chooses threshold and limit of load by the makespan; here the threshold is an option, and there is no limit.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.policy import Moment, Setting
+from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
+
+__all__ = ["SJF_BCO"]
+
+
+@dataclass(slots=True)
+class _Board:
+    """What the rules see: loads are times that jobs take alone, as far as they are known before they run."""
+
+    setting: Setting
+    loads: list[int]
+    free: set[int]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        return [len(gpus) for gpus in self.setting.gpus_of]
+
+    @property
+    def server_of(self) -> Sequence[int]:
+        return self.setting.server_of
+
+    def workers(self, job: int) -> int:
+        return self.setting.workload.jobs[job].gpus
+
+    def candidates(self, job: int) -> list[int]:
+        return sorted(self.free)
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+    variant: Variant
+    threshold: int
+    spread: int
+    loads: list[int]
+    waiting: list[tuple[int, int]] = field(default_factory=list)
+    placed: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def decide(self, moment: Moment) -> Decision:
+        for index in moment.arrived:
+            insort(self.waiting, (moment.jobs[index].job.gpus, index))
+        for index in moment.ended:
+            self._forget(index)
+        free = set(range(self.setting.gpu_count)).difference(*(share.gpus for share in moment.shares))
+        return Decision((*moment.shares, *self._started(free)))
+
+    def _started(self, free: set[int]) -> list[Share]:
+        board = _Board(self.setting, self.loads, free)
+        rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
+        shares: list[Share] = []
+        for _, index in self.waiting:
+            chosen = rule(index, board)
+            if chosen is None:
+                break
+            gpus = self.placed[index] = tuple(sorted(chosen))
+            free.difference_update(gpus)
+            self._load(index, gpus, 1)
+            shares.append(Share((index,), gpus))
+        del self.waiting[: len(shares)]
+        return shares
+
+    def _forget(self, index: int) -> None:
+        """Take the load of an ended job away; as printed, the loads of a batch only grow."""
+        gpus = self.placed.pop(index)
+        if self.variant == "intent":
+            self._load(index, gpus, -1)
+
+    def _load(self, index: int, gpus: Sequence[int], sign: int) -> None:
+        alone_us = self.setting.performance.alone_us(self.setting.workload.jobs[index])
+        for gpu in gpus:
+            self.loads[gpu] += sign * alone_us
+
+
+@dataclass(frozen=True, slots=True)
+class _SjfBco:
+    name: str = "sjf_bco"
+    display_name: str = "smallest jobs first with balanced contention and overhead (SJF-BCO)"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {
+            "variant": ("intent", "literal"),
+            "threshold": ("8", "1", "2", "4", "16", "32"),
+            "spread": ("1", "2", "4", "8"),
+        }
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        variant: Variant = "intent" if options["variant"] == "intent" else "literal"
+        loads = [0] * setting.gpu_count
+        return _Scheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
+
+
+SJF_BCO = _SjfBco()
