@@ -14,7 +14,10 @@ from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProg
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SiaRound", "build", "normalised", "restart_factors"]
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["NO_ALLOCATION", "SiaRound", "build", "configurations", "normalised", "restart_factors"]
 
 NO_ALLOCATION = -1
 """What stands in a choice for a job without GPUs."""
@@ -52,6 +55,17 @@ class SiaRound:
         """GPUs of each type that a choice takes."""
         used: Integers = self.gpus[choice[choice != NO_ALLOCATION]].sum(axis=0)
         return used
+
+    def keeping(self, jobs: NDArray[np.bool_], current: Integers) -> SiaRound:
+        """The same where `jobs` must keep the configurations that they have."""
+        import numpy as np
+
+        kept = np.flatnonzero(jobs)
+        cost, idle = self.cost.copy(), self.idle.copy()
+        cost[kept] = np.inf
+        cost[kept, current[kept]] = self.cost[kept, current[kept]]
+        idle[kept] = np.inf
+        return SiaRound(cost, self.gpus, self.capacity, idle)
 
     def program(self) -> LinearProgram:
         """The integer program: a column a job and configuration that it can use, then one an idle job."""
@@ -94,6 +108,20 @@ def _one_configuration(owners: Integers) -> Entries:
     import numpy as np
 
     return Entries(owners, np.arange(len(owners)), np.ones(len(owners)))
+
+
+def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:
+    """Servers and GPUs of the configurations of one type: powers of two on one server, or whole servers.
+
+    Parameters
+    ----------
+    servers
+        How many there are of this type.
+    width
+        GPUs of each.
+    """
+    parts = [(1, 2**k) for k in range(width.bit_length()) if 2**k < width]
+    return (*parts, *((count, count * width) for count in range(1, servers + 1)))
 
 
 def normalised(goodput: Floats, least_gpus: Integers) -> Floats:

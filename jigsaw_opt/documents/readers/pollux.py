@@ -5,11 +5,14 @@ Times are seconds, batch sizes samples over all GPUs. How much work an applicati
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_pollux"]
+__all__ = ["read_pollux", "read_sia"]
 
+_MOST_ADAPTIVE_GPUS = 64
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
 
@@ -22,6 +25,21 @@ def read_pollux(data: bytes | str, source: str = "workload.csv", accept: Accept 
         With every line that is wrong.
     """
     return JobTable(data, source, _COLUMNS).workload(source, _job, accept)
+
+
+def read_sia(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
+    """Read the same with adaptive jobs: each runs on 1 to 64 GPUs, however many it asks for.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    return JobTable(data, source, _COLUMNS).workload(source, _adaptive_job, accept)
+
+
+def _adaptive_job(row: Row) -> TraceJob:
+    return replace(_job(row), min_gpus=1, max_gpus=_MOST_ADAPTIVE_GPUS)
 
 
 def _job(row: Row) -> TraceJob:

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.profiles import Profile
+from jigsaw_opt.simulation.performance.profiles import Batch, Profile
 
 __all__ = ["Epochs", "epochs"]
 
@@ -37,7 +37,7 @@ class Epochs:
         self.cluster = cluster
         self.profiles = profiles
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
-        self._paces: dict[tuple[str, str, tuple[int, ...], int, int], Pace] = {}
+        self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Pace] = {}
         self._alone: dict[tuple[str, int, int], int] = {}
 
     @cached_property
@@ -95,16 +95,25 @@ class Epochs:
 
     def _pace(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Pace:
         assert job.batch_size is not None
-        key = (job.model, gpu_type, placement, job.batch_size, epoch)
+        key = (job.model, gpu_type, placement, job.batch_size, job.min_gpus > 0, epoch)
         if key not in self._paces:
             profile = self.profiles[gpu_type][job.model]
-            batch = profile.spread(job.batch_size, sum(placement))
+            batch = self._batch(job, gpu_type, placement, epoch)
             seconds, sync_s = profile.iteration_s(placement, batch)
-            rate = rate_of(_SECOND_US * seconds / profile.gain(batch.samples, epoch))
+            rate = rate_of(_SECOND_US * seconds * self._slowdown(job) / profile.gain(batch.samples, epoch))
             last = epoch + 1 == len(profile.ends)
             until = None if last else profile.ends[epoch]
             self._paces[key] = Pace(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
         return self._paces[key]
+
+    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Batch:
+        """How the batch of an iteration is spread."""
+        assert job.batch_size is not None
+        return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement))
+
+    def _slowdown(self, job: TraceJob) -> float:
+        """How much longer iterations take than was measured."""
+        return 1.0
 
     def _time_us(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> int:
         done, time_us, work = 0, 0, self.work(job)

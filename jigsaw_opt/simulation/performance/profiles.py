@@ -66,10 +66,13 @@ class Profile:
         """The epoch, from 0, in which a job is that has done so many units of work."""
         return min(bisect_right(self.ends, done), len(self.ends) - 1)
 
-    def spread(self, batch_size: int, gpus: int) -> Batch:
-        """A batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``)."""
+    def spread(self, batch_size: int, gpus: int, most: int | None = None) -> Batch:
+        """A batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
+
+        `most` is the most samples of a GPU in one pass; None for `largest_local`.
+        """
         share = -(-batch_size // gpus)
-        passes = -(-share // self.largest_local)
+        passes = -(-share // (most or self.largest_local))
         if gpus == 1 and batch_size > self.smallest_batch:
             passes = max(2, passes)  # the noise of the gradient is estimated from at least two
         local = min(-(-share // passes), self.largest_batch // (gpus * passes))

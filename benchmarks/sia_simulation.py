@@ -1,0 +1,75 @@
+"""Sia and Gavel on the shared 64-GPU workloads of Sia, against what Sia's own simulator gave.
+
+Run it as ``python benchmarks/sia_simulation.py``; about a minute of CPU. Jobs of ``sia`` are adaptive and decided every
+60 s, those of ``gavel`` (maximal sum of throughput) keep GPUs and batch size of the trace and are decided every 360 s,
+as in the authors' experiments. The differences of the models are listed in docs/sia.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.request import Request, prepare
+
+SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data/cluster/sia"
+CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
+ROUNDS = {"sia": 60.0, "gavel": 360.0}
+FORMATS = {"sia": "sia", "gavel": "pollux"}
+REFERENCES = {
+    ("philly/workload-1", "sia"): (0.539, 8.09, 15.30),
+    ("saturn/workload-1", "sia"): (0.580, 8.54, 11.95),
+    ("philly/workload-1", "gavel"): (1.671, 28.2, 35.63),
+    ("saturn/workload-1", "gavel"): (1.798, 21.8, 27.27),
+}
+"""Mean and p99 completion, and makespan, in hours."""
+HEADS = (
+    "workload | policy | mean h | reference | difference | p99 h | reference | makespan h | reference"
+    " | restarts a job | GPU-h a job | policy p95 ms"
+)
+
+
+def simulated(workload: str, policy: str) -> Summary:
+    """Measures of one simulation."""
+    request = Request(
+        workload=f"{FORMATS[policy]}:{SHARED / 'workloads' / workload}.csv",
+        cluster=CLUSTER,
+        policy=policy,
+        performance=f"goodput:{SHARED / 'profiles'}",
+        round_s=ROUNDS[policy],
+    )
+    prepared = prepare(request)
+    simulation = prepared.start()
+    simulation.run()
+    return summarise(prepared.setting, simulation.close())
+
+
+def row(workload: str, policy: str) -> str:
+    """One line of the table."""
+    found = simulated(workload, policy)
+    assert found.mean_completion_h is not None and found.p99_completion_h is not None
+    mean, p99, makespan = REFERENCES.get((workload, policy), (None, None, None))
+    difference = "-" if mean is None else f"{100 * (found.mean_completion_h / mean - 1):+.1f} %"
+    cells = [workload, policy, f"{found.mean_completion_h:.3f}", mean or "-", difference]
+    cells += [f"{found.p99_completion_h:.2f}", p99 or "-", f"{found.makespan_h:.2f}", makespan or "-"]
+    cells += [f"{found.mean_restarts:.1f}", f"{found.mean_gpu_hours:.2f}", f"{found.p95_policy_ms:.0f}"]
+    return " | ".join(map(str, cells))
+
+
+def main() -> None:
+    """Print the table as it grows."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    workloads = sorted({workload for workload, _ in REFERENCES})
+    parser.add_argument("workloads", nargs="*", default=workloads, help="as in philly/workload-2")
+    parser.add_argument("--policy", nargs="*", default=["sia", "gavel"])
+    options = parser.parse_args()
+    print(f"{HEADS}\n{'|'.join(['---'] * (HEADS.count('|') + 1))}")
+    for workload in options.workloads:
+        for policy in options.policy:
+            print(row(workload, policy), flush=True)
+
+
+if __name__ == "__main__":
+    main()

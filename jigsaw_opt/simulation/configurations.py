@@ -1,0 +1,125 @@
+"""Configurations of GPUs (Sia, SOSP 2023, section 3.2), and where on the servers they go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.sia_round import configurations
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.policy import Active, Setting
+
+__all__ = ["Configured", "all_configurations", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """Some GPUs of one type: a part of one server, or whole servers."""
+
+    gpu_type: str
+    servers: int
+    gpus: int
+
+
+def all_configurations(setting: Setting) -> tuple[Configured, ...]:
+    """The configurations of every type of GPU, in the order of the cluster.
+
+    Raises
+    ------
+    UsageError
+        Servers of one type have different numbers of GPUs.
+    """
+    found: list[Configured] = []
+    for gpu_type in dict.fromkeys(server.gpu_type for server in setting.cluster.servers):
+        widths = [server.gpus for server in setting.cluster.servers if server.gpu_type == gpu_type]
+        if len(set(widths)) > 1:
+            raise UsageError(f"servers of type {gpu_type!r} have {min(widths)} to {max(widths)} GPUs; all need as many")
+        found += [Configured(gpu_type, *one) for one in configurations(len(widths), widths[0])]
+    return tuple(found)
+
+
+def place(setting: Setting, wanted: Mapping[int, Configured], jobs: Mapping[int, Active]) -> tuple[Share, ...]:
+    """Shares of jobs with the configurations that they are to have; those that have them already stay.
+
+    Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
+    configurations within the capacity finds room; without, a job may be left out.
+    """
+    shares: list[Share] = []
+    for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):
+        own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
+        type_ = _Type(setting, gpu_type)
+        for index, one in own.items():
+            if _has(setting, jobs[index], one):
+                share = jobs[index].share
+                assert share is not None
+                type_.hold(index, share.gpus)
+        type_.place(own)
+        shares += [Share((index,), gpus) for index, gpus in type_.held.items()]
+    return tuple(shares)
+
+
+def _has(setting: Setting, active: Active, wanted: Configured) -> bool:
+    share = active.share
+    if share is None or len(share.gpus) != wanted.gpus:
+        return False
+    return setting.cluster.servers[setting.server_of[share.gpus[0]]].gpu_type == wanted.gpu_type
+
+
+class _Type:
+    """The servers of one type and who holds their GPUs."""
+
+    def __init__(self, setting: Setting, gpu_type: str) -> None:
+        self._server_of = setting.server_of
+        servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
+        self._free = {k: set(setting.gpus_of[k]) for k in servers}
+        self._width = len(setting.gpus_of[servers[0]])
+        self.held: dict[int, tuple[int, ...]] = {}
+
+    def hold(self, index: int, gpus: tuple[int, ...]) -> None:
+        """Give GPUs to a job."""
+        self.held[index] = gpus
+        for gpu in gpus:
+            self._free[self._server_of[gpu]].remove(gpu)
+
+    def place(self, wanted: Mapping[int, Configured]) -> None:
+        """Find GPUs for all jobs that hold none, the largest first."""
+        waiting = sorted((index for index in wanted if index not in self.held), key=lambda k: (-wanted[k].gpus, k))
+        while waiting:
+            index = waiting.pop(0)
+            one = wanted[index]
+            taken: list[int] = []
+            for _ in range(one.servers):
+                server, evicted = self._server_for(one.gpus // one.servers, taken)
+                if server is None:
+                    break
+                waiting = sorted([*waiting, *evicted], key=lambda k: (-wanted[k].gpus, k))
+                taken += sorted(self._free[server])[: one.gpus // one.servers]
+            if len(taken) == one.gpus:
+                self.hold(index, tuple(sorted(taken)))
+
+    def _server_for(self, count: int, taken: list[int]) -> tuple[int | None, list[int]]:
+        """The server that `count` GPUs fill best, and the jobs that had to leave it."""
+        free = {k: gpus for k, gpus in self._free.items() if gpus.isdisjoint(taken)}
+        fitting = [k for k, gpus in free.items() if len(gpus) >= count]
+        if fitting:
+            return min(fitting, key=lambda k: len(free[k])), []
+        for server in sorted(free, key=lambda k: -len(free[k])):
+            leaving = self._leaving(server, count)
+            if leaving is not None:
+                for index in leaving:
+                    self._free[server].update(self.held.pop(index))
+                return server, leaving
+        return None, []
+
+    def _leaving(self, server: int, count: int) -> list[int] | None:
+        """The smallest jobs of a server whose GPUs make `count` with those free, all smaller than that; or None."""
+        room = len(self._free[server])
+        on_it = [k for k, gpus in self.held.items() if len(gpus) < count and self._server_of[gpus[0]] == server]
+        leaving: list[int] = []
+        for index in sorted(on_it, key=lambda k: len(self.held[k])):
+            if room >= count:
+                break
+            leaving.append(index)
+            room += len(self.held[index])
+        return leaving if room >= count else None

@@ -1,0 +1,245 @@
+"""Adaptive jobs of Sia's profiles (SOSP 2023): the batch size follows the placement and the epoch.
+
+A job that may have fewer or more GPUs than it asks for takes the batch size with the greatest goodput, throughput times
+statistical efficiency, by the fitted throughput model; it then runs at the pace that was measured. Other jobs keep
+the batch size of their trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.epochs import Epochs, epochs
+from jigsaw_opt.simulation.performance.pace import UNITS
+from jigsaw_opt.simulation.performance.profiles import Batch, Profile
+from jigsaw_opt.simulation.performance.throughput import Measured, ThroughputModel, fit
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats, Integers
+
+__all__ = ["Adaptive", "Goodput", "goodput"]
+
+_CANDIDATES = 50
+"""Batch sizes that are compared, in geometric steps (AdaptDL)."""
+_SLOWDOWN = {"cifar10": 1.8, "ncf": 1.5, "imagenet": 1.2, "yolov3": 1.2, "bert": 1.2, "deepspeech2": 1.2}
+"""How much longer jobs took on the authors' machines than their profiles say; from Sia's simulator."""
+_RESTART_US = {
+    "cifar10": 50_000_000,
+    "ncf": 15_000_000,
+    "imagenet": 250_000_000,
+    "yolov3": 80_000_000,
+    "bert": 120_000_000,
+    "deepspeech2": 25_000_000,
+}
+"""Time of a checkpoint and restart, measured by Sia's authors."""
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """A model on one type of GPU, with its batch size free."""
+
+    profile: Profile
+
+    @cached_property
+    def throughput(self) -> ThroughputModel:
+        """The throughput model fitted to all that was measured."""
+        application = self.profile.application
+        curves = [((len(key), sum(key)), curve) for key, curve in application.placements.items()]
+        curves += application.scaling.items()
+        return fit([Measured(*key, s.local_batch, s.step_s, s.sync_s) for key, curve in curves for s in curve])
+
+    @cached_property
+    def fewest_local(self) -> int:
+        """Fewest samples that a GPU was measured with."""
+        return min(curve[0].local_batch for curve in self.profile.application.placements.values())
+
+    @cached_property
+    def largest_local(self) -> int:
+        """Most samples of a GPU in one pass."""
+        return self.profile.application.largest_local_batch
+
+    @property
+    def most_gpus(self) -> int:
+        """GPUs beyond which the largest batch leaves some of them too few samples."""
+        return self.profile.largest_batch // self.fewest_local
+
+    @cached_property
+    def alone_rate(self) -> float:
+        """Samples a second of one GPU at its largest batch."""
+        curve = self.profile.application.placements[(1,)]
+        return curve[-1].local_batch / max(sample.step_s for sample in curve)
+
+    def gains(self, samples: Floats, epoch: int) -> Floats:
+        """Progress of an iteration that a job expects in an epoch, by batch size (Pollux, equation 6).
+
+        As in AdaptDL a job takes the gradient's statistics of one batch size, here of the smallest, for those of all.
+        """
+        application, smallest = self.profile.application, self.profile.smallest_batch
+        measured = application.epochs[smallest][epoch]
+        square, variance = measured.grad_sqr, measured.grad_var
+        return (variance + square) / (variance * smallest / samples + square)
+
+    def goodput(self, servers: int, gpus: int, epoch: int, model: ThroughputModel) -> tuple[float, Batch]:
+        """The greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
+
+        Without any batch that fits the goodput is 0.
+        """
+        import numpy as np
+
+        local, passes = self._candidates(gpus)
+        samples = (gpus * local * passes).astype(float)
+        step = model.step_s(servers, gpus, local) + (passes - 1) * model.compute_s(local)
+        fits = (gpus <= self.most_gpus) & (self.fewest_local <= local) & (local <= self.largest_local)
+        value = np.where(fits, self.gains(samples, epoch) / step, 0.0)
+        best = int(value.argmax())
+        return float(value[best]), Batch(int(local[best]), int(passes[best]), gpus)
+
+    def _candidates(self, gpus: int) -> tuple[Integers, Integers]:
+        """Samples of a GPU and pass, and passes, of batches from the smallest to the largest."""
+        import numpy as np
+
+        least = max(self.profile.smallest_batch, self.fewest_local * gpus)
+        share = np.geomspace(least, max(least, self.profile.largest_batch), _CANDIDATES) / gpus
+        passes = np.ceil(share / self.largest_local - _ROUNDING)
+        if gpus == 1:  # the noise of the gradient is estimated from at least two passes
+            passes = np.where(share > self.profile.smallest_batch + _ROUNDING, np.maximum(passes, 2), passes)
+        passes = np.maximum(passes, 1).astype(np.int64)
+        return np.ceil(share / passes - _ROUNDING).astype(np.int64), passes
+
+
+_ROUNDING = 1e-8
+
+
+class Goodput(Epochs):
+    """Progress in iterations of the smallest batch, at the batch size that is best for the placement and the epoch.
+
+    Parameters
+    ----------
+    cluster, profiles
+        As in `Epochs`.
+    """
+
+    name = "goodput"
+
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, Profile]]) -> None:
+        super().__init__(cluster, profiles)
+        self.adaptive = {gpu: {name: Adaptive(p) for name, p in table.items()} for gpu, table in profiles.items()}
+        self._goodputs: dict[
+            tuple[str, str, int, tuple[tuple[int, int], ...], frozenset[Measured]], tuple[float, ...]
+        ] = {}
+        self._models_learned: dict[frozenset[Measured], ThroughputModel] = {}
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """As with fixed batches; models that need several GPUs for one replica are not covered."""
+        tables = [table[job.model] for table in self.profiles.values() if job.model in table]
+        if any((1,) not in profile.application.placements for profile in tables):
+            return f"model {job.model!r} was not measured on one GPU"
+        return super().unknown(job)
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As measured by Sia's authors."""
+        return _RESTART_US.get(job.model)
+
+    def measured(self, job: TraceJob, share: Share, done: int) -> tuple[str, Measured]:
+        """Type of GPU of a job's share, and what the job measures there in the epoch that it is in."""
+        servers = Counter(self._server_of[gpu] for gpu in share.gpus)
+        gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
+        placement = tuple(servers.values())
+        batch = self._batch(job, gpu_type, placement, self._models[job.model].epoch(done))
+        step_s, sync_s = self.profiles[gpu_type][job.model].iteration_s(placement, Batch(batch.local, 1, batch.gpus))
+        return gpu_type, Measured(len(placement), batch.gpus, batch.local, step_s, sync_s)
+
+    def goodputs(
+        self,
+        job: TraceJob,
+        gpu_type: str,
+        configurations: tuple[tuple[int, int], ...],
+        done: int,
+        seen: frozenset[Measured],
+    ) -> tuple[float, ...]:
+        """Progress a second that a job expects of configurations (servers, GPUs) of a type; 0 where it cannot run.
+
+        Parameters
+        ----------
+        job, gpu_type, configurations
+            Which job, and on what.
+        done
+            Its work done.
+        seen
+            What it has measured on this type of GPU, at least once.
+        """
+        epoch = self._models[job.model].epoch(done)
+        key = (job.model, gpu_type, epoch, configurations, seen)
+        if key not in self._goodputs:
+            adaptive, model = self.adaptive[gpu_type][job.model], self._learned(seen)
+            values = [adaptive.goodput(servers, gpus, epoch, model)[0] for servers, gpus in configurations]
+            self._goodputs[key] = tuple(values)
+        return self._goodputs[key]
+
+    def _learned(self, seen: frozenset[Measured]) -> ThroughputModel:
+        if seen not in self._models_learned:
+            self._models_learned[seen] = fit(sorted(seen)).known_from(
+                within=any(one.servers == 1 and one.gpus > 1 for one in seen),
+                across=any(one.servers > 1 for one in seen),
+            )
+        return self._models_learned[seen]
+
+    def runs_on(self, job: TraceJob, gpu_type: str) -> bool:
+        """Whether the job's model was measured on a type of GPU."""
+        return job.model in self.adaptive[gpu_type]
+
+    def most_gpus(self, job: TraceJob) -> int:
+        """GPUs beyond which the largest batch leaves some of them too few samples, on any type."""
+        return max(table[job.model].most_gpus for table in self.adaptive.values() if job.model in table)
+
+    def alone_rate(self, job: TraceJob, gpu_type: str) -> float:
+        """Samples a second of one GPU of a type, as measured before the first run."""
+        return self.adaptive[gpu_type][job.model].alone_rate
+
+    def throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Iterations a second at the batch size and on the number of GPUs that the job asks for; 0 on too few GPUs."""
+        servers = [server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type]
+        if sum(servers) < job.gpus or job.model not in self.profiles[gpu_type]:
+            return 0.0
+        full, rest = divmod(job.gpus, max(servers))
+        placement = (*[max(servers)] * full, *([rest] if rest else []))
+        batch = self._fixed(job, gpu_type, placement)
+        return 1 / (self.profiles[gpu_type][job.model].iteration_s(placement, batch)[0] * self._slowdown(job))
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Iterations at the batch size of the trace until the job ends."""
+        assert job.batch_size is not None
+        profile = self._models[job.model]
+        left = 0.0
+        for epoch in range(profile.epoch(done), len(profile.ends)):
+            left += max(0, profile.ends[epoch] - done) / UNITS / profile.gain(job.batch_size, epoch)
+            done = max(done, profile.ends[epoch])
+        return left
+
+    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Batch:
+        if job.min_gpus == 0:
+            return self._fixed(job, gpu_type, placement)
+        adaptive = self.adaptive[gpu_type][job.model]
+        return adaptive.goodput(len(placement), sum(placement), epoch, adaptive.throughput)[1]
+
+    def _slowdown(self, job: TraceJob) -> float:
+        return _SLOWDOWN.get(job.model, 1.0)
+
+    def _fixed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> Batch:
+        assert job.batch_size is not None
+        most = self.adaptive[gpu_type][job.model].largest_local
+        return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement), most)
+
+
+def goodput(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Goodput:
+    """Profiles of the folder `source` for the cluster's types of GPU; raises as `epochs.epochs` does."""
+    read = epochs(source, cluster, stages)
+    return Goodput(cluster, read.profiles)

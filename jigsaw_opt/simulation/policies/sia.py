@@ -1,0 +1,137 @@
+"""Sia (SOSP 2023): every round the configurations that are fairest in goodput, by one program for all jobs.
+
+A job starts on one GPU, may have at most twice as many GPUs as it has had, and knows of GPU types that it has not run
+on only the ratio of their speeds on one GPU. Jobs in a restart keep what they have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
+from jigsaw_opt.simulation.performance.goodput import Goodput
+from jigsaw_opt.simulation.performance.throughput import Measured
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+
+__all__ = ["SIA"]
+
+_GROWTH = 2
+_NEVER_RAN = 1.0
+"""Goodput of one GPU of any type for a job that has run on none."""
+
+
+@dataclass(slots=True)
+class _Past:
+    """What a job has been through: its configuration and since when it has it; what it has measured by GPU type."""
+
+    configuration: int | None = None
+    since_us: int = 0
+    most: int = 0
+    seen: dict[str, frozenset[Measured]] = field(default_factory=dict)
+
+    def observe(self, gpu_type: str, measured: Measured) -> None:
+        self.seen[gpu_type] = self.seen.get(gpu_type, frozenset()) | {measured}
+        self.most = max(self.most, measured.gpus)
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+    performance: Goodput
+    configurations: tuple[Configured, ...]
+    power: float
+    past: dict[int, _Past] = field(default_factory=dict)
+
+    def decide(self, moment: Moment) -> Decision:
+        self.past = {index: self.past.get(index, _Past()) for index in moment.jobs}
+        for active in moment.jobs.values():
+            past = self.past[active.index]
+            if active.share is not None and not self._restarting(moment.now_us, active):
+                past.observe(*self.performance.measured(active.job, active.share, active.done))
+        chosen = self._choose(moment)
+        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment.jobs)
+        placed = {share.jobs[0]: share for share in shares}
+        for index, past in self.past.items():
+            if placed.get(index) != moment.jobs[index].share:
+                past.since_us = moment.now_us
+            past.configuration = chosen[index] if index in placed else None
+        return Decision(shares, moment.now_us + 1)
+
+    def _restarting(self, now_us: int, active: Active) -> bool:
+        past = self.past[active.index]
+        return past.configuration is not None and now_us - past.since_us < self.setting.restart_of(active.job)
+
+    def _choose(self, moment: Moment) -> dict[int, int]:
+        """The configuration of each job that gets GPUs."""
+        import numpy as np
+
+        from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, build, normalised, restart_factors
+        from jigsaw_opt.solvers.allocation.sia_round import solve_round
+
+        jobs = list(moment.jobs.values())
+        goodput = normalised(np.array([self._goodputs(active) for active in jobs]), np.ones(len(jobs), dtype=np.int64))
+        before = [self.past[active.index].configuration for active in jobs]
+        current = np.array([NO_ALLOCATION if one is None else one for one in before])
+        age = np.array([moment.now_us - active.job.submit_us for active in jobs], dtype=float)
+        lost = np.array([self.setting.restart_of(active.job) for active in jobs], dtype=float)
+        factors = restart_factors(age, np.array([max(0, active.starts - 1) for active in jobs]), lost)
+        factors[(age < lost) | (current == NO_ALLOCATION)] = 1.0
+        types = list(dict.fromkeys(one.gpu_type for one in self.configurations))
+        gpus = np.array([[one.gpus * (one.gpu_type == name) for name in types] for one in self.configurations])
+        capacity = np.array([self._capacity(name) for name in types])
+        problem = build(goodput, gpus, capacity, power=self.power, factors=factors, current=current)
+        kept = np.array([self._restarting(moment.now_us, active) for active in jobs])
+        solved = solve_round(problem.keeping(kept, current), seed=self.setting.seed)
+        assert solved is not None, "what jobs in a restart have is within the capacity"
+        return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
+
+    def _capacity(self, gpu_type: str) -> int:
+        return sum(server.gpus for server in self.setting.cluster.servers if server.gpu_type == gpu_type)
+
+    def _goodputs(self, active: Active) -> list[float]:
+        """Progress a second that a job expects of each configuration; 0 where it may not have it."""
+        job, past = active.job, self.past[active.index]
+        most = min(job.most, self.performance.most_gpus(job), max(job.fewest, _GROWTH * past.most))
+        expected = {name: self._expected(active, name) for name in {one.gpu_type for one in self.configurations}}
+        return [expected[one.gpu_type][one] if job.fewest <= one.gpus <= most else 0.0 for one in self.configurations]
+
+    def _expected(self, active: Active, gpu_type: str) -> Mapping[Configured, float]:
+        """Goodput of the configurations of a type, by what was measured on it or on another type that the job knows."""
+        job, past, performance = active.job, self.past[active.index], self.performance
+        own = [one for one in self.configurations if one.gpu_type == gpu_type]
+        if not performance.runs_on(job, gpu_type):
+            return dict.fromkeys(own, 0.0)
+        if not past.seen:
+            return dict.fromkeys(own, _NEVER_RAN)
+        ran = (one.gpu_type for one in self.configurations if one.gpu_type in past.seen)
+        known = gpu_type if gpu_type in past.seen else next(ran)
+        width = max(one.gpus // one.servers for one in self.configurations if one.gpu_type == known)
+        shapes = tuple((-(-one.gpus // width), one.gpus) for one in own)
+        values = performance.goodputs(job, known, shapes, active.done, past.seen[known])
+        ratio = performance.alone_rate(job, gpu_type) / performance.alone_rate(job, known)
+        return {one: ratio * value for one, value in zip(own, values)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Sia:
+    name: str = "sia"
+    display_name: str = "fair goodput of configurations, by one program a round (Sia)"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"power": ("-0.5", "-1", "0.5", "1")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        if not isinstance(setting.performance, Goodput):
+            raise UsageError(f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}")
+        found = all_configurations(setting)
+        for job in setting.workload.jobs:
+            if not any(job.fewest <= one.gpus <= job.most for one in found):
+                raise UsageError(f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has")
+        return _Scheduler(setting, setting.performance, found, float(options["power"]))
+
+
+SIA = _Sia()

@@ -1,0 +1,131 @@
+"""Configurations on servers, and Sia's policy on small workloads and on a shared one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
+from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.policies.sia import SIA
+from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.request import Request, prepare
+
+CLUSTER = "3x4:aws+1x8:rtx"
+
+
+def setting(text: str, jobs: int = 4) -> Setting:
+    cluster = grid(text)
+    assert cluster is not None
+    workload = Workload("w", tuple(TraceJob(f"j{k}", 0, "m", 1, iterations=10) for k in range(jobs)))
+    return Setting(cluster, workload, Seconds())
+
+
+def active(where: Setting, gpus: dict[int, tuple[int, ...]]) -> dict[int, Active]:
+    return {
+        index: Active(index, job, 1, share=Share((index,), gpus[index]) if index in gpus else None)
+        for index, job in enumerate(where.workload.jobs)
+    }
+
+
+def test_parts_of_a_server_and_whole_servers() -> None:
+    found = all_configurations(setting("3x4:a+2x8:b"))
+    assert [(one.servers, one.gpus) for one in found if one.gpu_type == "a"] == [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (2, 8),
+        (3, 12),
+    ]
+    assert [(one.servers, one.gpus) for one in found if one.gpu_type == "b"] == [
+        (1, 1),
+        (1, 2),
+        (1, 4),
+        (1, 8),
+        (2, 16),
+    ]
+
+
+def test_servers_of_one_type_are_equal() -> None:
+    with pytest.raises(UsageError, match="3 to 4 GPUs"):
+        all_configurations(setting("1x3:a+1x4:a"))
+
+
+def test_a_job_with_the_same_configuration_stays() -> None:
+    where = setting("2x4:a")
+    jobs = active(where, {0: (4, 5), 1: (2,)})
+    wanted = {0: Configured("a", 1, 2), 1: Configured("a", 1, 1), 2: Configured("a", 1, 4)}
+    shares = {share.jobs[0]: share.gpus for share in place(where, wanted | {2: Configured("a", 1, 1)}, jobs)}
+    assert shares[0] == (4, 5) and shares[1] == (2,)
+
+
+def test_small_jobs_make_room_for_a_whole_server() -> None:
+    where = setting("2x4:a")
+    jobs = active(where, {0: (4, 5), 1: (2,)})
+    wanted = {0: Configured("a", 1, 2), 1: Configured("a", 1, 1), 2: Configured("a", 1, 4)}
+    shares = {share.jobs[0]: share.gpus for share in place(where, wanted, jobs)}
+    assert sorted(map(len, shares.values())) == [1, 2, 4]
+    assert shares[2] in ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert sum(shares[k] == gpus for k, gpus in {0: (4, 5), 1: (2,)}.items()) == 1
+
+
+def test_every_set_of_configurations_within_the_capacity_finds_room() -> None:
+    where = setting("4x8:a", jobs=12)
+    jobs = active(where, {k: (3 * k,) for k in range(10)})
+    sizes = [16, 4, 4, 2, 2, 1, 1, 1, 1]
+    wanted = {k: Configured("a", max(1, size // 8), size) for k, size in enumerate(sizes)}
+    shares = place(where, wanted, jobs)
+    assert {share.jobs[0]: len(share.gpus) for share in shares} == dict(enumerate(sizes))
+    assert len({gpu for share in shares for gpu in share.gpus}) == sum(sizes)
+    assert all(len({gpu // 8 for gpu in share.gpus}) == max(1, len(share.gpus) // 8) for share in shares)
+
+
+def test_the_policy_needs_goodput() -> None:
+    with pytest.raises(UsageError, match="goodput"):
+        SIA.start(setting("1x4:a"), {"power": "-0.5"})
+
+
+def request(shared: Path, workload: Path, policy: str = "sia") -> Request:
+    return Request(f"sia:{workload}", CLUSTER, policy, f"goodput:{shared / 'cluster/sia/profiles'}")
+
+
+def test_a_job_grows_to_at_most_twice_its_gpus(shared_data: Path, tmp_path: Path) -> None:
+    workload = tmp_path / "w.csv"
+    workload.write_text("name,time,application,num_replicas,batch_size\nd,0,deepspeech2,4,320\nc,100,cifar10,4,512\n")
+    prepared = prepare(request(shared_data, workload))
+    simulation = prepared.start()
+    simulation.run()
+    outcome = simulation.close()
+    assert summarise(prepared.setting, outcome).unfinished == 0
+    for job in (0, 1):
+        held = [stint.gpus for stint in outcome.stints if stint.job == job]
+        assert held[0] == 1
+        most = 1
+        for gpus in held:
+            assert gpus <= 2 * most
+            most = max(most, gpus)
+        assert most >= 4
+
+
+def test_a_rigid_job_between_configurations_is_refused(shared_data: Path, tmp_path: Path) -> None:
+    workload = tmp_path / "w.csv"
+    workload.write_text("name,time,application,num_replicas,batch_size\nc,0,cifar10,3,512\n")
+    asked = request(shared_data, workload)
+    rigid = Request(f"pollux:{workload}", asked.cluster, "sia", asked.performance)
+    with pytest.raises(UsageError, match="3 GPUs"):
+        prepare(rigid).start()
+
+
+def test_the_first_half_hour_of_a_shared_workload(shared_data: Path) -> None:
+    prepared = prepare(request(shared_data, shared_data / "cluster/sia/workloads/philly/workload-1.csv"))
+    simulation = prepared.start()
+    simulation.run(until_us=1_800_000_000)
+    found = summarise(prepared.setting, simulation.close())
+    assert found.jobs - found.unfinished >= 2
+    assert found.median_completion_h is not None and found.median_completion_h < 0.5
