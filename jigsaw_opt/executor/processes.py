@@ -25,7 +25,7 @@ import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
 
-__all__ = ["LostProcessError", "run_group"]
+__all__ = ["LostProcessError", "keep_to_share", "run_group"]
 
 T = TypeVar("T")
 
@@ -93,6 +93,19 @@ def run_group(
             there.close()
             group.members.append(_Member(process, here))
         return group.results()
+
+
+def keep_to_share(rank: int, count: int) -> None:
+    """Keep this thread, and all that it will start, on its share of the cores, where there is one for each process.
+
+    Parameters
+    ----------
+    rank, count
+        This process among those of this machine.
+    """
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) >= count:
+        os.sched_setaffinity(0, cores[rank * len(cores) // count : (rank + 1) * len(cores) // count])
 
 
 @dataclass

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from replayed import instance, replayed, run, written  # noqa: E402
 
-from jigsaw_opt.documents import load_plan, schema  # noqa: E402
+from jigsaw_opt.documents import encode_instance, load_plan, schema  # noqa: E402
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256  # noqa: E402
 from jigsaw_opt.problem.plan import Plan  # noqa: E402
 from jigsaw_opt.problem.replay import Replay, Timeline  # noqa: E402
@@ -104,3 +104,60 @@ def test_a_model_that_cannot_be_built_is_one_clear_error(tmp_path: Path, capsys:
     assert run("run", plan, "--instance", source) == 3
     printed = capsys.readouterr().err
     assert "1 problem" in printed and '$.models.net: has no "executor" entry' in printed
+
+
+def test_jobs_on_different_processes_take_turns_on_a_common_link(tmp_path: Path) -> None:
+    """Hosts in a row; job a sits on the outer ones, b on the last two, so only the second cable is common."""
+    base = json.loads(encode_instance(instance()))
+    servers = [{**base["cluster"]["servers"][0], "name": f"h{k}", "gpu_type": kind} for k, kind in enumerate("xyz")]
+    cable = base["cluster"]["links"][0]
+    links = [{**cable, "name": f"cable{k}", "ends": [f"h{k}", f"h{k + 1}"]} for k in range(2)]
+    models = {
+        name: {
+            **base["models"]["net"],
+            "segments": [
+                {**s, "forward_us": dict.fromkeys(kinds, 300), "backward_us": dict.fromkeys(kinds, 500)}
+                for s in base["models"]["net"]["segments"]
+            ],
+        }
+        for name, kinds in (("outer", "xz"), ("right", "yz"))
+    }
+    jobs = [{**base["jobs"][0], "name": name, "model": name, "iterations": 4} for name in models]
+    problem = instance(cluster={"servers": servers, "switches": [], "links": links}, models=models, jobs=jobs)
+    replay = replayed(tmp_path, problem)
+    plan = load_plan(tmp_path / "plan.json")
+    assert [set(job.gpus) for job in plan.jobs] == [{"h0/0", "h2/0"}, {"h1/0", "h2/0"}]
+    moved = sorted(
+        (p.start_us, m.start_us, m.end_us)
+        for job, measured in zip(plan.jobs, replay.timeline.jobs, strict=True)
+        for planned, found in zip(job.iterations, measured.iterations, strict=True)
+        for p, m in zip(planned.transfers, found.transfers, strict=True)
+    )
+    assert len(moved) == 2 * 4 * 3
+    assert all(first[2] <= second[1] for first, second in pairwise(moved))
+
+
+def test_periods_overlap_until_the_time_is_up(tmp_path: Path) -> None:
+    """A cyclic plan goes on until all processes stop after the same period, blocks in the plan's order."""
+    replay = replayed(tmp_path, instance(**CYCLIC), "--minutes", 0.005, "--pace", "--optimiser", "adam")
+    plan = load_plan(tmp_path / "plan.json")
+    assert plan.period_us is not None and replay.timeline.passes > 10
+    assert replay.timeline.origins_us == ()
+    for measured, job in zip(replay.timeline.jobs, plan.jobs, strict=True):
+        assert len(measured.iterations) == replay.timeline.passes * len(job.iterations)
+        assert len(set(measured.parameters_sha256)) == 1
+    for gpu in ("h0/0", "h1/0"):
+        blocks = on_gpu(replay.timeline, gpu)
+        planned = sorted(
+            (block.start_us + turn * plan.period_us, number, turn * len(job.iterations) + k)
+            for turn in range(replay.timeline.passes)
+            for number, job in enumerate(plan.jobs)
+            for k, iteration in enumerate(job.iterations)
+            for name, block in zip(job.gpus, iteration.blocks, strict=True)
+            if name == gpu
+        )
+        assert [entry[2:] for entry in blocks] == [entry[1:] for entry in planned]
+        # Paced: nothing begins before its time, counted from the same moment for all.
+        assert all(block[0] >= expected[0] for block, expected in zip(blocks, planned, strict=True))
+    assert replay.summary.objective == "period" and replay.summary.measured_us is not None
+    assert replay.summary.measured_us >= plan.period_us * 0.99

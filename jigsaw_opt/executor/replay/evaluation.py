@@ -132,7 +132,7 @@ def summary(plan: Plan, found: Timeline) -> Summary:
     moved = [abs(m.end_us - m.start_us - p.end_us + p.start_us) for p, m in _transfer_pairs(plan, found)]
     gpus = {gpu for job in plan.jobs for gpu in job.gpus}
     planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
-    busy_us = sum(b.end_us - b.start_us for _, b in _pairs(plan, found)) / found.passes
+    busy_us = median(_busy_by_pass(plan, found).values())
     objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
     return Summary(
         objective=objective,
@@ -172,6 +172,16 @@ def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
             ends[turn] = max(ends.get(turn, 0), latest)
     whole = max(-(-m.first_iteration // len(j.iterations)) for j, m in zip(plan.jobs, found.jobs, strict=True))
     return {turn: end for turn, end in ends.items() if turn >= whole}
+
+
+def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
+    """Time of all blocks in each pass."""
+    busy: dict[int, int] = {}
+    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+        for number, iteration in enumerate(measured.iterations, measured.first_iteration):
+            turn = number // len(job.iterations)
+            busy[turn] = busy.get(turn, 0) + sum(b.end_us - b.start_us for b in iteration.blocks)
+    return busy
 
 
 def _makespan(plan: Plan, found: Timeline) -> int | None:

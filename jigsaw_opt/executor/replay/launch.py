@@ -6,11 +6,13 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
 
 import torch
 import torch.distributed as dist
 
-from jigsaw_opt.errors import RunFailedError, UsageError
+from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
 from jigsaw_opt.executor.processes import LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_plan
 from jigsaw_opt.executor.replay.evaluation import replay_of
@@ -60,10 +62,22 @@ def _joined(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> lis
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
-    dist.init_process_group(request.backend, timeout=TIMEOUT)
-    found = member(request, plans)
-    dist.destroy_process_group()
+    with _EndAtOnce():
+        dist.init_process_group(request.backend, timeout=TIMEOUT)
+        found = member(request, plans)
+        dist.destroy_process_group()
     return found
+
+
+class _EndAtOnce(AbstractContextManager[None]):
+    """After an error ends this process at once, as its threads may wait for others; torchrun then ends those."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        if error is None:
+            return
+        code = error.exit_code if isinstance(error, JigsawError) else 130 if kind is KeyboardInterrupt else 1
+        print(f"error: {error}" if str(error) else f"error: {type(error).__name__}", file=sys.stderr, flush=True)
+        os._exit(code)
 
 
 def _machine(request: Request, processes: int) -> dict[str, str | int]:

@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from jigsaw_opt.executor.building import build
 from jigsaw_opt.executor.exchange import Averaging, Exchange
+from jigsaw_opt.executor.processes import keep_to_share
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import Clock
 from jigsaw_opt.executor.replay.order import Order, Progress
@@ -140,18 +141,11 @@ def _device(request: Request, local: int) -> torch.device:
     """The device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":
-        _pin(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
+        keep_to_share(local, int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size())))
         return torch.device("cpu")
     device = torch.device("cuda", local % torch.cuda.device_count())
     torch.cuda.set_device(device)
     return device
-
-
-def _pin(local: int, count: int) -> None:
-    """Keep this thread, and all that it starts, on its share of the cores, where there is one for each process."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) >= count:
-        os.sched_setaffinity(0, cores[local * len(cores) // count : (local + 1) * len(cores) // count])
 
 
 def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:

@@ -1,0 +1,97 @@
+"""Profiles measured in several processes at once, as a replay runs them.
+
+On a CPU the cores share caches and the way to the memory, so a block takes longer while another core is at work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from jigsaw_opt.executor.building import build_network, even_segments, replica
+from jigsaw_opt.executor.processes import keep_to_share, run_group
+from jigsaw_opt.executor.profiling import Profile, profile
+from jigsaw_opt.executor.timing import Spread
+from jigsaw_opt.executor.worker import Recipe, Worker
+
+__all__ = ["profiles_side_by_side"]
+
+
+def profiles_side_by_side(
+    entries: Sequence[Mapping[str, Any]],
+    segments: int,
+    processes: int,
+    recipe: Recipe,
+    warm_up: int,
+    repeats: int,
+    trusted: Sequence[str] = (),
+) -> list[Profile]:
+    """Profile models on the CPU in several processes at once, each on its share of the cores with one thread.
+
+    Parameters
+    ----------
+    entries
+        For each model its `executor` entry.
+    segments
+        Most segments of each.
+    processes
+        How many measure at once.
+    recipe
+        How a worker trains.
+    warm_up, repeats
+        As for `profile`.
+    trusted
+        ``module:function`` that may be imported.
+
+    Returns
+    -------
+    list of Profile
+        For each model the mean over the processes.
+    """
+    found = run_group(_profiles, processes, tuple(entries), segments, recipe, warm_up, repeats, tuple(trusted))
+    return [_mean(own) for own in zip(*found, strict=True)]
+
+
+def _profiles(
+    entries: Sequence[Mapping[str, Any]],
+    segments: int,
+    recipe: Recipe,
+    warm_up: int,
+    repeats: int,
+    trusted: Sequence[str],
+) -> list[Profile]:
+    keep_to_share(dist.get_rank(), dist.get_world_size())
+    found = []
+    for entry in entries:
+        network = build_network(entry["zoo"], entry["arguments"], trusted)
+        built = replica(network, even_segments(network, segments), entry["batch_size"])
+        dist.barrier()
+        found.append(profile(Worker(dist.get_rank(), built, recipe, torch.device("cpu")), warm_up, repeats))
+    return found
+
+
+def _mean(profiles: Sequence[Profile]) -> Profile:
+    first = profiles[0]
+    segments = tuple(
+        replace(
+            segment,
+            forward=_mean_spread([p.segments[k].forward for p in profiles]),
+            backward=_mean_spread([p.segments[k].backward for p in profiles]),
+            step_us=fmean(p.segments[k].step_us for p in profiles),
+        )
+        for k, segment in enumerate(first.segments)
+    )
+    levels = tuple(
+        replace(level, block=_mean_spread([p.levels[k].block for p in profiles]))
+        for k, level in enumerate(first.levels)
+    )
+    return replace(first, segments=segments, levels=levels)
+
+
+def _mean_spread(spreads: Sequence[Spread]) -> Spread:
+    return Spread(*(fmean(part) for part in zip(*((s.median, s.low, s.high) for s in spreads), strict=True)))

@@ -1,0 +1,147 @@
+"""Whatever goes wrong, a replay ends with one message and no process left, and goes on from its last checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from replayed import instance, run, written  # noqa: E402
+
+from jigsaw_opt.documents.replay import load_replay  # noqa: E402
+
+SEGMENTS = [("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3)]
+
+
+@dataclass
+class Ground:
+    """An instance with a network that can fail, a plan for it, and what an undisturbed run comes to."""
+
+    folder: Path
+    files: tuple[Path, Path]
+    digests: list[tuple[str, ...]]
+
+    @property
+    def trigger(self) -> Path:
+        return self.folder / "trigger"
+
+    def run(self, *options: object) -> int:
+        plan, source = self.files[1], self.files[0]
+        common = ("--instance", source, "--trust", "faulty:net", "--warm-up", 0, "--iterations", 3, "-o", self.output)
+        return run("run", plan, *common, *options)
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "replay.json"
+
+    def resumed(self, checkpoint: Path) -> tuple[list[tuple[str, ...]], list[int]]:
+        """Parameters at the end of a run that goes on, and where it began."""
+        self.trigger.unlink()
+        assert self.run("--checkpoint", checkpoint, "--resume") == 0
+        jobs = load_replay(self.output).timeline.jobs
+        return [job.parameters_sha256 for job in jobs], [job.first_iteration for job in jobs]
+
+    def living(self) -> list[int]:
+        """Processes of all runs so far that have not ended."""
+        numbers = [int(path.name.removeprefix("process")) for path in self.folder.glob("process*")]
+        assert numbers
+        return [number for number in numbers if Path(f"/proc/{number}").exists()]
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
+    folder = tmp_path_factory.mktemp("faults")
+    times = {"forward_us": {"box": 300}, "backward_us": {"box": 500}, "activation_bytes": 4096}
+    entry = {"zoo": "faulty:net", "arguments": {"trigger": str(folder / "trigger")}, "batch_size": 4}
+    net = {"segments": [{"name": n, "parameter_bytes": size, **times} for n, size in SEGMENTS], "executor": entry}
+    problem = instance(models={"net": net})
+    found = Ground(folder, written(folder, problem), [])
+    assert found.run() == 0
+    found.digests = [job.parameters_sha256 for job in load_replay(found.output).timeline.jobs]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "message"),
+    [
+        ("kill", 8, "was ended by SIGKILL"),
+        ("raise", 8, "ValueError: a fault on purpose"),
+        ("nan", 8, "the loss is nan"),
+        ("full", 1, "File too large"),
+    ],
+)
+def test_a_fault_ends_the_run_and_it_goes_on(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str], fault: str, code: int, message: str
+) -> None:
+    ground.trigger.write_text(f"{fault} 4")
+    checkpoint = tmp_path / "checkpoint"
+    assert ground.run("--checkpoint", checkpoint, "--checkpoint-every", 1) == code
+    printed = capfd.readouterr().err
+    assert printed.count("error") == 1 and message in printed and "Traceback" not in printed
+    assert not ground.living()
+    digests, first = ground.resumed(checkpoint)
+    assert digests == ground.digests
+    assert max(first) >= 2 and min(first) >= 1
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is heard even where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.trigger.write_text("nothing 0")
+    checkpoint = tmp_path / "checkpoint"
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while not list(checkpoint.glob("job2-*-iteration[2-9]*.pt")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    caller = threading.Thread(target=interrupt)
+    caller.start()
+    files = ("--instance", ground.files[0], "--trust", "faulty:net")
+    assert (
+        run("run", ground.files[1], *files, "--minutes", 2, "--checkpoint", checkpoint, "--checkpoint-every", 1) == 130
+    )
+    caller.join()
+    assert capfd.readouterr().err == "interrupted\n"
+    assert not ground.living()
+    assert len(list(checkpoint.glob("job2-*.pt"))) in (1, 2)
+    assert all(torch.load(path, weights_only=True)["iteration"] >= 1 for path in checkpoint.glob("job*.pt"))
+
+
+def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(
+    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
+    assert "no checkpoint to go on from" in capsys.readouterr().err
+    checkpoint.mkdir()
+    (checkpoint / "checkpoint.json").write_text('{"seed": 1}')
+    assert ground.run("--checkpoint", checkpoint) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
+    assert "is of another run" in capsys.readouterr().err
+    assert not ground.living()
+
+
+def test_code_is_imported_only_if_trusted(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", ground.files[1], "--instance", ground.files[0]) == 3
+    assert "--trust faulty:net" in capsys.readouterr().err
