@@ -82,12 +82,13 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.simulation.request import prepare
 
     _require_output(arguments.output)
+    until_us = _until_us(arguments.until)
     request = _request(arguments)
     prepared = prepare(request)
     simulation = _begin(prepared, arguments)
     require_folder(arguments.output / _SNAPSHOT)
     with _interrupt_noted() as interrupted, _shown(simulation, arguments.quiet) as show:
-        simulation.run(_looking(interrupted, show), _until_us(arguments.until))
+        simulation.run(_looking(interrupted, show), until_us)
     if interrupted():
         return _put_aside(simulation, prepared, arguments.output)
     outcome = simulation.close()

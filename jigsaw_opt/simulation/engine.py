@@ -107,6 +107,7 @@ class Simulation:
         while not self.finished and not stop():
             next_us = self._next_us()
             if until_us is not None and next_us > until_us:
+                self.now_us = max(self.now_us, until_us)
                 break
             self.now_us = next_us
             self._end_or_repace()
@@ -173,6 +174,7 @@ class Simulation:
     def _end_or_repace(self) -> None:
         """Deal with the jobs that end now or whose pace changes now."""
         changed: set[Share] = set()
+        freed = False
         for index in self._timers.due(self.now_us, self._running):
             running = self._running[index]
             running.settle(self.now_us)
@@ -181,10 +183,10 @@ class Simulation:
             assert share is not None
             changed.discard(share)
             if running.active.left == 0:
-                share = self._end(running, share)
+                share, freed = self._end(running, share), True
             if share.jobs:
                 changed.add(share)
-        if changed:
+        if changed or freed:  # what an ended job leaves on the links speeds others up
             self._set_paces(changed)
 
     def _end(self, running: Running, share: Share) -> Share:

@@ -51,7 +51,6 @@ def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> d
             [jobs[r.index].name, number[jobs[r.index].model], jobs[r.index].submit_us, r.finish_us, r.restarts]
             for r in outcome.jobs
         ],
-        "first": outcome.jobs[0].index if outcome.jobs else 0,
         "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus] for stint in outcome.stints],
     }
 

@@ -88,7 +88,7 @@ class JobTable:
             if job.name in names:
                 row.add(f"job {job.name!r} stands in line {names[job.name]} already")
             names.setdefault(job.name, row.number)
-            for problem in accept(job) if row.good else ():
+            for problem in accept(job) if job.model else ():
                 row.add(problem)
             jobs.append(job)
         if not jobs:

@@ -1,0 +1,114 @@
+"""`jigsaw simulate` as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.simulation.placing import FreeGpus
+
+RESULTS = ["jobs.csv", "report.html", "rounds.csv", "summary.json"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "trace.csv"
+    path.write_text("name,submit_s,model,gpus,iterations\na,5,m,2,100\nb,20,m,8,300\nc,30,m,1,10\n")
+    return path
+
+
+def simulate(trace: Path, folder: Path, *more: str) -> int:
+    return main(["simulate", "--workload", str(trace), "--cluster", "2x4", "-o", str(folder), *more])
+
+
+def test_results_are_written_and_printed(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(trace, tmp_path / "out", "--policy", "fifo", "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert printed["policy"] == "fifo"
+    assert (printed["jobs"], printed["unfinished"]) == (3, 0)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == RESULTS
+    assert simulate(trace, tmp_path / "out", "--policy", "las:placement=packed") == 0
+    assert "mean_completion_h" in capsys.readouterr().out
+
+
+def test_a_bad_trace_lists_everything_and_writes_nothing(
+    tmp_path: Path, pair_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("name,submit_s,model,gpus,iterations\na,-5,net,1,10\nb,0,nit,99,10\n")
+    arguments = ["--workload", str(bad), "--policy", "fifo", "-o", str(tmp_path / "out")]
+    assert main(["simulate", "--cluster", str(pair_path), *arguments]) == 3
+    count = load_instance(pair_path).cluster.gpu_count
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"  {bad}:2: submit_s is negative: -5",
+        f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has {count}",
+        f"  {bad}:3: no model 'nit'; there are net",
+    ]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--policy", "fifth"], "no policy 'fifth'"),
+        (["--policy", "fifo", "--round", "-1"], "the round is a number of seconds of at least 0"),
+        (["--policy", "fifo", "--restart", "nan"], "the restart is a number of seconds"),
+        (["--policy", "fifo", "--until", "-2"], "--until is a number of hours"),
+        (["--policy", "fifo", "--contention", "rude"], "no contention 'rude'"),
+        (["--policy", "fifo", "--performance", "guess"], "no performance 'guess'"),
+        (["--policy", "fifo", "--draw-models"], "models are drawn from"),
+        (["--policy", "fifo", "--cluster", "0x4"], "between 1 and 1000000 GPUs, not 0"),
+        (["--policy", "fifo", "--resume"], "to go on from"),
+        (["--policy", "fifo", "-o", "/nowhere/at/all"], "there is no folder /nowhere/at"),
+    ],
+)
+def test_what_makes_no_sense(
+    trace: Path, tmp_path: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(trace, tmp_path / "out", *more) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_models_of_the_cluster_and_a_stop(tmp_path: Path, pair_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("timestamp,duration,num_gpus\n2017-11-01 00:00:00,7200,2\n2017-11-01 00:10:00,600,1\n")
+    out = tmp_path / "out"
+    arguments = ["--workload", f"philly:{trace}", "--cluster", str(pair_path), "--policy", "srtf", "-o", str(out)]
+    assert main(["simulate", *arguments, "--draw-models", "--until", "1"]) == 0
+    summary = json.loads((out / "summary.json").read_text())
+    assert (summary["jobs"], summary["unfinished"], summary["makespan_h"]) == (2, 1, 1.0)
+    assert "net" in (out / "jobs.csv").read_text()
+
+
+def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "trace.csv"
+    lines = (f"j{k},{37 * k % 9000},m,{1 + k % 8},{1 + 7919 * k % 300}" for k in range(200))
+    trace.write_text("\n".join(["name,submit_s,model,gpus,iterations", *lines]) + "\n")
+    taken = 0
+    take = FreeGpus.take
+
+    def interrupted(free: FreeGpus, count: int) -> tuple[int, ...] | None:
+        nonlocal taken
+        taken += 1
+        if taken == 100:
+            signal.raise_signal(signal.SIGINT)
+        return take(free, count)
+
+    monkeypatch.setattr(FreeGpus, "take", interrupted)
+    assert simulate(trace, tmp_path / "cut", "--policy", "srtf") == 130
+    assert "go on with the same command and --resume" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "cut").iterdir()] == ["snapshot"]
+    assert simulate(trace, tmp_path / "cut", "--policy", "fifo", "--resume") == 3
+    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--resume") == 0
+    assert simulate(trace, tmp_path / "whole", "--policy", "srtf") == 0
+    assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == RESULTS
+    assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()

@@ -1,0 +1,158 @@
+"""Traces: our own format back and forth, those of others, and every problem with its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.pollux_profiles import read_applications
+from jigsaw_opt.documents.readers.traces import READERS, read_trace
+from jigsaw_opt.documents.workload_csv import decode_workload, encode_workload
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+HEADER = "name,submit_s,model,gpus,iterations\n"
+
+
+def problems(name: str, text: str) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        read_trace(name, text, "t")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_back_and_forth() -> None:
+    jobs = (
+        TraceJob("plain", 0, "m", 1, 5),
+        TraceJob('a "name", quoted', 1_500_001, "n", 4, None, 2, 8, 3, 256),
+    )
+    assert decode_workload(encode_workload(Workload("w", jobs))).jobs == jobs
+
+
+@pytest.mark.parametrize(("unit", "unit_us"), [("us", 1), ("ms", 1_000), ("s", 1_000_000), ("h", 3_600_000_000)])
+def test_units_are_in_the_header(unit: str, unit_us: int) -> None:
+    workload = decode_workload(f"gpus,name,submit_{unit},model\n1,a,4,m\n2,b,2.0,m\n")
+    assert [(job.name, job.submit_us) for job in workload.jobs] == [("b", 2 * unit_us), ("a", 4 * unit_us)]
+
+
+def test_every_problem_of_every_line() -> None:
+    text = HEADER + "a,-5,x,1,10\nb,0,,99,10\nb,1,y,1.5,abc\n\nc,1,y,1\nd,nan,y,0,-1\ne,1e99,y,1,1\n"
+    assert problems("csv", text) == [
+        "t:2: submit_s is negative: -5",
+        "t:3: model is empty",
+        "t:4: gpus is a whole number, not 1.5",
+        "t:4: iterations is a number, not 'abc'",
+        "t:4: job 'b' stands in line 3 already",
+        "t:6: 4 cells under 5 columns",
+        "t:7: gpus is too small: 0",
+        "t:7: submit_s is a number, not 'nan'",
+        "t:7: iterations is negative: -1",
+        "t:8: submit_s is more than 2^53 - 1",
+    ]
+
+
+def test_every_problem_of_the_header() -> None:
+    assert problems("csv", "name,submit_s,submit_ms,gpus,gpus,colour\n") == [
+        "t:1: no column 'model' (the columns are name, submit_s, submit_ms, gpus, gpus, colour)",
+        "t:1: two columns are called 'gpus'",
+        "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h)",
+        "t:1: unknown column 'colour' (known are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
+        "weight, batch_size)",
+    ]
+
+
+def test_what_is_well_written_may_still_not_be_accepted() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        decode_workload(HEADER + "a,-1,x,9,1\n", "t", lambda job: [f"{job.gpus} GPUs", f"model {job.model}"])
+    assert [str(p) for p in caught.value.problems] == ["t:2: submit_s is negative: -1", "t:2: 9 GPUs", "t:2: model x"]
+
+
+def test_gpus_lie_between_the_fewest_and_the_most() -> None:
+    text = "name,submit_s,model,gpus,min_gpus,max_gpus\na,0,m,4,5,8\nb,0,m,4,1,2\nc,0,m,4,1,\n"
+    assert [line.split(":")[1] for line in problems("csv", text)] == ["2", "3"]
+
+
+@pytest.mark.parametrize("text", ["", "\n", HEADER])
+def test_nothing_is_no_workload(text: str) -> None:
+    assert problems("csv", text)
+
+
+def test_not_text() -> None:
+    with pytest.raises(InvalidInputError, match="not UTF-8"):
+        decode_workload(b"name\xff")
+
+
+def test_no_such_format() -> None:
+    with pytest.raises(UsageError, match="no format 'excel' of traces; there are "):
+        read_trace("excel", "", "t")
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_every_reader_names_the_line(name: str) -> None:
+    assert all(line.startswith("t:1: ") or line == "t: has no job" for line in problems(name, "nonsense\n"))
+
+
+def test_tiresias() -> None:
+    text = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n7,8,30,133,vgg11,147,23\n"
+    assert read_trace("tiresias", text, "t").jobs == (TraceJob("7", 30_000_000, "vgg11", 8, 147),)
+
+
+def test_elasticflow_with_and_without_models() -> None:
+    with_models = "job_id,submit_time,model_name,num_gpu,duration\nx,1.5,bert,4,9\n"
+    raw = "job_id,submission_time,duration,num_gpu\ny,2,9,4\n"
+    assert read_trace("elasticflow", with_models, "t").jobs == (TraceJob("x", 1_500_000, "bert", 4, 9),)
+    assert read_trace("elasticflow", raw, "t").jobs == (TraceJob("y", 2_000_000, "seconds", 4, 9),)
+    assert problems("elasticflow", "job_id,duration,num_gpu\n") == ["t:1: no column 'submit_time' or 'submission_time'"]
+
+
+def test_philly_begins_with_its_first_job() -> None:
+    text = "timestamp,duration,num_gpus\n2017-11-02 00:00:01,60.4,2\n2017-11-01 23:59:59,0.0,1\n"
+    assert read_trace("philly", text, "t").jobs == (
+        TraceJob("line-3", 0, "seconds", 1, 1),
+        TraceJob("line-2", 2_000_000, "seconds", 2, 60),
+    )
+    wrong = "timestamp,duration,num_gpus\nyesterday,-1,1\n2017-11-01T00:00:00+01:00,1,1\n"
+    assert [line.split(":")[1] for line in problems("philly", wrong)] == ["2", "2", "3"]
+
+
+SHARED = {
+    "elasticflow/philly_103959.csv": ("elasticflow", 876),
+    "microsoft_itp/raw/cluster02.csv": ("elasticflow", 5778),
+    "microsoft_itp/with_models/195job.csv": ("elasticflow", 195),
+    "philly/philly_jobs_2017w44.csv": ("philly", 3805),
+    "pollux/workloads/workload-1.csv": ("pollux", 160),
+    "sia/workloads/saturn/workload-1.csv": ("pollux", 160),
+    "tiresias/60_job.csv": ("tiresias", 60),
+}
+
+
+@pytest.mark.parametrize("path", SHARED)
+def test_shared_traces(shared_data: Path, path: str) -> None:
+    name, count = SHARED[path]
+    data = (shared_data / "cluster" / path).read_bytes()
+    workload = read_trace(name, data, path)
+    assert len(workload.jobs) == count
+    assert decode_workload(encode_workload(workload)).jobs == workload.jobs
+
+
+def test_profiles_of_pollux(shared_data: Path) -> None:
+    applications = read_applications(shared_data / "cluster" / "sia" / "profiles", "aws")
+    assert sorted(applications) == ["bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3"]
+    cifar = applications["cifar10"]
+    assert cifar.placements[1,][0].step_s == 0.0427886962890625
+    assert len(cifar.epochs[128]) == 100
+    assert cifar.epochs[128][0].progress == 391.0
+
+
+def test_profiles_that_are_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"has no file \*/placements-gpu.csv"):
+        read_applications(tmp_path, "gpu")
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "placements-gpu.csv").write_text("placement,local_bsz,step_time,sync_time\n1,8,-1,x\n")
+    with pytest.raises(InvalidInputError) as caught:
+        read_applications(tmp_path, "gpu")
+    found = [str(problem).removeprefix(str(tmp_path)) for problem in caught.value.problems]
+    assert found == [
+        "/net/placements-gpu.csv:2: step_time is negative: -1",
+        "/net/placements-gpu.csv:2: sync_time is a number, not 'x'",
+    ]

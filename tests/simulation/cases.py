@@ -1,0 +1,82 @@
+"""Small settings, and policies and performance models that do as the test says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.performance import UNITS, Contention, Pace, rate_of
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.policy import Moment, Policy, Setting
+from jigsaw_opt.simulation.records import Outcome
+
+SECOND = 1_000_000
+
+
+def cluster(servers: int = 2, gpus: int = 4) -> Cluster:
+    return Cluster(tuple(Server(f"s{k}", "gpu", gpus, 10**9, 10**9) for k in range(servers)))
+
+
+def job(name: str, submit_s: float, gpus: int, seconds: int) -> TraceJob:
+    return TraceJob(name, round(submit_s * SECOND), "seconds", gpus, seconds)
+
+
+def setting(*jobs: TraceJob, contention: Contention | None = None, restart_s: int = 0, **changes: object) -> Setting:
+    made = {"cluster": cluster(), "performance": Seconds(), **changes}
+    return Setting(workload=Workload("w", jobs), contention=contention, restart_us=restart_s * SECOND, **made)  # type: ignore[arg-type]
+
+
+def random_jobs(seed: int, count: int, most: int = 8) -> tuple[TraceJob, ...]:
+    draw = random.Random(seed)
+    sizes = [size for size in (1, 1, 2, 4, 8) if size <= most]
+    return tuple(job(f"j{k}", draw.randrange(3000), draw.choice(sizes), draw.randrange(1, 2000)) for k in range(count))
+
+
+def run(setting: Setting, policy: Policy, **options: str) -> Outcome:
+    chosen = {key: values[0] for key, values in policy.options.items()} | options
+    simulation = Simulation(setting, policy, chosen)
+    simulation.run()
+    return simulation.close()
+
+
+def finish_s(outcome: Outcome) -> list[float | None]:
+    return [None if record.finish_us is None else record.finish_us / SECOND for record in outcome.jobs]
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A policy that is one function of what it sees."""
+
+    decide: Callable[[Moment], Decision]
+    name: str = "scripted"
+    display_name: str = "as the test says"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> Scripted:
+        return self
+
+
+class Shared(Seconds):
+    """Jobs that share GPUs slow each other down by their number."""
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        return None
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        return (Pace(rate_of(SECOND * len(jobs)), None, 0.5),) * len(jobs)
+
+
+class Stepped(Seconds):
+    """Ten times faster from the tenth iteration on."""
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        slow = done[0] < 10 * UNITS
+        return (Pace(rate_of(SECOND), 10 * UNITS) if slow else Pace(rate_of(SECOND / 10)),)

@@ -1,0 +1,76 @@
+"""Policies and performance models that break a rule are found out, with the round and the job."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.invariants import InvariantError, check_progress
+from jigsaw_opt.simulation.performance import Pace
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policy import Active, Moment
+from tests.simulation.cases import Scripted, Stepped, job, run, setting
+
+BROKEN = {
+    "GPU 0 is given to job 'b' and to another share": (Share((0,), (0, 1)), Share((1,), (0,))),
+    "job 'a' is in two shares": (Share((0,), (0, 1)), Share((0,), (2, 3))),
+    "job 7 is not active": (Share((7,), (0,)),),
+    "job 'a' cannot run on 1 GPUs": (Share((0,), (0,)),),
+    "not ascending numbers of the cluster's": (Share((0,), (7, 8)),),
+    "job 'a': durations are known only of jobs that run alone": (Share((0, 1), (0, 1)),),
+    "a share has no job or no GPU": (Share((0,), ()),),
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_shares_that_cannot_be(message: str) -> None:
+    made = setting(job("a", 0, 2, 9), job("b", 0, 1, 9))
+    with pytest.raises(InvariantError, match="round 0 at 0 us: ") as caught:
+        run(made, Scripted(lambda moment: Decision(BROKEN[message])))
+    assert message in str(caught.value)
+
+
+def test_gpus_in_descending_order() -> None:
+    with pytest.raises(InvariantError, match="not ascending"):
+        run(setting(job("a", 0, 2, 9)), Scripted(lambda moment: Decision((Share((0,), (1, 0)),))))
+
+
+def test_the_round_is_named_in_which_it_happens() -> None:
+    def later(moment: Moment) -> Decision:
+        gpus = (0, 1) if moment.now_us == 0 else (0, 1, 2)
+        return Decision((Share((0,), gpus),), moment.now_us + 1)
+
+    with pytest.raises(InvariantError, match=r"round 1 at 60000000 us: job 'a' cannot run on 3 GPUs"):
+        run(setting(job("a", 0, 2, 900)), Scripted(later))
+
+
+class _Standing(Seconds):
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        return (Pace(0),)
+
+
+class _Over(Stepped):
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        return super().paces(share, jobs, (0,))
+
+
+@pytest.mark.parametrize(
+    ("performance", "message"), [(_Standing(), "has no pace"), (_Over(), "the pace of job 'a' is")]
+)
+def test_paces_that_would_never_end(performance: Seconds, message: str) -> None:
+    with pytest.raises(InvariantError, match=message):
+        run(setting(job("a", 0, 1, 30), performance=performance), FIFO)
+
+
+def test_progress_is_neither_lost_nor_invented() -> None:
+    active = Active(0, job("a", 0, 1, 5), work=5, done=3)
+    check_progress(active, 3, "now")
+    with pytest.raises(InvariantError, match="now: job 'a' lost progress"):
+        check_progress(active, 4, "now")
+    active.done = 6
+    with pytest.raises(InvariantError, match="did more work than it has"):
+        check_progress(active, 3, "now")

@@ -1,0 +1,167 @@
+"""Rates against other ways to work them out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Sample
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances import load, names
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.contention import contention_of
+from jigsaw_opt.simulation.mix import with_models
+from jigsaw_opt.simulation.performance import UNITS, Pace, rate_of
+from jigsaw_opt.simulation.performance.epochs import Epochs
+from jigsaw_opt.simulation.performance.kinds import KINDS, performance_of
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.profiles import Batch, Profile
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+from tests.simulation.cases import cluster
+
+
+def test_rates_are_exact_to_a_billionth_of_an_iteration_a_second() -> None:
+    assert rate_of(1_000_000) == 10**9
+    assert rate_of(Fraction(1, 3)) == 3 * UNITS
+    assert rate_of(10**30) == 1
+
+
+def test_contention_stretches_only_the_exchange() -> None:
+    assert Pace(3000, 7, 0.5).stretched(2.0) == Pace(2000, 7, 0.5)
+    assert Pace(3000, None, 0.0).stretched(9.0) == Pace(3000)
+
+
+@pytest.mark.parametrize("name", names("tiny")[:12])
+def test_an_iteration_alone_is_as_long_as_the_exact_solver_makes_it(name: str) -> None:
+    instance = load(name)
+    profiled = Profiled(instance.cluster, instance.models)
+    for job in instance.jobs:
+        alone = replace(job, depth=FullDepth(), iterations=1, release_us=0, weight=1)
+        one = replace(instance, jobs=(alone,), horizon="finite", objective="makespan")
+        best = solve(one, "cpsat", Options(work_limit=5, workers=1))
+        assert best.status == "optimal"
+        assert profiled.alone_us(TraceJob("j", 0, job.model, job.workers, 1)) >= best.objective
+        assert best.plan is not None
+        index = {instance.cluster.gpu_name(s, k): g for g, (s, k) in enumerate(_gpus(instance.cluster))}
+        gpus = tuple(sorted(index[name] for name in best.plan.jobs[0].gpus))
+        trace = TraceJob("j", 0, job.model, job.workers, 1)
+        (pace,) = profiled.paces(Share((0,), gpus), [trace], [0])
+        assert pace.rate == rate_of(best.objective)
+
+
+def _gpus(cluster: Cluster) -> list[tuple[int, int]]:
+    return [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+
+
+def test_profiled_knows_what_it_cannot_run() -> None:
+    instance = load("tiny/000")
+    profiled = Profiled(instance.cluster, instance.models)
+    model = next(iter(instance.models))
+    assert "no model 'x'" in str(profiled.unknown(TraceJob("j", 0, "x", 1, 1)))
+    assert profiled.unknown(TraceJob("j", 0, model, 1)) == "has no number of iterations"
+    assert "GPUs by their type and memory, not on 99" in str(profiled.unknown(TraceJob("j", 0, model, 99, 1)))
+    other = Profiled(Cluster((Server("s", "unheard", 4, 10**12, 10**9),)), instance.models)
+    assert "cannot run on these GPUs" in str(other.refuses(Share((0,), (0,)), [TraceJob("j", 0, model, 1, 1)]))
+
+
+def application(**changes: object) -> Application:
+    curves = {(1,): _curve(0.1), (2,): _curve(0.2), (1, 1): _curve(0.3), (4,): _curve(0.4)}
+    scaling = {(1, 1): _curve(0.1), (1, 4): _curve(0.4), (2, 2): _curve(0.3), (4, 8): _curve(0.9)}
+    epochs = {8: (Epoch(100, 1, 0), Epoch(150, 1, 3)), 16: (Epoch(101, 1, 0), Epoch(152, 1, 5))}
+    return replace(Application("net", "gpu", curves, scaling, epochs), **changes)  # type: ignore[arg-type]
+
+
+def _curve(step_s: float) -> tuple[Sample, ...]:
+    return Sample(4, step_s, step_s / 2), Sample(8, 1.5 * step_s, step_s / 2)
+
+
+def test_step_times_lie_between_the_measured_ones() -> None:
+    profile = Profile(application())
+    assert profile.iteration_s((2,), Batch(4, 1, 2)) == (0.2, 0.1)
+    assert profile.iteration_s((0, 2), Batch(6, 1, 2)) == pytest.approx((0.25, 0.1))
+    assert profile.iteration_s((2,), Batch(16, 1, 2)) == pytest.approx((0.2 * 2 + 0.1, 0.1))
+    assert profile.iteration_s((1,), Batch(4, 3, 1)) == pytest.approx((0.1 + 2 * 0.05, 0.05))
+    # Three servers with a GPU each lie half way from two (2 GPUs) to four (8, the least that was measured there).
+    assert profile.iteration_s((1, 1, 1), Batch(4, 1, 3))[0] == pytest.approx((0.3 + 0.9) / 2)
+
+
+def test_a_batch_is_spread_over_as_few_passes_as_fit() -> None:
+    profile = Profile(application())
+    assert profile.spread(16, 2) == Batch(8, 1, 2)
+    assert profile.spread(16, 1) == Batch(8, 2, 1)
+    assert profile.spread(15, 1).samples == 16
+    assert profile.spread(8, 1) == Batch(8, 1, 1)
+
+
+def test_gain_of_a_batch_follows_the_noise_of_the_gradient() -> None:
+    profile = Profile(application())
+    assert profile.gain(8, 1) == 1.0
+    assert profile.gain(16, 0) == 1.0  # without noise a larger batch is worth nothing
+    assert profile.gain(16, 1) == pytest.approx((5 + 1) / (5 / 2 + 1))
+    assert profile.gain(12, 1) == pytest.approx((4 + 1) / (4 / 1.5 + 1))
+
+
+def test_epochs_add_up_to_the_time_alone() -> None:
+    performance = Epochs(cluster(), {"gpu": {"net": Profile(application())}})
+    job = TraceJob("j", 0, "net", 2, batch_size=16)
+    assert performance.unknown(job) is None
+    assert performance.work(job) == 150 * UNITS
+    # (2,): 8 samples a GPU take 0.3 s; the first epoch gains nothing, the second 12/7.
+    assert performance.alone_us(job) == pytest.approx((100 * 0.3 + 50 * 0.3 * 3.5 / 6) * 1e6, abs=2)
+    (first,) = performance.paces(Share((0,), (0, 1)), [job], [0])
+    (second,) = performance.paces(Share((0,), (0, 1)), [job], [100 * UNITS])
+    assert (first.until, second.until) == (100 * UNITS, None)
+    assert first.exchange == second.exchange == 0.0
+    (spread,) = performance.paces(Share((0,), (3, 4)), [job], [0])
+    assert spread.exchange == pytest.approx(0.15 / 0.45)
+    assert "no model 'x'; there are net" in str(performance.unknown(replace(job, model="x")))
+    assert "batch size 17 of 'net' is not from 8 to 16" in str(performance.unknown(replace(job, batch_size=17)))
+
+
+def test_models_are_drawn_for_traces_without_them() -> None:
+    instance = load("tiny/000")
+    profiled = Profiled(instance.cluster, instance.models)
+    trace = Workload("w", tuple(TraceJob(f"j{k}", k, "seconds", 1, 50) for k in range(40)))
+    drawn = with_models(trace, profiled, sorted(instance.models), 3)
+    assert drawn == with_models(trace, profiled, sorted(instance.models), 3)
+    assert {job.model for job in drawn.jobs} == set(instance.models)
+    for job in drawn.jobs:
+        one = profiled.alone_us(replace(job, iterations=1))
+        assert abs(profiled.alone_us(job) - 50_000_000) <= one / 2
+    with pytest.raises(UsageError, match="can run with none of the models"):
+        with_models(Workload("w", (TraceJob("j", 0, "seconds", 999, 5),)), profiled, sorted(instance.models), 0)
+
+
+def test_jobs_that_meet_on_a_link_share_it() -> None:
+    servers = tuple(Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(3))
+    links = tuple(Link(f"l{k}", (f"s{k}", "switch"), 100, 0) for k in range(3))
+    joined = Cluster(servers, ("switch",), links)
+    placements = [(0, 4), (5, 8), (1, 2)]
+    assert contention_of("exclusive", joined) is None
+    fair, degraded = contention_of("fair", joined), contention_of("degraded:1/2", joined)
+    assert fair is not None and degraded is not None
+    assert list(fair.factors(placements)) == [2.0, 2.0, 1.0]
+    assert list(degraded.factors(placements)) == [2.5, 2.5, 1.0]
+    assert list(fair.factors(placements[1:])) == [1.0, 1.0]
+    for text in ("unfair", "fair:2", "degraded", "degraded:-1", "degraded:x", "degraded:1/0"):
+        with pytest.raises(UsageError):
+            contention_of(text, joined)
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_says_what_is_wrong_with_its_source(kind: str, tmp_path: Path) -> None:
+    source = tmp_path if kind == "seconds" else None
+    with pytest.raises(UsageError):
+        performance_of(kind, source, cluster())
+
+
+def test_no_such_kind() -> None:
+    with pytest.raises(UsageError, match="no performance 'guess'; there are "):
+        performance_of("guess", None, cluster())

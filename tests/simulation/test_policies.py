@@ -1,0 +1,118 @@
+"""What each policy prefers, on settings small enough to see it; and what all of them have in common."""
+
+from __future__ import annotations
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.simulation.policies.srtf import SRTF
+from jigsaw_opt.simulation.policy import Active, Moment, Policy, choose, find, names
+from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
+
+HOUR = 3600
+
+
+def test_fifo_holds_what_is_behind_a_job_that_does_not_fit() -> None:
+    made = setting(job("a", 0, 6, 120), job("b", 1, 4, 60), job("c", 2, 1, 60))
+    assert finish_s(run(made, FIFO)) == [120, 180, 180]
+
+
+def test_srtf_takes_the_shortest_and_passes_over_what_does_not_fit() -> None:
+    made = setting(job("long", 0, 4, 900), job("wide", 0, 8, 100), job("short", 0, 4, 60))
+    # short and long fit together; wide is the second shortest, so it runs as soon as all GPUs are its own.
+    assert finish_s(run(made, SRTF)) == [60 + 120 + 840, 160, 60]
+
+
+def test_srtf_by_service_prefers_fewer_gpus() -> None:
+    jobs = (job("wide", 0, 8, 60), job("narrow", 0, 1, 120))
+    assert finish_s(run(setting(*jobs), SRTF)) == [60, 180]
+    assert finish_s(run(setting(*jobs), SRTF, measure="service")) == [180, 120]
+
+
+def test_las_lets_a_job_fall_once_it_has_had_its_gpu_time() -> None:
+    made = setting(job("old", 0, 8, 10 * HOUR), job("new", 60, 8, HOUR))
+    outcome = run(made, LAS, threshold="16")
+    # 8 GPUs have 16 GPU-hours after two hours: then the new job runs, which falls after two hours only.
+    assert finish_s(outcome) == [11 * HOUR, 3 * HOUR]
+    assert outcome.jobs[0].restarts == 1
+
+
+def test_las_keeps_the_order_of_submission_in_its_upper_queue() -> None:
+    made = setting(job("a", 0, 8, 600), job("b", 0, 8, 60))
+    assert finish_s(run(made, LAS)) == [600, 660]
+
+
+def test_las_places_on_the_emptiest_servers_unless_told_to_pack() -> None:
+    made = setting(job("a", 0, 1, 600), job("b", 0, 1, 600))
+    moment = Moment(0, {k: Active(k, one, 1) for k, one in enumerate(made.workload.jobs)}, (), (0, 1))
+    shares = {
+        option: LAS.start(made, {"threshold": "16", "placement": option}).decide(moment).shares
+        for option in LAS.options["placement"]
+    }
+    assert shares["emptiest"] == (Share((0,), (0,)), Share((1,), (4,)))
+    assert shares["packed"] == (Share((0,), (0,)), Share((1,), (1,)))
+
+
+def test_free_gpus_are_taken_where_they_fit_best() -> None:
+    free = FreeGpus(setting(job("a", 0, 1, 1)), [Share((0,), (0, 1))])
+    assert free.count == 6
+    assert free.take(3) == (4, 5, 6)
+    assert free.take(2) == (2, 3)
+    assert free.take(2) is None
+    free.give_back((2, 3))
+    assert free.take(3) == (2, 3, 7)
+    assert free.count == 0
+
+
+def test_free_gpus_are_taken_from_the_emptiest_server() -> None:
+    free = FreeGpus(setting(job("a", 0, 1, 1)))
+    assert [free.take_emptiest(1), free.take_emptiest(1), free.take_emptiest(4)] == [(0,), (4,), (1, 2, 3, 5)]
+    assert free.take_emptiest(3) is None
+
+
+@pytest.mark.parametrize("policy", [FIFO, SRTF, LAS], ids=lambda policy: policy.name)
+def test_every_job_ends_and_equal_runs_are_equal(policy: Policy) -> None:
+    made = setting(*random_jobs(3, 60), restart_s=10)
+    first, second = run(made, policy), run(made, policy)
+    assert first.jobs == second.jobs
+    assert first.stints == second.stints
+    assert all(record.finish_us is not None and record.done == record.work for record in first.jobs)
+    assert all(record.gpu_us >= record.alone_us * made.workload.jobs[record.index].gpus for record in first.jobs)
+
+
+def test_jobs_are_in_order_of_submission() -> None:
+    made = Workload("w", (job("b", 2, 1, 1), job("a", 1, 1, 1), job("c", 2, 1, 1)))
+    assert [one.name for one in made.jobs] == ["a", "b", "c"]
+
+
+def test_registry() -> None:
+    assert {"fifo", "las", "srtf"} <= set(names())
+    assert find("las") is LAS
+    assert choose("srtf") == (SRTF, {"measure": "time"})
+    assert choose("las:placement=packed:threshold=4") == (LAS, {"threshold": "4", "placement": "packed"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fifi", "no policy 'fifi'; did you mean 'fifo'"),
+        ("fifo:x=1", "policy 'fifo' has no option 'x'; there are none"),
+        ("las:treshold=1", "did you mean 'threshold'"),
+        ("las:threshold=5", "'threshold' of policy 'las' is not '5'; there are 16, 1, 4, 64"),
+        ("las:threshold", "'threshold' of policy 'las' is not ''"),
+    ],
+)
+def test_what_is_not_there(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        choose(text)
+    assert message in str(caught.value)
+
+
+def test_start_times_are_kept() -> None:
+    outcome = run(setting(job("a", 0, 8, 90), job("b", 10, 8, 5)), FIFO)
+    assert [record.start_us for record in outcome.jobs] == [0, 120 * SECOND]

@@ -1,0 +1,80 @@
+"""The report of a simulation: what it says, and that it draws in a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.views.simulation_report import simulation_html
+from tests.simulation.cases import SECOND, random_jobs, run, setting
+from tests.views.test_html_in_browser import browser, show
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+__all__ = ["browser"]
+
+pytestmark = pytest.mark.xdist_group("browser")
+
+
+@pytest.fixture
+def simulated() -> tuple[Setting, Outcome]:
+    made = setting(TraceJob("</script><b>x", 0, "<!--m", 8, 600), *random_jobs(1, 30), restart_s=10)
+    return made, run(made, FIFO)
+
+
+def page_of(made: Setting, outcome: Outcome) -> str:
+    return simulation_html(made, outcome, summarise(made, outcome), "fifo")
+
+
+def data_of(page: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, object] = json.loads(found[1])
+    return data
+
+
+def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Outcome]) -> None:
+    made, outcome = simulated
+    data = data_of(page_of(made, outcome))
+    charts = {chart["name"]: chart["values"] for chart in data["charts"]}  # type: ignore[attr-defined]
+    bins = len(charts["GPUs in use"])
+    held = sum(record.gpu_us for record in outcome.jobs)
+    assert sum(charts["GPUs in use"]) / bins * outcome.end_us == pytest.approx(held, rel=1e-4)
+    waited = sum(
+        (later.time_us - record.time_us) * (record.active - record.running)
+        for record, later in zip(outcome.rounds, outcome.rounds[1:], strict=False)
+    )
+    assert sum(charts["jobs waiting"]) / bins * outcome.end_us == pytest.approx(waited, rel=1e-3)
+    assert max(charts["starts on other GPUs"]) == len(outcome.jobs)
+    assert data["completion"] == sorted(data["completion"])  # type: ignore[type-var]
+    assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
+
+
+def test_names_are_never_markup(simulated: tuple[Setting, Outcome]) -> None:
+    page = page_of(*simulated)
+    assert "</script><b>" not in page
+    assert "<!--m" not in page
+
+
+def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[Setting, Outcome]) -> None:
+    show(browser, tmp_path, page_of(*simulated))
+    assert browser.execute_script("return document.querySelectorAll('canvas').length") == 5
+    area = browser.execute_script("const a = timeline.getBoundingClientRect(); return [a.left, a.top, a.width]")
+    browser.execute_script(
+        "timeline.dispatchEvent(new MouseEvent('mousemove', {clientX: arguments[0], clientY: arguments[1]}))",
+        area[0] + area[2] * 100 * SECOND / simulated[1].end_us,
+        area[1] + 3,
+    )
+    tip = browser.execute_script("return document.getElementById('tip').textContent")
+    assert tip.startswith("</script><b>x (<!--m)\nsubmitted 0.0000 h")
+    assert "on 8 GPUs from" in tip
