@@ -87,6 +87,17 @@ def test_columns_that_pay_lead_to_the_same_optimum_and_bound(monkeypatch: pytest
     assert relaxed >= whole.value - 1e-9
 
 
+def test_first_columns_that_hold_too_little_still_lead_to_the_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing_engine, "_FEW", 1)
+    monkeypatch.setattr(packing_engine, "_MORE", 1)
+    for seed in range(8):
+        jobs = random_jobs(seed, 6, 6)
+        gpus = -(-sum(job.gpus for job in jobs) // 2)
+        found = group_jobs(jobs, gpus, "exact")
+        assert_valid(found, jobs, gpus, "steady")
+        assert found.value == pytest.approx(best_value(jobs, gpus, "steady"))
+
+
 def test_with_gpus_for_all_every_job_is_alone() -> None:
     jobs = random_jobs(3, 12, 4)
     for method in ("exact", "matching"):

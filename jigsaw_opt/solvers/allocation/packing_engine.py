@@ -33,11 +33,14 @@ class Packed:
     ----------
     solution
         How often each column is taken.
+    value
+        Its value; far below any other if the columns at hand cannot hold all parts.
     bound
         A value that no solution exceeds.
     """
 
     solution: dict[int, int]
+    value: float
     bound: float
 
 
@@ -65,9 +68,8 @@ def optimum(model: Model) -> Packed:
         return _integer(model, np.arange(len(model.values)))
     relaxed = _relax(model)
     first = _integer(model, relaxed.columns)
-    lacks = relaxed.bound - sum(model.values[column] * number for column, number in first.solution.items())
-    found = _integer(model, np.flatnonzero(relaxed.reduced >= -lacks - _PAYS))
-    return Packed(found.solution, min(relaxed.bound, found.bound))
+    found = _integer(model, np.flatnonzero(relaxed.reduced >= first.value - relaxed.bound - _PAYS))
+    return Packed(found.solution, found.value, min(relaxed.bound, found.bound))
 
 
 def _relax(model: Model) -> _Relaxation:
@@ -104,7 +106,8 @@ def _integer(model: Model, columns: NDArray[np.int64]) -> Packed:
     engine = _run(program)
     values = engine.getSolution().col_value[: len(columns)]
     solution = {int(column): round(value) for column, value in zip(columns, values, strict=True) if round(value)}
-    return Packed(solution, float(engine.getInfo().mip_dual_bound))
+    info = engine.getInfo()
+    return Packed(solution, float(info.objective_function_value), float(info.mip_dual_bound))
 
 
 def _program(model: Model, columns: NDArray[np.int64]) -> HighsLp:

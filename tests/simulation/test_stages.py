@@ -1,0 +1,141 @@
+"""Jobs known by stages: their paces alone and in groups, and the policy that makes the groups."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
+from jigsaw_opt.problem.job import FullDepth, StaircaseDepth
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance import rate_of
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.performance.stages import Stages, stages
+from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
+from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.records import Outcome
+from tests.simulation.cases import cluster, run
+
+MODELS = {
+    "loads@1": StageTimes(711_000, 110_000, 0, 779_000),
+    "loads@2": StageTimes(687_000, 110_000, 95_000, 881_000),
+    "computes@1": StageTimes(600, 410_000, 0, 426_000),
+    "computes@2": StageTimes(700, 416_000, 40_000, 464_000),
+    "mixed@1": StageTimes(117_000, 68_000, 0, 107_000),
+    "mixed@2": StageTimes(114_000, 72_000, 40_000, 191_000),
+}
+
+
+def workload(seed: int, number: int) -> Workload:
+    draw = random.Random(seed)
+    jobs = []
+    for k in range(number):
+        gpus = draw.choice((1, 1, 2))
+        model = f"{draw.choice(('loads', 'computes', 'mixed'))}@{gpus}"
+        jobs.append(TraceJob(str(k), draw.randint(0, 10**9), model, gpus, draw.randint(100, 5000)))
+    return Workload("drawn", tuple(jobs), MODELS)
+
+
+def setting(jobs: Workload, servers: int = 2, gpus: int = 2) -> Setting:
+    return Setting(cluster(servers, gpus), jobs, Stages(MODELS), round_us=0, restart_us=1_000_000)
+
+
+def mean_completion_us(where: Setting, outcome: Outcome) -> float:
+    ends = [record.finish_us for record in outcome.jobs]
+    assert all(end is not None for end in ends)
+    submitted = [where.workload.jobs[record.index].submit_us for record in outcome.jobs]
+    return sum(end - start for end, start in zip(ends, submitted) if end is not None) / len(ends)
+
+
+def job(model: str, iterations: int = 10) -> TraceJob:
+    return TraceJob(model, 0, model, int(model[-1]), iterations)
+
+
+def test_a_job_alone_has_the_pace_of_its_trace_and_what_muri_adds() -> None:
+    performance = Stages(MODELS)
+    (pace,) = performance.paces(Share((0,), (0, 1)), [job("mixed@2")], [0])
+    assert pace.rate == rate_of(193_865)
+    assert performance.alone_us(job("mixed@2")) == 1_938_650
+
+
+def test_jobs_of_a_share_without_depths_take_turns_in_muris_rotation() -> None:
+    performance = Stages(MODELS)
+    jobs = [job("loads@1"), job("computes@1")]
+    paces = performance.paces(Share((3, 5), (0,)), jobs, [0, 0])
+    # One loads while the other computes, and then the other way round.
+    round_us = float((711_000 + 110_000) * SLOWDOWN[1])
+    assert [pace.rate for pace in paces] == [pytest.approx(rate_of(round_us), rel=1e-6)] * 2
+
+
+def test_jobs_of_a_share_with_depths_run_the_timetable_of_their_group() -> None:
+    performance = Stages(MODELS)
+    jobs = [job("loads@2"), job("mixed@2")]
+    full = performance.paces(Share((0, 1), (0, 1), (FullDepth(),) * 2), jobs, [0, 0])
+    bent = performance.paces(Share((0, 1), (0, 1), (StaircaseDepth(),) * 2), jobs, [0, 0])
+    assert full[1].rate > full[0].rate  # the shorter iterations fit several times
+    done = group_round(tuple(sorted(performance.staged(one, staircase=True) for one in jobs)), "planned")
+    assert sorted(pace.rate for pace in bent) == sorted(rate_of(done.time_us / often) for often in done.iterations)
+    assert sum(pace.rate for pace in bent) >= sum(pace.rate for pace in full)
+
+
+def test_shares_that_cannot_be_are_refused() -> None:
+    performance = Stages(MODELS)
+    five = [job("mixed@1")] * 5
+    assert performance.refuses(Share(tuple(range(5)), (0,)), five) == "more than 4 jobs cannot take turns"
+    mixed = [job("mixed@1"), job("mixed@2")]
+    assert performance.refuses(Share((0, 1), (0,)), mixed) == "its stages are known on 2 GPUs, not on 1"
+    assert performance.refuses(Share((0,), (0, 1)), [job("mixed@2")]) is None
+
+
+def test_what_stages_are_not_known_of_is_said() -> None:
+    performance = Stages(MODELS)
+    assert performance.unknown(TraceJob("a", 0, "other", 1, 3)) == "has a model without stages, 'other'"
+    assert performance.unknown(TraceJob("a", 0, "mixed@1", 1)) == "has no number of iterations"
+    with pytest.raises(UsageError, match="a trace that gives the stages"):
+        stages(None, cluster(1, 1), {})
+    with pytest.raises(UsageError, match="needs jobs whose iterations are known by stages"):
+        INTERLEAVE.start(Setting(cluster(1, 1), workload(0, 1), Seconds()), {"service": "left", "groups": "exact"})
+
+
+@pytest.mark.parametrize("options", [{}, {"groups": "matching"}, {"service": "attained"}])
+def test_every_job_ends_and_shares_hold_jobs_of_one_width(options: dict[str, str]) -> None:
+    where = setting(workload(1, 24))
+    outcome = run(where, INTERLEAVE, **options)
+    assert all(record.done == record.work for record in outcome.jobs)
+    assert max(record.running for record in outcome.rounds) > where.gpu_count  # GPUs were shared
+
+
+def test_first_come_the_jobs_with_the_least_service_left() -> None:
+    jobs = tuple(TraceJob(str(k), 0, "computes@2", 2, n) for k, n in enumerate((500, 100, 900, 300, 700, 200)))
+    where = setting(Workload("six", jobs, MODELS), servers=1)
+    scheduler = INTERLEAVE.start(where, {"service": "left", "groups": "exact"})
+    active = {k: Active(k, one, where.performance.work(one)) for k, one in enumerate(jobs)}
+    (first,) = scheduler.decide(Moment(0, active, (), tuple(active))).shares
+    # Two jobs that compute would be faster one after the other, so they do not share.
+    assert first.jobs == (1,)
+
+
+def test_teams_that_go_on_keep_their_gpus() -> None:
+    where = setting(workload(3, 20))
+    outcome = run(where, INTERLEAVE)
+    restarts = sum(record.restarts for record in outcome.jobs)
+    assert restarts < sum(record.running for record in outcome.rounds) / 2
+
+
+def test_timetables_and_staircases_shorten_completion() -> None:
+    where = setting(workload(5, 24))
+    rotation = mean_completion_us(where, run(where, INTERLEAVE))
+    full = mean_completion_us(where, run(where, JIGSAW, depth="full"))
+    bent = mean_completion_us(where, run(where, JIGSAW))
+    assert bent < full < rotation
+
+
+def test_groups_are_the_same_again_for_the_same_workload() -> None:
+    first, second = (run(setting(workload(7, 12)), JIGSAW) for _ in range(2))
+    assert [record.finish_us for record in first.jobs] == [record.finish_us for record in second.jobs]
+    assert Counter(record.restarts for record in first.jobs) == Counter(record.restarts for record in second.jobs)
