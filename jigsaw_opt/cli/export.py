@@ -12,6 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
     parser.add_argument("plan", nargs="?", type=Path, metavar="PLAN", help="a plan document (perfetto)")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, traced beside it")
     parser.add_argument("--to", choices=("perfetto", "mps", "lp"), required=True, help="format")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write")
 
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
     from jigsaw_opt.views.perfetto import perfetto_trace
 
-    emit(perfetto_trace(checked_picture(arguments.instance, arguments.plan)), arguments.output)
+    emit(perfetto_trace(checked_picture(arguments.instance, arguments.plan, arguments.replay)), arguments.output)
     return 0
 
 

@@ -16,6 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
     parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, shown beside it")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)"
     )
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     form = arguments.to or _form(arguments.output)
     if form == "png" and arguments.output is None:
         raise UsageError("a PNG picture needs a file: -o FILE.png")
-    emit(_draw(checked_picture(arguments.instance, arguments.plan), form), arguments.output)
+    emit(_draw(checked_picture(arguments.instance, arguments.plan, arguments.replay), form), arguments.output)
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -110,14 +110,25 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     return instance, plan
 
 
-def checked_picture(source: str, plan_path: Path) -> Picture:
-    """Lanes of a plan that passes the check.
+def checked_picture(source: str, plan_path: Path, replay_path: Path | None = None) -> Picture:
+    """Lanes of a plan that passes the check, and of a replay of it if there is one.
 
     Raises
     ------
     CheckFailedError
         The plan breaks a rule.
+    InvalidInputError
+        The replay is one of another plan.
     """
-    from jigsaw_opt.views.lanes import picture
+    instance, plan = checked_plan(source, plan_path)
+    if replay_path is None:
+        from jigsaw_opt.views.lanes import picture
 
-    return picture(*checked_plan(source, plan_path))
+        return picture(instance, plan)
+    from jigsaw_opt.documents.replay import load_replay, plan_sha256
+    from jigsaw_opt.views.replay import replay_picture
+
+    replay = load_replay(replay_path)
+    if (replay.instance_sha256, replay.plan_sha256) != (plan.instance_sha256, plan_sha256(plan)):
+        raise InvalidInputError([Problem(str(replay_path), f"is a replay of another plan than {plan_path}")])
+    return replay_picture(instance, plan, replay)

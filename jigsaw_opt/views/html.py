@@ -36,6 +36,7 @@ def _data(picture: Picture) -> dict[str, object]:
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": str(plan.solver.get("name", "")),
+        "facts": picture.facts,
         "jobs": [
             {"name": job.name, "colour": job_colour(k), "depth": depth, "model": spec.model}
             for k, (job, depth, spec) in enumerate(zip(plan.jobs, picture.depths, picture.instance.jobs, strict=True))

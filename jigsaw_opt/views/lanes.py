@@ -7,16 +7,17 @@ to ``[0, T)`` and split where they reach past its end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan
+from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["Interval", "Lane", "Picture", "picture"]
+__all__ = ["Board", "Interval", "Lane", "Picture", "picture"]
 
 
 class Interval(NamedTuple):
@@ -60,17 +61,61 @@ class Picture:
         GPUs in the cluster's order, then links.
     end_us
         Right edge: the latest end, or the period of a cyclic plan.
+    facts
+        What else there is to say, each with its name.
     """
 
     instance: Instance
     plan: Plan
     lanes: tuple[Lane, ...]
     end_us: int
+    facts: tuple[tuple[str, str], ...] = ()
 
     @property
     def depths(self) -> list[int]:
         """Number of levels of each job."""
         return [self.instance.models[job.model].depth for job in self.instance.jobs]
+
+
+class Board:
+    """The lanes of a cluster, and which of them a job is on.
+
+    Parameters
+    ----------
+    cluster
+        Whose GPUs and links are shown.
+    kind
+        What stands before the kind of each lane, and behind its name.
+    """
+
+    def __init__(self, cluster: Cluster, kind: str = "") -> None:
+        before, behind = (f"{kind} ", f" {kind}") if kind else ("", "")
+        names = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        self.gpus = {name: Lane(name + behind, f"{before}gpu") for name in names}
+        self.links = [Lane(link.name + behind, f"{before}link") for link in cluster.links]
+        self._routes = Routes(cluster)
+        self._server_of = {server.name: index for index, server in enumerate(cluster.servers)}
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """GPUs in the cluster's order, then links, each with its intervals by start."""
+        lanes = (*self.gpus.values(), *self.links)
+        for lane in lanes:
+            lane.intervals.sort()
+        return lanes
+
+    def intervals(self, index: int, job: JobPlan | MeasuredJob, first: int = 0) -> Iterator[tuple[Lane, Interval]]:
+        """Intervals of job number `index`, whose iterations count from `first`, each with its lane."""
+        channel = self._routes.channel(Counter(self._server_of[gpu.rsplit("/", 1)[0]] for gpu in job.gpus))
+        gpus, links = [self.gpus[gpu] for gpu in job.gpus], [self.links[k] for k in channel.links] if channel else []
+        iterations: Sequence[Iteration | MeasuredIteration] = job.iterations
+        for number, iteration in enumerate(iterations, first):
+            blocks: Sequence[Block | MeasuredBlock] = iteration.blocks
+            for worker, (lane, block) in enumerate(zip(gpus, blocks, strict=True)):
+                yield lane, Interval(block.start_us, block.end_us, index, number, worker, block.level)
+            for transfer in iteration.transfers:
+                for lane in links:
+                    yield lane, Interval(transfer.start_us, transfer.end_us, index, number, transfer.bucket, 0)
 
 
 def picture(instance: Instance, plan: Plan) -> Picture:
@@ -81,33 +126,11 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
-    cluster = instance.cluster
-    gpus = {
-        cluster.gpu_name(s, k): Lane(cluster.gpu_name(s, k), "gpu")
-        for s, server in enumerate(cluster.servers)
-        for k in range(server.gpus)
-    }
-    links = [Lane(link.name, "link") for link in cluster.links]
-    routes = Routes(cluster)
-    server_of = {server.name: index for index, server in enumerate(cluster.servers)}
+    board = Board(instance.cluster)
     for index, job in enumerate(plan.jobs):
-        channel = routes.channel(Counter(server_of[gpu.rsplit("/", 1)[0]] for gpu in job.gpus))
-        used = [links[k] for k in channel.links] if channel else []
-        for lane, interval in _intervals(index, job, [gpus[gpu] for gpu in job.gpus], used):
+        for lane, interval in board.intervals(index, job):
             lane.intervals.extend(_wrapped(interval, plan.period_us))
-    lanes = (*gpus.values(), *links)
-    for lane in lanes:
-        lane.intervals.sort()
-    return Picture(instance, plan, lanes, plan.period_us or max(map(job_end, plan.jobs)))
-
-
-def _intervals(index: int, job: JobPlan, gpus: list[Lane], links: list[Lane]) -> Iterator[tuple[Lane, Interval]]:
-    for number, iteration in enumerate(job.iterations):
-        for worker, (lane, block) in enumerate(zip(gpus, iteration.blocks, strict=True)):
-            yield lane, Interval(block.start_us, block.end_us, index, number, worker, block.level)
-        for transfer in iteration.transfers:
-            for lane in links:
-                yield lane, Interval(transfer.start_us, transfer.end_us, index, number, transfer.bucket, 0)
+    return Picture(instance, plan, board.lanes, plan.period_us or max(map(job_end, plan.jobs)))
 
 
 def _wrapped(interval: Interval, period: int | None) -> Iterator[Interval]:

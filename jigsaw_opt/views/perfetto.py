@@ -9,7 +9,7 @@ from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
 __all__ = ["perfetto_trace"]
 
-_PROCESSES = {"gpu": 1, "link": 2}
+_PROCESSES = {"gpu": 1, "link": 2, "measured gpu": 3, "measured link": 4}
 
 
 def perfetto_trace(picture: Picture) -> bytes:
@@ -27,7 +27,8 @@ def perfetto_trace(picture: Picture) -> bytes:
 
 
 def _metadata(picture: Picture) -> Iterator[dict[str, Any]]:
-    for kind, process in _PROCESSES.items():
+    kinds = {lane.kind for lane in picture.lanes}
+    for kind, process in ((kind, process) for kind, process in _PROCESSES.items() if kind in kinds):
         yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"{kind}s"}}
     for track, lane in enumerate(picture.lanes):
         where = {"ph": "M", "pid": _PROCESSES[lane.kind], "tid": track}

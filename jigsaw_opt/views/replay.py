@@ -1,0 +1,90 @@
+"""A replay beside its plan: under each lane of the plan one with what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.replay import Replay, Timeline
+from jigsaw_opt.views.lanes import Board, Interval, Picture
+
+__all__ = ["replay_picture"]
+
+
+def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
+    """Lanes of a plan, as often as it was carried out, each with one below it for what was measured.
+
+    A pass over a finite plan is shown from the moment when it began.
+
+    Parameters
+    ----------
+    instance, plan
+        A correct plan.
+    replay
+        A replay of it.
+    """
+    planned, measured = Board(instance.cluster), Board(instance.cluster, "measured")
+    for index, (job, found) in enumerate(zip(plan.jobs, replay.timeline.jobs, strict=True)):
+        for lane, interval in planned.intervals(index, job):
+            lane.intervals.extend(_passes(interval, job, found.first_iteration, plan, replay.timeline))
+        for lane, interval in measured.intervals(index, found, found.first_iteration):
+            lane.intervals.append(interval)
+    begin = _begin(plan, replay.timeline)
+    for lane in planned.lanes:
+        lane.intervals[:] = [i._replace(start_us=i.start_us - begin, end_us=i.end_us - begin) for i in lane.intervals]
+    for lane in measured.lanes:
+        lane.intervals[:] = _apart(lane.intervals)
+    idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.jobs)
+    pairs = zip(planned.lanes, measured.lanes, strict=True)
+    lanes = tuple(lane for pair in pairs for lane in (pair[:1] if pair[0].name in idle else pair))
+    end = max(interval.end_us for lane in lanes for interval in lane.intervals)
+    return Picture(instance, plan, lanes, end, tuple(_facts(replay)))
+
+
+def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Timeline) -> Iterator[Interval]:
+    """A planned interval in every pass in which its iteration was carried out."""
+    for turn, origin in _origins(plan, found):
+        iteration = turn * len(job.iterations) + interval.iteration
+        if iteration >= first:
+            start, end = interval.start_us + origin, interval.end_us + origin
+            yield interval._replace(start_us=start, end_us=end, iteration=iteration)
+
+
+def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
+    """Passes that were carried out, and what their planned times count from."""
+    if plan.period_us is not None:
+        return [(turn, turn * plan.period_us) for turn in range(found.passes)]
+    return list(enumerate(found.origins_us, found.passes - len(found.origins_us)))
+
+
+def _begin(plan: Plan, found: Timeline) -> int:
+    """Planned start of the first block that was left to do, where a cyclic plan was resumed; otherwise 0."""
+    if plan.period_us is None or not any(job.first_iteration for job in found.jobs):
+        return 0
+    return min(
+        block.start_us + measured.first_iteration // len(job.iterations) * plan.period_us
+        for job, measured in zip(plan.jobs, found.jobs, strict=True)
+        for block in job.iterations[measured.first_iteration % len(job.iterations)].blocks
+    )
+
+
+def _apart(intervals: Iterable[Interval]) -> Iterator[Interval]:
+    """Intervals without the overlaps that the clocks of several hosts may leave, as viewers take none on a track."""
+    free = 0
+    for interval in intervals:
+        start = max(interval.start_us, free)
+        free = max(interval.end_us, start)
+        yield interval._replace(start_us=start, end_us=free)
+
+
+def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
+    summary = replay.summary
+    yield "carried out", f"{replay.timeline.passes} x"
+    if summary.measured_us is not None and summary.error is not None:
+        yield f"measured {summary.objective}", f"{summary.measured_us / 1000:.3f} ms ({100 * summary.error:+.1f} %)"
+    yield "blocks off by", f"{100 * summary.block_error:.1f} %"
+    speed_up = replay.speed_up()
+    if speed_up is not None and speed_up[1] is not None and replay.baseline is not None:
+        yield f"speed-up over {replay.baseline.policy}", f"{speed_up[1]:.3f} ({speed_up[0]:.3f} predicted)"
