@@ -9,10 +9,21 @@ from math import floor
 
 import pytest
 
-from jigsaw_opt.formulations.sjf_bco import Batch, Chain, Network, RingJob, Schedule, completion, conflict_free, step
+from jigsaw_opt.formulations.sjf_bco import (
+    Batch,
+    Chain,
+    Network,
+    RingJob,
+    Schedule,
+    completion,
+    conflict_free,
+    overestimate,
+    step,
+)
 from jigsaw_opt.problem.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import (
     Outcome,
+    Variant,
     all_schedules,
     best_schedule,
     first_fit,
@@ -31,6 +42,7 @@ from jigsaw_opt.solvers.allocation.sjf_bco.rules import (
 )
 
 ONE = Fraction(1)
+VARIANTS: tuple[Variant, ...] = ("literal", "intent")
 
 
 def random_batch(
@@ -146,11 +158,11 @@ def test_thresholds_between_the_sizes_change_nothing(seed: int) -> None:
     assert sjf_bco(batch, thresholds=range(1, 5)) == sjf_bco(batch)
 
 
-@pytest.mark.parametrize("variant", ["literal", "intent"])
-def test_a_job_larger_than_the_servers_leaves_no_schedule(variant: str) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_job_larger_than_the_servers_leaves_no_schedule(variant: Variant) -> None:
     batch = random_batch(1, jobs=3, sizes=(1, 9))
     assert 9 in {job.workers for job in batch.jobs}
-    assert sjf_bco(batch, "literal" if variant == "literal" else "intent") is None
+    assert sjf_bco(batch, variant) is None
 
 
 def test_a_horizon_that_no_schedule_keeps_leaves_none() -> None:
@@ -224,6 +236,19 @@ def test_the_program_over_all_schedules_is_a_bound_for_every_algorithm(seed: int
     assert max(ends) <= min(found)
     assert max(ends) == min(max(completion(batch, it) or (99,)) for it in all_schedules(batch, min(found)))
     assert best_schedule(batch, max(ends) - 1) is None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sjf_bco_keeps_its_ratio_to_the_optimum(seed: int) -> None:
+    # Theorem 5, n_g phi u / l with l = 1; phi is at least 1, so this asks for more than it says.
+    batch = tiny_batch(seed)
+    for variant in VARIANTS:
+        found = sjf_bco(batch, variant)
+        assert found is not None
+        best = best_schedule(batch, found.makespan)
+        ends = None if best is None else completion(batch, best)
+        assert ends is not None
+        assert found.makespan <= max(job.workers for job in batch.jobs) * overestimate(batch) * max(ends)
 
 
 def every_schedule(batch: Batch, limit: int) -> set[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
