@@ -21,8 +21,6 @@ Optimiser = Literal["sgd", "adam"]
 SOME_COMPARISONS = (
     "rotation",
     "free",
-    "average over workers",
-    "warm-up",
     "half of the workers full",
     "warm-up, own rate, equal time",
 )
