@@ -107,7 +107,7 @@ def carried_out(problem: Instance, recipe: Recipe, asked: argparse.Namespace, ba
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batch", type=int, default=512, help="samples of the dense network")
+    parser.add_argument("--batch", type=int, default=1024, help="samples of the dense network")
     parser.add_argument("--iterations", type=int, default=3, help="of each job")
     parser.add_argument("--passes", type=int, default=5, help="times that each plan is carried out")
     parser.add_argument("--repeats", type=int, default=15, help="rounds of the profile")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.executor.profiling import Profile
 
 HELP = "measure a model for an instance"
-_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads")
+_COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
 _SIZES = tuple(2**k for k in range(12, 25, 2))
 
 
@@ -38,6 +38,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm-up", type=int, default=3, metavar="N", help="rounds before measuring (default: 3)")
     parser.add_argument("--repeats", type=int, default=15, metavar="N", help="rounds measured (default: 15)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads on the CPU (default: 1)")
+    parser.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="measure in N at once, a core each, as a replay runs (1)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of parameters and data (default: 0)")
     parser.add_argument(
         "--all-reduce", type=int, metavar="N", help="also measure all-reduces among 2 to N processes of this machine"
@@ -77,6 +80,8 @@ def _check(arguments: argparse.Namespace) -> None:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise UsageError(f"--all-reduce is at least 2, not {arguments.all_reduce}")
+    if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):
+        raise UsageError("--processes is for the CPU, with one thread each")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         raise UsageError("nothing to measure: name a model, or --all-reduce N; only a model can be written")
     if arguments.gpu_type is not None and (not arguments.gpu_type or "/" in arguments.gpu_type):
@@ -123,15 +128,20 @@ def _profile(arguments: argparse.Namespace, entry: dict[str, Any], device: torch
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.building import build_network, even_segments, replica
     from jigsaw_opt.executor.profiling import profile
+    from jigsaw_opt.executor.side_by_side import profiles_side_by_side
     from jigsaw_opt.executor.worker import Recipe, Worker
 
-    network = build_network(entry["zoo"], entry["arguments"], arguments.trust, arguments.seed)
+    rounds = arguments.warm_up, arguments.repeats
     momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
     # Steps so small that the loss stays finite, whatever the model; their time is that of any other.
     recipe = Recipe(arguments.optimiser, {"lr": 1e-6, **momentum}, arguments.seed)
+    if arguments.processes > 1:
+        segments, count = arguments.segments, arguments.processes
+        return profiles_side_by_side([entry], segments, count, recipe, *rounds, arguments.trust)[0]
+    network = build_network(entry["zoo"], entry["arguments"], arguments.trust, arguments.seed)
     try:
         built = replica(network, even_segments(network, arguments.segments), arguments.batch)
-        return profile(Worker(0, built, recipe, device), arguments.warm_up, arguments.repeats)
+        return profile(Worker(0, built, recipe, device), *rounds)
     except torch.OutOfMemoryError as error:
         raise UsageError(f"a batch of {arguments.batch} does not fit the device's memory") from error
 

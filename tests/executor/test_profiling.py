@@ -23,6 +23,7 @@ from jigsaw_opt.executor.links import LinkFit, Sample, fit  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.profiling import LevelProfile, Profile, SegmentProfile, profile  # noqa: E402
+from jigsaw_opt.executor.side_by_side import _mean_spread  # noqa: E402
 from jigsaw_opt.executor.timing import Spread, spread  # noqa: E402
 from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
 
@@ -122,6 +123,18 @@ def test_all_reduce_fit_recovers_latency_and_bandwidth() -> None:
 def test_spread() -> None:
     assert spread([1, 2, 3, 4, 100]) == Spread(3, 2, 4)
     assert spread([7]) == Spread(7, 7, 7)
+
+
+def test_a_profile_of_several_processes_is_their_mean(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--processes", 2, "--batch", 4, "--segments", 2, "--warm-up", 1, "--repeats", 2, "--json")
+    assert run("profile", "mlp", *options) == 0
+    model = json.loads(capsys.readouterr().out)["model"]
+    assert [s["parameter_bytes"] for s in model["segments"]] == [2 * 4 * 65 * 64, 4 * 65 * 10]
+    assert model["state_factor"] == 3
+    spreads = [Spread(1, 0, 4), Spread(2, 1, 8)]
+    assert _mean_spread(spreads) == Spread(1.5, 0.5, 6)
+    assert run("profile", "mlp", "--processes", 2, "--threads", 2) == 2
+    assert "one thread each" in capsys.readouterr().err
 
 
 def test_profile_writes_a_model_that_an_instance_takes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
