@@ -1,6 +1,16 @@
 """Packing: columns are patterns of servers, the master program chooses how often each is used."""
 
-from jigsaw_opt.formulations.packing.gangs import Gang, Kind, Site, gang_instance, gangs, kinds, references_us, site
+from jigsaw_opt.formulations.packing.gangs import (
+    Gang,
+    Kind,
+    Site,
+    busy_shares,
+    gang_instance,
+    gangs,
+    kinds,
+    references_us,
+    site,
+)
 from jigsaw_opt.formulations.packing.master import Column, Master, Pattern, Rates, Team, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
 
@@ -17,6 +27,7 @@ __all__ = [
     "Site",
     "Team",
     "Valued",
+    "busy_shares",
     "column",
     "gang_instance",
     "gangs",

@@ -22,7 +22,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
 from jigsaw_opt.problem.pieces import PieceGraph, cut
 
-__all__ = ["Gang", "Kind", "Site", "gang_instance", "gangs", "kinds", "references_us", "site"]
+__all__ = ["Gang", "Kind", "Site", "busy_shares", "gang_instance", "gangs", "kinds", "references_us", "site"]
 
 _LONG = 64
 """Iterations over which the mean work of an iteration under a free depth rule is counted."""
@@ -135,6 +135,19 @@ def references_us(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, 
         able = [measured for t in problem.types if (measured := _Measured(problem, t, kind)).fits]
         if able:
             found[kind] = min(measured.alone_us for measured in able)
+    return found
+
+
+def busy_shares(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, float]:
+    """Least share of the GPUs' time that a job keeps busy while it makes the progress that it makes alone.
+
+    The least over all types of servers, under its depth rule, for the kinds that some type can run.
+    """
+    found = {}
+    for kind in known:
+        able = [measured for t in problem.types if (measured := _Measured(problem, t, kind)).fits]
+        if able:
+            found[kind] = min(float(measured.work_us / (kind.workers * measured.alone_us)) for measured in able)
     return found
 
 

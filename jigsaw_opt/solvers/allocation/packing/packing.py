@@ -20,8 +20,8 @@ class Packed:
     ----------
     patterns
         Patterns, and how often each is used.
-    gangs
-        The gangs that the patterns name.
+    gangs, types
+        The gangs that the patterns name by number, and the type of servers of each.
     rates
         For each gang the rates of its jobs, from its timetable.
     progress
@@ -34,6 +34,7 @@ class Packed:
 
     patterns: tuple[tuple[Pattern, int], ...]
     gangs: tuple[Gang, ...]
+    types: tuple[int, ...]
     rates: tuple[tuple[float, ...], ...]
     progress: tuple[float, ...]
     objective: float
@@ -77,6 +78,7 @@ def _filled(rounding: Rounding) -> Packed:
     return Packed(
         patterns=tuple(rounding.taken.items()),
         gangs=tuple(generation.gangs),
+        types=tuple(generation.on_type),
         rates=tuple(generation.certified()),
         progress=progress,
         objective=sum(value_of(c, gained) for c, gained in zip(generation.problem.classes, progress, strict=True)),

@@ -1,0 +1,110 @@
+"""Blocks of GPUs for teams of jobs: those that go on keep theirs, and wide teams come first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.simulation.policy import Setting
+
+__all__ = ["Blocks", "Team"]
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """Jobs that share GPUs.
+
+    Parameters
+    ----------
+    jobs
+        Their numbers.
+    gpus
+        GPUs that they share.
+    type
+        Number of the type of servers that they run on.
+    """
+
+    jobs: tuple[int, ...]
+    gpus: int
+    type: int
+
+
+class Blocks:
+    """GPUs by server, to be given to teams.
+
+    A team within a server gets GPUs side by side, the first a multiple of their number where that number divides the
+    server's. Wide teams are placed first, so teams whose numbers are powers of two always fit if they fit by number.
+
+    Parameters
+    ----------
+    setting
+        Whose cluster it is.
+    servers
+        Servers of each type, by number of the type.
+    held
+        GPUs that each job has held so far.
+    """
+
+    def __init__(self, setting: Setting, servers: Sequence[Sequence[int]], held: Mapping[int, tuple[int, ...]]) -> None:
+        self._setting, self._servers, self._held = setting, servers, held
+        self._free = [True] * setting.gpu_count
+        self._wanted = [False] * setting.gpu_count
+
+    def place(self, teams: Iterable[Team]) -> dict[Team, tuple[int, ...]]:
+        """GPUs of every team that finds room."""
+        found: dict[Team, tuple[int, ...]] = {}
+        waiting = sorted(teams, key=lambda team: -team.gpus)
+        for team in waiting:
+            for gpu in self._own(team) or ():
+                self._wanted[gpu] = True
+        for width in dict.fromkeys(team.gpus for team in waiting):
+            alike = [team for team in waiting if team.gpus == width]
+            moving = [team for team in alike if not self._keep(team, found)]
+            for team in moving:
+                gpus = self._find(team)
+                if gpus is not None:
+                    self._take(team, gpus, found)
+        return found
+
+    def _own(self, team: Team) -> tuple[int, ...] | None:
+        """GPUs of a job of the team that suit all of it."""
+        servers = set(self._servers[team.type])
+        blocks = (self._held[job] for job in team.jobs if job in self._held)
+        suiting = (block for block in blocks if len(block) == team.gpus)
+        return next((block for block in suiting if all(self._setting.server_of[g] in servers for g in block)), None)
+
+    def _keep(self, team: Team, found: dict[Team, tuple[int, ...]]) -> bool:
+        own = self._own(team)
+        if own is None or not all(self._free[gpu] for gpu in own):
+            return False
+        self._take(team, own, found)
+        return True
+
+    def _take(self, team: Team, gpus: tuple[int, ...], found: dict[Team, tuple[int, ...]]) -> None:
+        found[team] = gpus
+        for gpu in gpus:
+            self._free[gpu] = self._wanted[gpu] = False
+
+    def _find(self, team: Team) -> tuple[int, ...] | None:
+        """Free GPUs that the fewest narrower teams would keep, on the fullest servers."""
+        ranges = [self._setting.gpus_of[server] for server in self._servers[team.type]]
+        if team.gpus <= max(map(len, ranges)):
+            blocks = [block for own in ranges for block in self._within(own, team.gpus)]
+            return min(blocks, key=self._cost)[1] if blocks else None
+        empty = [own for own in ranges if all(self._free[gpu] for gpu in own)]
+        empty.sort(key=lambda own: sum(self._wanted[gpu] for gpu in own))
+        chosen = empty[: ceil_div(team.gpus, max(map(len, ranges)))]
+        gpus = sorted(gpu for own in chosen for gpu in own)[: team.gpus]
+        return tuple(gpus) if len(gpus) == team.gpus else None
+
+    def _within(self, own: range, count: int) -> list[tuple[range, tuple[int, ...]]]:
+        """The blocks of a server whose GPUs are all free."""
+        step = count if len(own) % count == 0 else 1
+        starts = range(own.start, own.stop - count + 1, step)
+        blocks = (tuple(range(start, start + count)) for start in starts)
+        return [(own, block) for block in blocks if all(self._free[gpu] for gpu in block)]
+
+    def _cost(self, block: tuple[range, tuple[int, ...]]) -> tuple[int, int]:
+        own, gpus = block
+        return sum(self._wanted[gpu] for gpu in gpus), sum(self._free[gpu] for gpu in own)
