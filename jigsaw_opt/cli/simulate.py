@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_sweep
 from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--workload",
         required=True,
+        nargs="+",
         metavar="[FORMAT:]FILE",
         help="a workload in CSV, or a trace in a format of others (pollux, philly, tiresias, muri, ...)",
     )
@@ -39,7 +41,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
     )
     parser.add_argument(
-        "--policy", required=True, metavar="NAME[:OPTION=VALUE...]", help="as in fifo or las:placement=packed"
+        "--policy",
+        required=True,
+        nargs="+",
+        metavar="NAME[:OPTION=VALUE...]",
+        help="as in fifo or las:placement=packed",
     )
     parser.add_argument(
         "--performance",
@@ -55,6 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="of jobs on links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
     )
     _configure_run(parser)
+    configure_sweep(parser)
 
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
@@ -84,6 +91,9 @@ def run(arguments: argparse.Namespace) -> int:
     _require_output(arguments.output)
     until_us = _until_us(arguments.until)
     request = _request(arguments)
+    if arguments.sweep:
+        return run_sweep(arguments, request)
+    _require_one(arguments)
     prepared = prepare(request)
     simulation = _begin(prepared, arguments)
     require_folder(arguments.output / _SNAPSHOT)
@@ -98,13 +108,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _require_one(arguments: argparse.Namespace) -> None:
+    """Refuse what only a sweep has."""
+    given = (arguments.seeds, arguments.jobs, arguments.address)
+    if len(arguments.workload) > 1 or len(arguments.policy) > 1 or given != (None, None, None):
+        raise UsageError("several workloads, policies or seeds, --jobs and --address are for --sweep")
+
+
 def _request(arguments: argparse.Namespace) -> Request:
     from jigsaw_opt.simulation.request import Request
 
     return Request(
-        arguments.workload,
+        arguments.workload[0],
         arguments.cluster,
-        arguments.policy,
+        arguments.policy[0],
         arguments.performance,
         arguments.contention,
         arguments.round,

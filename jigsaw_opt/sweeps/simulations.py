@@ -1,0 +1,94 @@
+"""Simulations as the tasks of a sweep: every workload by every policy and seed."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import platform
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from typing import Any
+
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.simulation.invariants import InvariantError
+from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.request import Prepared, Request, prepare
+from jigsaw_opt.sweeps.task import Task
+
+__all__ = ["cells", "measure", "rows_csv", "simulations"]
+
+_LABELS = ("workload", "policy", "seed")
+_HIDDEN = ("key",)
+
+
+def simulations(base: Request, workloads: Sequence[str], policies: Sequence[str], seeds: Sequence[int]) -> list[Task]:
+    """One task for every combination, each once; all that they name is read now.
+
+    Parameters
+    ----------
+    base
+        What is the same for all.
+    workloads, policies, seeds
+        What each combination has in place of that of `base`.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        What is wrong with the first combination that cannot be prepared.
+    """
+    tasks: dict[str, Task] = {}
+    for workload, policy, seed in product(workloads, policies, seeds):
+        request = replace(base, workload=workload, policy=policy, seed=seed)
+        prepared = prepare(request)
+        key = hashlib.sha256(f"{prepared.inputs()} {base.performance} {base.contention}".encode()).hexdigest()
+        tasks[key] = Task(key, measure, (prepared,), request.about())
+    return list(tasks.values())
+
+
+def measure(prepared: Prepared) -> dict[str, Any]:
+    """Simulate to the end, and tell the measures and what it cost; where it raised, only ``error`` and the cost."""
+    began, cpu = time.monotonic(), time.process_time()
+    try:
+        simulation = prepared.start()
+        simulation.run()
+        outcome: dict[str, Any] = asdict(summarise(prepared.setting, simulation.close()))
+    except (JigsawError, InvariantError) as error:
+        outcome = {"error": str(error)}
+    seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
+    return {**outcome, "seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3), "host": platform.node()}
+
+
+def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """For each workload and policy the means over the seeds that gave a result, in the order of the rows."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["workload"], row["policy"]), []).append(row)
+    return [_cell(workload, policy, group) for (workload, policy), group in groups.items()]
+
+
+def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The rows with what they are of first."""
+    names = dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)])
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(names), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _cell(workload: str, policy: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    good = [row for row in group if row["error"] is None]
+    measures = [name for name in good[0] if _is_measure(good[0][name]) and name != "seed"] if good else []
+    means = {name: _mean([row[name] for row in good if row[name] is not None]) for name in measures}
+    return {"workload": workload, "policy": policy, "runs": len(group), "errors": len(group) - len(good), **means}
+
+
+def _is_measure(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,90 @@
+"""Sweeps of simulations: what their tasks are, what a row tells, and the means over seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.request import Request
+from jigsaw_opt.sweeps.simulations import cells, measure, rows_csv, simulations
+
+
+@pytest.fixture
+def traces(tmp_path: Path) -> list[str]:
+    paths = []
+    for name, seconds in (("short", 60), ("long", 600)):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(f"name,submit_s,model,gpus,iterations\na,0,m,8,{seconds}\nb,0,m,8,{2 * seconds}\n")
+        paths.append(str(path))
+    return paths
+
+
+def test_every_combination_is_a_task_of_its_own(traces: list[str]) -> None:
+    tasks = simulations(Request("", "2x4", ""), traces, ["fifo", "srtf"], [0, 1])
+    assert len({task.key for task in tasks}) == len(tasks) == 8
+    assert [task.labels["policy"] for task in tasks[:4]] == ["fifo", "fifo", "srtf", "srtf"]
+    again = simulations(Request("", "2x4", ""), traces, ["fifo", "fifo"], [0, 0])
+    assert [task.key for task in again] == [tasks[0].key, tasks[4].key]
+
+
+@pytest.mark.parametrize("change", [{"round_s": 1.0}, {"restart_s": 1.0}, {"cluster": "4x2"}, {"contention": "fair"}])
+def test_whatever_changes_the_result_changes_the_key(traces: list[str], change: dict[str, object]) -> None:
+    base = {"workload": "", "cluster": "2x4", "policy": "", **change}
+    (task,) = simulations(Request(**base), traces[:1], ["fifo"], [0])  # type: ignore[arg-type]
+    (plain,) = simulations(Request("", "2x4", ""), traces[:1], ["fifo"], [0])
+    assert task.key != plain.key
+
+
+def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (task,) = simulations(Request("", "2x4", "", restart_s=0), traces[:1], ["fifo"], [0])
+    assert measure(*task.arguments)["mean_completion_h"] == (60 + 180) / 2 / 3600
+
+    def failing(*_: object) -> None:
+        raise UsageError("no such thing")
+
+    monkeypatch.setattr("jigsaw_opt.simulation.engine.Simulation.run", failing)
+    row = measure(*task.arguments)
+    assert row["error"] == "no such thing"
+    assert "mean_completion_h" not in row
+
+
+def test_means_are_over_the_seeds_that_gave_a_result() -> None:
+    labels = {"workload": "w", "policy": "p", "error": None}
+    rows = [
+        {**labels, "seed": 0, "jobs": 3, "mean_completion_h": 1.0, "worst_fairness": None},
+        {**labels, "seed": 1, "jobs": 3, "mean_completion_h": 3.0, "worst_fairness": None},
+        {**labels, "seed": 2, "error": "died"},
+        {**labels, "policy": "q", "seed": 0, "error": "died"},
+    ]
+    assert cells(rows) == [
+        {"workload": "w", "policy": "p", "runs": 3, "errors": 1, "jobs": 3.0, "mean_completion_h": 2.0},
+        {"workload": "w", "policy": "q", "runs": 1, "errors": 1},
+    ]
+    table = list(csv.DictReader(io.StringIO(rows_csv(rows))))
+    assert [row["seed"] for row in table] == ["0", "1", "2", "0"]
+    assert [row["error"] for row in table] == ["", "", "died", "died"]
+
+
+def test_the_command_goes_on_where_it_was(
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    command = ["simulate", "--sweep", "--cluster", "2x4", "-o", str(out), "--restart", "0", "--json", "--workload"]
+    assert main([*command, traces[0], "--policy", "fifo"]) == 0
+    first = (out / "rows.jsonl").read_text()
+    assert main([*command, *traces, "--policy", "fifo"]) == 0
+    assert (out / "rows.jsonl").read_text().startswith(first)
+    document = json.loads((out / "summary.json").read_text())
+    assert (document["runs"], document["finished"]) == (2, 2)
+    assert [cell["mean_completion_h"] for cell in document["cells"]] == [120 / 3600, 1200 / 3600]
+    capsys.readouterr()
+    for more in (["--until", "1"], ["--resume"], ["--seeds", "a"], ["--jobs", "0"]):
+        assert main([*command, traces[0], "--policy", "fifo", *more]) == 2
+    assert main(["simulate", "--cluster", "2x4", "-o", str(out), "--workload", *traces, "--policy", "fifo"]) == 2
+    assert "are for --sweep" in capsys.readouterr().err
