@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spb.design import Design
+from spb.design import COMPARISONS, Design
 from spb.picture import draw
 from spb.subjects import SUBJECTS, Subject
 from spb.summary import csv_table, curves, findings, markdown
@@ -32,6 +32,11 @@ class InThisProcess:
         """The outcome of every task; what a task raises ends the sweep."""
         for task in tasks:
             yield Outcome(task, task.function(*task.arguments))
+
+
+def narrowed(subject: Subject, seeds: int | None, comparisons: Sequence[str] | None) -> Subject:
+    """The subject with another number of seeds and fewer comparisons, where they are given."""
+    return replace(subject, seeds=seeds or subject.seeds, comparisons=comparisons or subject.comparisons)
 
 
 def quick(subject: Subject) -> Design:
@@ -59,6 +64,8 @@ def arguments(given: Iterable[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, default=Path("out/spb"), help="folder of rows, tables, picture")
     parser.add_argument("--subjects", default=",".join(SUBJECTS), help="which, separated by commas")
+    parser.add_argument("--seeds", type=int, help="runs of each method, instead of the subject's own number")
+    parser.add_argument("--comparisons", nargs="+", choices=COMPARISONS, metavar="NAME", help="only these")
     parser.add_argument("--report", action="store_true", help="run nothing, judge the rows that are there")
     parser.add_argument("--quick", action="store_true", help="only go through the motions")
     return parser.parse_args(None if given is None else list(given))
@@ -67,7 +74,7 @@ def arguments(given: Iterable[str] | None) -> argparse.Namespace:
 def main(given: Iterable[str] | None = None) -> None:
     asked = arguments(given)
     asked.output.mkdir(parents=True, exist_ok=True)
-    subjects = [SUBJECTS[name] for name in asked.subjects.split(",")]
+    subjects = [narrowed(SUBJECTS[name], asked.seeds, asked.comparisons) for name in asked.subjects.split(",")]
     designs = [quick(subject) if asked.quick else Design(subject) for subject in subjects]
     measured = [(design, measure(design, asked.output, asked.report)) for design in designs]
     found = [finding for design, rows in measured for finding in findings(design, rows)]
