@@ -30,6 +30,7 @@ COMMANDS = (
     "export",
     "bench",
     "simulate",
+    "policies",
     "solvers",
     "schema",
 )

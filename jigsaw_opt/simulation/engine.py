@@ -16,6 +16,8 @@ from jigsaw_opt.simulation.running import Running, Timers
 __all__ = ["Simulation"]
 
 _IDLE_ROUNDS = 1000
+_SOONEST_US = 1_000_000
+"""Without rounds, a policy that asks to be woken at once is woken so much later."""
 
 
 @dataclass(slots=True)
@@ -247,7 +249,9 @@ class Simulation:
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"round {len(self.outcome.rounds)} at {self.now_us} us"
         check_shares(self.setting, self._active, decision.shares, self._shares, when)
-        self._trigger.wake_us = None if decision.wake_us is None else max(decision.wake_us, self.now_us + 1)
+        if decision.wake_us is not None:
+            soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
+            self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
         moved = self._apply(decision.shares)
         self._note_round(moved, policy_us)

@@ -112,3 +112,11 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     assert simulate(trace, tmp_path / "whole", "--policy", "srtf") == 0
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == RESULTS
     assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()
+
+
+def test_policies_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["policies", "--json"]) == 0
+    listed = {entry["name"]: entry["options"] for entry in json.loads(capsys.readouterr().out)}
+    assert listed["srtf"] == {"measure": ["time", "service"]}
+    assert main(["policies"]) == 0
+    assert "measure=time|service" in capsys.readouterr().out
