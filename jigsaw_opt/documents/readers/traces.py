@@ -14,6 +14,7 @@ READERS = {
     "csv": "jigsaw_opt.documents.workload_csv:decode_workload",
     "elasticflow": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
     "muri": "jigsaw_opt.documents.readers.muri:read_muri",
+    "gavel": "jigsaw_opt.documents.readers.gavel:read_gavel",
     "philly": "jigsaw_opt.documents.readers.philly:read_philly",
     "pollux": "jigsaw_opt.documents.readers.pollux:read_pollux",
     "sia": "jigsaw_opt.documents.readers.pollux:read_sia",

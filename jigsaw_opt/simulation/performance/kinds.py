@@ -18,6 +18,7 @@ KINDS = {
     "goodput": "jigsaw_opt.simulation.performance.goodput:goodput",
     "profiled": "jigsaw_opt.simulation.performance.profiled:profiled",
     "seconds": "jigsaw_opt.simulation.performance.seconds:seconds",
+    "table": "jigsaw_opt.simulation.performance.table:table",
     "stages": "jigsaw_opt.simulation.performance.stages:stages",
 }
 """``module:function`` of each kind; the function has the parameters of `performance_of` but the first."""

@@ -34,15 +34,17 @@ class SharedTime:
     value: float
 
 
-def solve_gavel(cluster: SharedCluster, objective: str) -> SharedTime:
+def solve_gavel(cluster: SharedCluster, objective: str, *, interior: bool = False) -> SharedTime:
     """Solve one of `OBJECTIVES`; there is always a solution, as no job has to run.
+
+    With `interior` equal jobs have equal shares, at the price of the last digits of the value.
 
     Raises
     ------
     KeyError
         If there is no such objective.
     """
-    solved = solve_arrays(OBJECTIVES[objective](cluster))
+    solved = solve_arrays(OBJECTIVES[objective](cluster), interior=interior)
     assert solved is not None, "to allocate nothing is a solution"
     value = -solved.objective
     return SharedTime(cluster.allocation(solved.values), 1.0 / value if objective == "makespan" else value)

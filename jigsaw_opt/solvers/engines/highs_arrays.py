@@ -28,7 +28,9 @@ class ArraySolution(NamedTuple):
     bound: float
 
 
-def solve_arrays(program: LinearProgram, *, relative_gap: float = 0.0, seed: int = 0) -> ArraySolution | None:
+def solve_arrays(
+    program: LinearProgram, *, relative_gap: float = 0.0, seed: int = 0, interior: bool = False
+) -> ArraySolution | None:
     """Solve a program to optimality on one thread.
 
     Parameters
@@ -39,6 +41,9 @@ def solve_arrays(program: LinearProgram, *, relative_gap: float = 0.0, seed: int
         Integer programs: how far from the bound the solution may be.
     seed
         Of the engine.
+    interior
+        Linear programs: whether to stop inside the set of optimal solutions, where equal columns have equal values,
+        and not in one of its corners.
 
     Returns
     -------
@@ -49,7 +54,14 @@ def solve_arrays(program: LinearProgram, *, relative_gap: float = 0.0, seed: int
     import numpy as np
 
     engine = highspy.Highs()
-    settings = {"output_flag": False, "threads": 1, "random_seed": seed, "mip_rel_gap": relative_gap}
+    settings: dict[str, bool | int | float | str] = {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": seed,
+        "mip_rel_gap": relative_gap,
+    }
+    if interior:
+        settings |= {"solver": "ipm", "run_crossover": "off"}
     for name, value in settings.items():
         engine.setOptionValue(name, value)
     engine.passModel(model_of(program))

@@ -1,0 +1,112 @@
+"""Traces and measured throughputs of Gavel (OSDI 2020).
+
+A trace has a job a line and no header: type, command, folder, argument of the steps, whether it needs data, steps,
+GPUs, priority, objective of its duration (unused here) and arrival in seconds, with tabs between them. Throughputs are
+one JSON object: by GPU type and kind of job, iterations a second alone (``"null"``) or with another kind on the same
+GPUs (its own, and the other's). ``TYPE_unconsolidated`` is for GPUs spread over more servers than need be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.report import Report, quoted
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+__all__ = ["Kind", "Throughputs", "read_gavel", "read_throughputs"]
+
+_COLUMNS = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor", "priority", "slo")
+_KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
+
+
+class Kind(NamedTuple):
+    """A type of job and its number of GPUs."""
+
+    model: str
+    gpus: int
+
+
+Throughputs = Mapping[str, Mapping[Kind, Mapping[Kind | None, tuple[float, ...]]]]
+"""Iterations a second by GPU type and kind: under None the one of the kind alone, else its own and its partner's."""
+
+
+def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:
+    """Read a trace of Gavel; jobs are named by the line they stand in, and weigh as much as their priority.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    columns = (*_COLUMNS, "arrival")
+    return JobTable(data, source, columns, separator="\t", columns=columns).workload(source, _job, accept)
+
+
+def _job(row: Row) -> TraceJob:
+    return TraceJob(
+        f"line-{row.number}",
+        row.microseconds("arrival"),
+        row.text("job_type"),
+        row.integer("scale_factor"),
+        row.integer("total_steps"),
+        weight=row.integer("priority"),
+    )
+
+
+def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
+    """Read measured throughputs.
+
+    Raises
+    ------
+    InvalidInputError
+        With everything that is wrong.
+    """
+    report = Report()
+    tree = parse(data, source, report)
+    report.raise_if_any()
+    found = {gpu: _of_type(table, gpu, report) for gpu, table in tree.items()}
+    report.raise_if_any()
+    return found
+
+
+def _of_type(table: Any, gpu: str, report: Report) -> dict[Kind, dict[Kind | None, tuple[float, ...]]]:
+    if not isinstance(table, dict):
+        report.add(("$", gpu), "the throughputs of a GPU type are an object by kind of job")
+        return {}
+    return {
+        kind: _of_kind(rates, (gpu, key), report)
+        for key, rates in table.items()
+        if (kind := _kind(key, ("$", gpu), report)) is not None
+    }
+
+
+def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[Kind | None, tuple[float, ...]]:
+    place = (("$", where[0]), where[1])
+    if not isinstance(rates, dict) or "null" not in rates:
+        report.add(place, 'the throughputs of a kind of job are an object with "null", its throughput alone')
+        return {}
+    found: dict[Kind | None, tuple[float, ...]] = {}
+    for key, value in rates.items():
+        other = None if key == "null" else _kind(key, place, report)
+        numbers = value if isinstance(value, list) else [value]
+        if len(numbers) == (1 if key == "null" else 2) and all(map(_is_rate, numbers)):
+            found[other] = tuple(map(float, numbers))
+        else:
+            report.add((place, key), "expected a number of at least 0 alone, or a list of two of them for a pair")
+    return found
+
+
+def _kind(key: str, place: Any, report: Report) -> Kind | None:
+    match = _KIND.fullmatch(key)
+    if match is None:
+        report.add(place, f"{quoted(key)} is no kind of job, as in ('ResNet-18 (batch size 64)', 2)")
+        return None
+    return Kind(match["model"], int(match["gpus"]))
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")

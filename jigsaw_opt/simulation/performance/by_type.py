@@ -1,0 +1,20 @@
+"""Performance models that know how fast a job runs on each type of GPU, wherever it is placed there."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from jigsaw_opt.problem.workload import TraceJob
+
+__all__ = ["ByType"]
+
+
+@runtime_checkable
+class ByType(Protocol):
+    """What policies that share GPU types in time need beyond `Performance`."""
+
+    def throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Iterations a second on as many GPUs of a type as the job asks for; 0 where it cannot run."""
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Iterations until the job ends that has done so many units of work."""

@@ -1,0 +1,117 @@
+"""Measured iterations a second by kind of job and GPU type, alone or in pairs on the same GPUs (Gavel, OSDI 2020)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jigsaw_opt.documents.readers.gavel import Kind, Throughputs, read_throughputs
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.workload import StageTimes, TraceJob
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+
+__all__ = ["Table", "table"]
+
+_SECOND_US = 1_000_000
+_SPREAD = "_unconsolidated"
+
+
+class Table:
+    """Jobs on as many GPUs as they ask for, at measured throughputs.
+
+    Parameters
+    ----------
+    cluster
+        Whose GPU types are names in `throughputs`.
+    throughputs
+        Iterations a second.
+    """
+
+    name = "table"
+
+    def __init__(self, cluster: Cluster, throughputs: Throughputs) -> None:
+        self.cluster = cluster
+        self.throughputs = throughputs
+        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._types = tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
+
+    def unknown(self, job: TraceJob) -> str | None:
+        """A kind of job that was not measured on any type of GPU of the cluster."""
+        if job.iterations is None:
+            return "has no number of iterations"
+        if not any(self.throughput(job, gpu_type) > 0 for gpu_type in self._types):
+            return f"{job.model!r} on {job.gpus} GPUs was not measured on {' or '.join(self._types)}"
+        return None
+
+    def work(self, job: TraceJob) -> int:
+        """Its iterations."""
+        assert job.iterations is not None
+        return job.iterations * UNITS
+
+    def alone_us(self, job: TraceJob) -> int:
+        """On the type of GPU on which it is fastest."""
+        assert job.iterations is not None
+        fastest = max(self.throughput(job, gpu_type) for gpu_type in self._types)
+        return round(job.iterations * _SECOND_US / fastest)
+
+    def restart_us(self, job: TraceJob) -> int | None:
+        """As the simulation says."""
+        return None
+
+    def throughput(self, job: TraceJob, gpu_type: str) -> float:
+        """Iterations a second alone on GPUs of a type, on as few servers as possible; 0 where it cannot run."""
+        rates = self.throughputs.get(gpu_type, {}).get(Kind(job.model, job.gpus), {})
+        return rates[None][0] if None in rates else 0.0
+
+    def iterations_left(self, job: TraceJob, done: int) -> float:
+        """Its iterations but for those done."""
+        return (self.work(job) - done) / UNITS
+
+    def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
+        """One job, or two of a pair that was measured, on all GPUs of the share, which are of one type."""
+        if any(len(share.gpus) != job.gpus for job in jobs):
+            return f"throughputs are those of as many GPUs as jobs ask for, not of {len(share.gpus)}"
+        types = {self.cluster.servers[self._server_of[gpu]].gpu_type for gpu in share.gpus}
+        if len(types) > 1:
+            return f"it would run on GPUs of several types: {', '.join(sorted(types))}"
+        if len(jobs) > 2 or not all(rate > 0 for rate in self._rates(share, jobs)):
+            return "these jobs were not measured together on this type of GPU"
+        return None
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        """The measured ones."""
+        return tuple(Pace(rate_of(_SECOND_US / rate)) for rate in self._rates(share, jobs))
+
+    def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
+        gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type
+        spread = gpu_type + _SPREAD
+        name = spread if spread in self.throughputs and self._is_spread(share, gpu_type) else gpu_type
+        first, *others = (Kind(job.model, job.gpus) for job in jobs)
+        rates = self.throughputs[name].get(first, {})
+        return rates.get(others[0] if others else None, (0.0,) * len(jobs))
+
+    def _is_spread(self, share: Share, gpu_type: str) -> bool:
+        """Whether the GPUs are on more servers than need be."""
+        widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
+        return len({self._server_of[gpu] for gpu in share.gpus}) > -(-len(share.gpus) // widest)
+
+
+def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes]) -> Table:
+    """Throughputs from a file.
+
+    Raises
+    ------
+    UsageError
+        There is no file, or it lacks a type of GPU of the cluster.
+    InvalidInputError
+        With everything that is wrong in it.
+    """
+    if source is None or not source.is_file():
+        raise UsageError(f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}")
+    found = read_throughputs(source.read_bytes(), str(source))
+    for server in cluster.servers:
+        if server.gpu_type not in found:
+            raise UsageError(f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}")
+    return Table(cluster, found)

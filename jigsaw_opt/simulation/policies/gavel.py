@@ -1,0 +1,152 @@
+"""Gavel (OSDI 2020): shares of time on each GPU type by a linear program, and rounds that follow them.
+
+A job's priority on a GPU type is its share of time by the program over the fraction of the type's time that it has had;
+the highest run first, each on as many GPUs as it asks for (section 5 of the paper). GPUs are handed out by type:
+a job that ran on this type keeps its GPUs where it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.performance.by_type import ByType
+from jigsaw_opt.simulation.policy import Active, Moment, Setting
+
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats
+
+__all__ = ["GAVEL"]
+
+_ROUND_US = 360_000_000
+"""Between decisions where the simulation has no rounds."""
+_DIGITS = 5
+"""Of a share of time; less is the engine's noise."""
+
+
+@dataclass(slots=True)
+class _Scheduler:
+    setting: Setting
+    performance: ByType
+    objective: str
+    types: tuple[str, ...]
+    decided_us: int = 0
+    job_us: dict[int, dict[str, float]] = field(default_factory=dict)
+    type_us: dict[str, float] = field(default_factory=dict)
+    held: dict[int, str] = field(default_factory=dict)
+
+    def decide(self, moment: Moment) -> Decision:
+        self._count(moment)
+        chosen = self._choose(moment)
+        self.held = {index: gpu_type for gpu_type, own in chosen.items() for index in own}
+        self.decided_us = moment.now_us
+        shares = [share for gpu_type, own in chosen.items() for share in self._place(moment, gpu_type, own)]
+        return Decision(tuple(shares), moment.now_us + (1 if self.setting.round_us else _ROUND_US))
+
+    def _count(self, moment: Moment) -> None:
+        """Add the time since the last decision; a new job begins with half a round on every type."""
+        elapsed = moment.now_us - self.decided_us
+        for index, gpu_type in self.held.items():
+            self.job_us[index][gpu_type] += elapsed
+            self.type_us[gpu_type] += elapsed
+        half = (self.setting.round_us or _ROUND_US) / 2
+        for index in moment.jobs:
+            if index not in self.job_us:
+                self.job_us[index] = dict.fromkeys(self.types, half)
+                for gpu_type in self.types:
+                    self.type_us[gpu_type] = self.type_us.get(gpu_type, 0.0) + half
+        self.job_us = {index: self.job_us[index] for index in moment.jobs}
+
+    def _choose(self, moment: Moment) -> dict[str, list[int]]:
+        """Jobs that run, by GPU type."""
+        allocation = self._allocation(list(moment.jobs.values()))
+        queue = [
+            (-self._priority(index, gpu_type, float(share)), -float(share), k, index, gpu_type)
+            for k, gpu_type in enumerate(self.types)
+            for index, share in zip(moment.jobs, allocation[:, k])
+        ]
+        left = {gpu_type: self._capacity(gpu_type) for gpu_type in self.types}
+        chosen: dict[str, list[int]] = {gpu_type: [] for gpu_type in self.types}
+        taken: set[int] = set()
+        for _, _, _, index, gpu_type in sorted(queue):
+            job = moment.jobs[index].job
+            if index in taken or job.gpus > left[gpu_type] or self.performance.throughput(job, gpu_type) == 0:
+                continue
+            taken.add(index)
+            left[gpu_type] -= job.gpus
+            chosen[gpu_type].append(index)
+        return chosen
+
+    def _priority(self, index: int, gpu_type: str, share: float) -> float:
+        return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
+
+    def _allocation(self, jobs: Sequence[Active]) -> Floats:
+        """Shares of time of the jobs on the types."""
+        import numpy as np
+
+        from jigsaw_opt.formulations.gavel import SharedCluster
+        from jigsaw_opt.solvers.allocation.gavel import solve_gavel
+
+        cluster = SharedCluster(
+            throughput=np.array([[self.performance.throughput(one.job, name) for name in self.types] for one in jobs]),
+            gpus=np.array([one.job.gpus for one in jobs]),
+            capacity=np.array([self._capacity(name) for name in self.types]),
+            steps=np.array([self.performance.iterations_left(one.job, one.done) for one in jobs]),
+            priority=np.array([one.job.weight for one in jobs], dtype=float),
+        )
+        return solve_gavel(cluster, self.objective, interior=True).allocation.round(_DIGITS)
+
+    def _capacity(self, gpu_type: str) -> int:
+        return sum(server.gpus for server in self.setting.cluster.servers if server.gpu_type == gpu_type)
+
+    def _place(self, moment: Moment, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
+        """The largest jobs first, and of equally large ones those that can keep their GPUs.
+
+        Others take the next free GPUs in the order of the servers, as Gavel does.
+        """
+        servers = self.setting.cluster.servers
+        free = {gpu: None for gpu, k in enumerate(self.setting.server_of) if servers[k].gpu_type == gpu_type}
+        shares: list[Share] = []
+        for size in sorted({moment.jobs[index].job.gpus for index in chosen}, reverse=True):
+            group = [moment.jobs[index] for index in chosen if moment.jobs[index].job.gpus == size]
+            before = {active.index: active.share for active in group}
+            kept = {index: share for index, share in before.items() if share and free.keys() >= set(share.gpus)}
+            for share in kept.values():
+                _take(free, share.gpus)
+            shares += kept.values()
+            shares += [Share((k,), _take(free, sorted(free)[:size])) for k in before if k not in kept]
+        return shares
+
+
+def _take(free: dict[int, None], gpus: Sequence[int]) -> tuple[int, ...]:
+    for gpu in gpus:
+        del free[gpu]
+    return tuple(gpus)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gavel:
+    name: str = "gavel"
+    display_name: str = "shares of time on GPU types by a linear program (Gavel)"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"objective": ("max_sum", "max_min", "makespan")}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        if not isinstance(setting.performance, ByType):
+            raise UsageError(
+                "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table'),"
+                f" not {setting.performance.name!r}"
+            )
+        types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
+        for job in setting.workload.jobs:
+            if not any(setting.performance.throughput(job, gpu_type) > 0 for gpu_type in types):
+                raise UsageError(f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them")
+        return _Scheduler(setting, setting.performance, options["objective"], types)
+
+
+GAVEL = _Gavel()

@@ -1,0 +1,61 @@
+"""Gavel's traces and throughputs, right and wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.gavel import Kind, read_gavel, read_throughputs
+from jigsaw_opt.errors import InvalidInputError
+
+LINE = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t{steps}\t{gpus}\t{priority}\t-1.000000\t{arrival}\n"
+
+
+def line(steps: object = 100, gpus: object = 2, priority: object = 1, arrival: object = 0) -> str:
+    return LINE.format(steps=steps, gpus=gpus, priority=priority, arrival=arrival)
+
+
+def test_a_trace() -> None:
+    jobs = read_gavel(line(arrival=7.5) + line(steps=3, gpus=4, priority=5)).jobs
+    assert [(job.name, job.submit_us) for job in jobs] == [("line-2", 0), ("line-1", 7_500_000)]
+    assert (jobs[0].model, jobs[0].gpus, jobs[0].iterations, jobs[0].weight) == ("LM (batch size 5)", 4, 3, 5)
+
+
+def test_every_wrong_line_is_named() -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        read_gavel(line() + line(arrival=-1) + line(gpus="two") + "a\tb\n")
+    problems = [str(problem) for problem in raised.value.problems]
+    assert [problem.split(":")[1] for problem in problems] == ["2", "3", "4"]
+    assert "negative" in problems[0]
+
+
+def test_throughputs() -> None:
+    found = read_throughputs('{"v100": {"(\'A\', 2)": {"null": 8.5, "(\'B\', 2)": [4.0, 3]}}}')
+    assert found == {"v100": {Kind("A", 2): {None: (8.5,), Kind("B", 2): (4.0, 3.0)}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('{"v100": 3}', "$.v100"),
+        ('{"v100": {"A": {"null": 1}}}', "$.v100"),
+        ('{"v100": {"(\'A\', 2)": {}}}', "(\\\"'A', 2"),
+        ('{"v100": {"(\'A\', 2)": {"null": -1}}}', "null"),
+        ('{"v100": {"(\'A\', 2)": {"null": 1, "(\'B\', 2)": 3}}}', "'B'"),
+    ],
+)
+def test_wrong_throughputs(text: str, where: str) -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        read_throughputs(text)
+    assert len(raised.value.problems) == 1
+    assert where.strip('(\\"') in str(raised.value)
+
+
+def test_the_shared_trace_and_throughputs(shared_data: Path) -> None:
+    folder = shared_data / "cluster/gavel"
+    jobs = read_gavel((folder / "traces/max_min_fairness.trace").read_bytes()).jobs
+    throughputs = read_throughputs((folder / "simulation_throughputs.json").read_bytes())
+    assert len(jobs) == 96
+    assert set(throughputs) == {f"{gpu}{end}" for gpu in ("k80", "p100", "v100") for end in ("", "_unconsolidated")}
+    assert all(throughputs["v100"][Kind(job.model, job.gpus)][None][0] > 0 for job in jobs)

@@ -1,0 +1,126 @@
+"""Gavel's policy and measured throughputs by kind of job and GPU type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.gavel import Kind, Throughputs
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.performance.pace import rate_of
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.performance.table import Table
+from jigsaw_opt.simulation.policies.gavel import GAVEL
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.request import Request, prepare
+
+RATES: Throughputs = {
+    "fast": {
+        Kind("a", 1): {None: (10.0,), Kind("b", 1): (6.0, 2.0)},
+        Kind("b", 1): {None: (4.0,), Kind("a", 1): (2.0, 6.0)},
+        Kind("a", 2): {None: (18.0,)},
+    },
+    "fast_unconsolidated": {Kind("a", 2): {None: (9.0,)}},
+    "slow": {Kind("a", 1): {None: (2.0,)}, Kind("b", 1): {None: (2.0,)}},
+}
+
+
+def jobs(*kinds: tuple[str, int, int], submit_us: int = 0) -> tuple[TraceJob, ...]:
+    """Jobs by model, GPUs and iterations."""
+    return tuple(TraceJob(f"j{k}", submit_us, m, g, iterations=n) for k, (m, g, n) in enumerate(kinds))
+
+
+def setting(cluster: str, work: tuple[TraceJob, ...], **changes: int) -> Setting:
+    made = grid(cluster)
+    assert made is not None
+    return Setting(made, Workload("w", work), Table(made, RATES), **{"round_us": 60_000_000, "restart_us": 0} | changes)
+
+
+def simulated(where: Setting, objective: str = "max_sum") -> tuple[Outcome, Summary]:
+    simulation = Simulation(where, GAVEL, {"objective": objective})
+    simulation.run()
+    outcome = simulation.close()
+    return outcome, summarise(where, outcome)
+
+
+def test_throughputs_depend_on_type_and_on_how_far_gpus_are_spread() -> None:
+    where = setting("2x2:fast+1x1:slow", jobs(("a", 2, 1), ("a", 1, 1)))
+    table, (wide, narrow) = where.performance, where.workload.jobs
+    assert table.paces(Share((0,), (0, 1)), [wide], [0])[0].rate == rate_of(1_000_000 / 18)
+    assert table.paces(Share((0,), (1, 2)), [wide], [0])[0].rate == rate_of(1_000_000 / 9)
+    assert table.paces(Share((1,), (4,)), [narrow], [0])[0].rate == rate_of(1_000_000 / 2)
+    assert table.refuses(Share((0,), (3, 4)), [wide]) is not None
+
+
+def test_a_measured_pair_shares_gpus() -> None:
+    where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1), ("b", 1, 1)))
+    table, both = where.performance, list(where.workload.jobs)
+    assert table.refuses(Share((0, 1), (0,)), both) is None
+    rates = [pace.rate for pace in table.paces(Share((0, 1), (0,)), both, [0, 0])]
+    assert rates == [rate_of(1_000_000 / 6), rate_of(1_000_000 / 2)]
+    assert table.refuses(Share((0, 1), (1,)), both) is not None
+
+
+def test_kinds_that_were_not_measured_are_unknown() -> None:
+    table = setting("1x1:slow", jobs(("a", 1, 1))).performance
+    assert table.unknown(TraceJob("x", 0, "a", 1, iterations=5)) is None
+    for job in (
+        TraceJob("x", 0, "c", 1, iterations=5),
+        TraceJob("x", 0, "a", 2, iterations=5),
+        TraceJob("x", 0, "a", 1),
+    ):
+        assert table.unknown(job) is not None
+
+
+def test_the_sum_of_throughput_puts_every_job_where_it_gains_most() -> None:
+    outcome, _ = simulated(setting("1x1:fast+1x1:slow", jobs(("b", 1, 2000), ("a", 1, 2000))))
+    held = {stint.job: stint for stint in outcome.stints if stint.start_us == 0}
+    assert outcome.jobs[1].finish_us == 200_000_000
+    assert held[0].end_us == 240_000_000  # on the slow one until the round after the other's end
+
+
+def test_equal_jobs_take_turns() -> None:
+    outcome, found = simulated(setting("1x1:fast", jobs(*[("a", 1, 3000)] * 3)), "max_min")
+    finishes = [record.finish_us for record in outcome.jobs]
+    assert max(f for f in finishes if f is not None) == 900_000_000
+    assert min(f for f in finishes if f is not None) > 600_000_000
+    assert found.restarts >= 6
+
+
+def test_the_makespan_favours_the_job_with_most_to_do() -> None:
+    work = jobs(("a", 1, 12_000), ("a", 1, 1200))
+    first, _ = simulated(setting("1x1:fast+1x1:slow", work), "makespan")
+    makespan = max(record.finish_us or 0 for record in first.jobs)
+    assert makespan <= 1_260_000_000
+
+
+def test_gavel_needs_throughputs_by_type() -> None:
+    made = grid("1x1:fast")
+    assert made is not None
+    with pytest.raises(UsageError, match="every type of GPU"):
+        GAVEL.start(Setting(made, Workload("w", jobs(("a", 1, 1))), Seconds()), {"objective": "max_sum"})
+    with pytest.raises(UsageError, match="no single type"):
+        GAVEL.start(setting("1x1:fast+1x1:slow", jobs(("c", 1, 1))), {"objective": "max_sum"})
+
+
+def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:
+    folder = shared_data / "cluster/gavel"
+    request = Request(
+        f"gavel:{folder / 'traces/artifact_evaluation.trace'}",
+        "1x4:v100+1x4:p100+1x4:k80",
+        "gavel:objective=max_min",
+        f"table:{folder / 'simulation_throughputs.json'}",
+        round_s=360,
+    )
+    prepared = prepare(request)
+    simulation = prepared.start()
+    simulation.run()
+    found = summarise(prepared.setting, simulation.close())
+    assert (found.jobs, found.unfinished) == (15, 0)
