@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from types import MappingProxyType
@@ -156,7 +155,7 @@ class Worker:
             exchange.run(bucket, levels, self.buckets.buffers[bucket - 1])
 
     def state(self) -> dict[str, Any]:
-        """Everything that training depends on, copied: parameters, buffers, optimiser, iterations run.
+        """Everything that training depends on, copied to the CPU: parameters, buffers, optimiser, iterations run.
 
         A step that is still due is taken first, which changes nothing of what follows.
         """
@@ -166,7 +165,7 @@ class Worker:
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
         }
-        return deepcopy(whole)
+        return {name: _copied(part) for name, part in whole.items()}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Return to a `state`, of this worker or of one like it.
@@ -183,6 +182,15 @@ class Worker:
     def _announce(self, ready: Ready, bucket: int) -> None:
         self._lane.mark(bucket)
         ready(bucket)
+
+
+def _copied(tree: Any) -> Any:
+    """A copy of nested lists and dictionaries, with all tensors on the CPU."""
+    if isinstance(tree, Tensor):
+        return tree.detach().to("cpu", copy=True)
+    if isinstance(tree, dict):
+        return {key: _copied(value) for key, value in tree.items()}
+    return [_copied(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def launch(
