@@ -51,6 +51,10 @@ class SharedCluster:
         share: Floats = self.throughput @ (self.capacity / np.sum(self.capacity))
         return share
 
+    def alone_s(self) -> float:
+        """Seconds of the job that takes longest alone, each on the GPU type that suits it best."""
+        return float((self.steps / self.throughput.max(axis=1)).max())
+
     def allocation(self, values: Floats) -> Floats:
         """Shares of time ``(jobs, types)`` of a solution of one of the programs."""
         shares: Floats = values[: self.throughput.size].reshape(self.throughput.shape).clip(0.0, 1.0)
@@ -64,11 +68,12 @@ def max_min_fairness(cluster: SharedCluster) -> LinearProgram:
 
 
 def min_total_duration(cluster: SharedCluster) -> LinearProgram:
-    """Minimise the time in which every job can end, as the greatest rate: ``sum_j T_ij x_ij >= steps_i * rate``.
+    """Minimise the time in which every job can end, as the greatest rate: ``sum_j T_ij x_ij >= steps_i / A * rate``.
 
-    Gavel looks for the least duration by bisection; its inverse makes the program linear.
+    Gavel looks for the least duration by bisection; its inverse makes the program linear. The unit of time is A, the
+    longest time of a job alone, so that the rate is between 0 and 1.
     """
-    return _with_level(cluster, cluster.throughput, cluster.steps)
+    return _with_level(cluster, cluster.throughput, cluster.steps / cluster.alone_s())
 
 
 def max_sum_throughput(cluster: SharedCluster) -> LinearProgram:

@@ -5,7 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound, build, normalised, restart_factors
+from jigsaw_opt.formulations.sia_round import (
+    NO_ALLOCATION,
+    SiaRound,
+    build,
+    configurations,
+    normalised,
+    restart_factors,
+)
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
 from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
 
@@ -47,6 +54,20 @@ def test_restarts_make_a_change_dear() -> None:
     goodput = np.array([[1.0, 4.0]])
     problem = build(goodput, np.array([[1], [2]]), np.array([2]), factors=factors[:1], current=np.array([0]))
     assert problem.cost.tolist() == [[1.0, pytest.approx((0.75 * 4) ** -0.5)]]
+
+
+def test_jobs_that_must_keep_what_they_have() -> None:
+    problem = build(np.array([[1.0, 4.0], [1.0, 4.0]]), np.array([[1], [2]]), np.array([3]))
+    kept = problem.keeping(np.array([True, False]), np.array([0, NO_ALLOCATION]))
+    solved = solve_round(kept)
+    assert solved is not None
+    assert solved.choice.tolist() == [0, 1]
+    assert solve_round(problem.keeping(np.array([True, True]), np.array([1, 1]))) is None
+
+
+def test_configurations_are_parts_of_a_server_or_whole_servers() -> None:
+    assert configurations(3, 4) == ((1, 1), (1, 2), (1, 4), (2, 8), (3, 12))
+    assert len(configurations(16, 8)) == 16 + 3  # N + log2 R
 
 
 @pytest.mark.parametrize("power", [-0.5, 1.0])

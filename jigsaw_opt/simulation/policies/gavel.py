@@ -97,7 +97,7 @@ class _Scheduler:
             steps=np.array([self.performance.iterations_left(one.job, one.done) for one in jobs]),
             priority=np.array([one.job.weight for one in jobs], dtype=float),
         )
-        return solve_gavel(cluster, self.objective, interior=True).allocation.round(_DIGITS)
+        return solve_gavel(cluster, self.objective, centre=True).allocation.round(_DIGITS)
 
     def _capacity(self, gpu_type: str) -> int:
         return sum(server.gpus for server in self.setting.cluster.servers if server.gpu_type == gpu_type)

@@ -34,20 +34,22 @@ class SharedTime:
     value: float
 
 
-def solve_gavel(cluster: SharedCluster, objective: str, *, interior: bool = False) -> SharedTime:
+def solve_gavel(cluster: SharedCluster, objective: str, *, centre: bool = False) -> SharedTime:
     """Solve one of `OBJECTIVES`; there is always a solution, as no job has to run.
 
-    With `interior` equal jobs have equal shares, at the price of the last digits of the value.
+    With `centre` equal jobs have equal shares, at the price of the last digits of the value.
 
     Raises
     ------
     KeyError
         If there is no such objective.
     """
-    solved = solve_arrays(OBJECTIVES[objective](cluster), interior=interior)
+    solved = solve_arrays(OBJECTIVES[objective](cluster), method="centre" if centre else "barrier")
     assert solved is not None, "to allocate nothing is a solution"
     value = -solved.objective
-    return SharedTime(cluster.allocation(solved.values), 1.0 / value if objective == "makespan" else value)
+    return SharedTime(
+        cluster.allocation(solved.values), cluster.alone_s() / value if objective == "makespan" else value
+    )
 
 
 def bisected_duration(least: float) -> float:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jigsaw_opt.formulations.linear import Floats, LinearProgram
 
 if TYPE_CHECKING:
     from highspy import HighsLp
 
-__all__ = ["ArraySolution", "model_of", "solve_arrays"]
+__all__ = ["ArraySolution", "Method", "model_of", "solve_arrays"]
+
+Method = Literal["simplex", "barrier", "centre"]
+"""The simplex method; the barrier method, which is faster on some programs; or the barrier method without its last
+step to a corner of the optimal set, so that equal columns have equal values and the last digits are missing."""
+_METHODS: dict[Method, dict[str, str]] = {
+    "simplex": {},
+    "barrier": {"solver": "ipm"},
+    "centre": {"solver": "ipm", "run_crossover": "off"},
+}
 
 
 class ArraySolution(NamedTuple):
@@ -29,7 +38,7 @@ class ArraySolution(NamedTuple):
 
 
 def solve_arrays(
-    program: LinearProgram, *, relative_gap: float = 0.0, seed: int = 0, interior: bool = False
+    program: LinearProgram, *, relative_gap: float = 0.0, seed: int = 0, method: Method = "simplex"
 ) -> ArraySolution | None:
     """Solve a program to optimality on one thread.
 
@@ -41,9 +50,8 @@ def solve_arrays(
         Integer programs: how far from the bound the solution may be.
     seed
         Of the engine.
-    interior
-        Linear programs: whether to stop inside the set of optimal solutions, where equal columns have equal values,
-        and not in one of its corners.
+    method
+        Of linear programs.
 
     Returns
     -------
@@ -60,8 +68,7 @@ def solve_arrays(
         "random_seed": seed,
         "mip_rel_gap": relative_gap,
     }
-    if interior:
-        settings |= {"solver": "ipm", "run_crossover": "off"}
+    settings |= _METHODS[method]
     for name, value in settings.items():
         engine.setOptionValue(name, value)
     engine.passModel(model_of(program))
