@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from replayed import instance, replayed  # noqa: E402
 
 from jigsaw_opt.executor.building import build_network, even_segments, replica  # noqa: E402
 from jigsaw_opt.executor.exchange import Exchange  # noqa: E402
 from jigsaw_opt.executor.profiling import profile  # noqa: E402
 from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
+from jigsaw_opt.problem.replay import MeasuredBlock, Replay  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -37,3 +42,16 @@ def test_a_block_leaves_the_gradients_of_its_suffix(worker: Worker) -> None:
     assert announced == [1, 2]
     assert all(buffer.is_cuda for buffer in worker.buckets.buffers)
     assert [bool(buffer.any()) for buffer in worker.buckets.buffers] == [True, True, False, False, False, False]
+
+
+def test_processes_of_a_plan_share_a_device(tmp_path: Path) -> None:
+    replay = replayed(tmp_path, instance(), "--device", "cuda", "--baseline", "gang")
+    assert all(len(set(job.parameters_sha256)) == 1 for job in replay.timeline.jobs)
+    assert all(block.end_us > block.start_us for block in blocks(replay))
+    assert replay.machine["kind"] == "cuda" and replay.machine["backend"] == "gloo"
+    # Weights, gradients and momentum of the workers, and some activations; nothing of the interpreter.
+    assert all(0 < gpu.memory_bytes < 64 * 2**20 for gpu in replay.gpus)
+
+
+def blocks(replay: Replay) -> list[MeasuredBlock]:
+    return [block for job in replay.timeline.jobs for iteration in job.iterations for block in iteration.blocks]

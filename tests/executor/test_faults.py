@@ -127,13 +127,15 @@ def test_ctrl_c_ends_the_run_and_keeps_the_checkpoint(
     assert all(torch.load(path, weights_only=True)["iteration"] >= 1 for path in checkpoint.glob("job*.pt"))
 
 
-def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path) -> None:
+def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ground.trigger.write_text("nothing 0")
     checkpoint = tmp_path / "checkpoint"
     assert ground.run("--checkpoint", checkpoint, "--iterations", 2) == 0
     digests, first = ground.resumed(checkpoint)
     assert digests == ground.digests
     assert first == [4, 4, 6]
+    assert ground.run("--checkpoint", checkpoint, "--resume") == 2
+    assert "has all of 3 passes" in capsys.readouterr().err
 
 
 def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(

@@ -50,6 +50,8 @@ def replay(request: Request) -> Replay | None:
 
 
 def _started(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found]:
+    if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
+        raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
         found = run_group(member, len(gpus), request, plans, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:

@@ -10,6 +10,7 @@ from resource import RUSAGE_SELF, getrusage
 import torch
 import torch.distributed as dist
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.building import build
 from jigsaw_opt.executor.exchange import Averaging, Exchange
 from jigsaw_opt.executor.processes import keep_to_share
@@ -58,7 +59,7 @@ class _Member:
     """One process, its workers, and what it shares with the others."""
 
     def __init__(self, request: Request, plans: Sequence[Plan]) -> None:
-        self.request, self.plans, self.rank = request, plans, dist.get_rank()
+        self.request, self.rank = request, dist.get_rank()
         self.local = int(os.environ.get("LOCAL_RANK", self.rank))
         self._device = _device(request, self.local)
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
@@ -84,23 +85,33 @@ class _Member:
 
     def replay(self) -> Found:
         checkpoint = self._open_checkpoint()
-        done = [0] * len(self._levels)
-        if checkpoint and self.request.resume:
-            done = checkpoint.last_whole(self.orders[0].ranks, self.control)
-            for job, resident in self.residents.items():
-                if done[job]:
-                    checkpoint.load(job, resident.worker, done[job])
+        done = self._resumed(checkpoint) if checkpoint and self.request.resume else [0] * len(self._levels)
         initial = {job: resident.worker.state() for job, resident in self.residents.items()}
         self._warm_up()
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
         clock = Clock(self.control)
         parts: list[Part] = []
         digests: dict[tuple[int, int], str] = {}
+        memory = 0
         for order in self.orders:
             for job, resident in self.residents.items():
                 resident.worker.load(initial[job])
             parts.append(self._carry_out(order, clock, parts, done, checkpoint))
-            digests = digests or self._digests()
-        return Found(parts, digests, _peak_memory(self._device), done)
+            if order is self.orders[0]:
+                digests, memory = self._digests(), _peak_memory(self._device)
+        return Found(parts, digests, memory, done)
+
+    def _resumed(self, checkpoint: Checkpoint) -> list[int]:
+        """Return all workers to their last whole checkpoint, and say how many iterations each job has behind it."""
+        order, passes = self.orders[0], self.request.passes
+        done = checkpoint.last_whole(order.ranks, self.control)
+        if passes and all(d >= passes * len(job.iterations) for d, job in zip(done, order.jobs, strict=True)):
+            raise UsageError(f"the checkpoint has all of {passes} passes over the plan; --iterations takes more")
+        for job, resident in self.residents.items():
+            if done[job]:
+                checkpoint.load(job, resident.worker, done[job])
+        return done
 
     def _carry_out(
         self, order: Order, clock: Clock, before: Sequence[Part], done: list[int], checkpoint: Checkpoint | None
