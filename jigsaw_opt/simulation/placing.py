@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.policy import Active, Setting
 
-__all__ = ["FreeGpus", "by_priority"]
+__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_one_type"]
 
-Take = Callable[["FreeGpus", int], tuple[int, ...] | None]
+PLACEMENTS = ("packed", "emptiest", "consolidated")
+"""How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
 
 
-def by_priority(setting: Setting, order: Iterable[Active], take: Take | None = None) -> tuple[Share, ...]:
+def require_one_type(setting: Setting, policy: str) -> None:
+    """Refuse clusters with several types of GPU, for policies that take GPUs without looking at their type.
+
+    Raises
+    ------
+    UsageError
+        The GPUs are of several types.
+    """
+    types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
+    if len(types) > 1:
+        raise UsageError(f"policy {policy!r} is for GPUs of one type, not of {', '.join(types)}")
+
+
+def by_priority(setting: Setting, order: Iterable[Active], placement: str = "packed") -> tuple[Share, ...]:
     """Shares of the jobs that run, with preemption, where those first in `order` come first.
 
-    A job for which too few GPUs are left is passed over. Jobs that go on keep their GPUs; `take` finds those of the
-    others (default `FreeGpus.take`).
+    A job for which too few GPUs are left is passed over, and one that goes on keeps its GPUs. ``consolidated`` also
+    passes over a job that no few servers have room for, and moves jobs that come later out of the way of earlier ones.
+
+    Parameters
+    ----------
+    setting
+        Whose cluster it is.
+    order
+        The active jobs.
+    placement
+        A name in `PLACEMENTS`.
     """
+    if placement == "consolidated":
+        return _consolidated(setting, list(order))
     left = setting.gpu_count
     chosen: list[Active] = []
     for active in order:
@@ -31,10 +57,39 @@ def by_priority(setting: Setting, order: Iterable[Active], take: Take | None = N
     started = []
     for active in chosen:
         if active.share is None:
-            gpus = (take or FreeGpus.take)(free, active.job.gpus)
+            gpus = free.find(active.job.gpus, placement)
             assert gpus is not None  # the chosen jobs ask for no more than there is
             started.append(Share((active.index,), gpus))
     return (*kept, *started)
+
+
+def _consolidated(setting: Setting, order: Sequence[Active]) -> tuple[Share, ...]:
+    """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
+    open_to = FreeGpus(setting)
+    unheld = FreeGpus(setting, [active.share for active in order if active.share is not None])
+    shares: list[Share] = []
+    hopeless: set[int] = set()  # numbers of GPUs that no few servers have, now or later in the order
+    for active in order:
+        if open_to.count == 0:
+            break
+        count, own = active.job.gpus, active.share
+        if own is not None and open_to.has(own.gpus):
+            open_to.remove(own.gpus)
+            shares.append(own)
+            continue
+        if count in hopeless:
+            continue
+        gpus = unheld.take_consolidated(count)
+        if gpus is not None:
+            open_to.remove(gpus)
+        else:
+            gpus = open_to.take_consolidated(count)
+            if gpus is None:
+                hopeless.add(count)
+                continue
+            unheld.remove(gpus)
+        shares.append(Share((active.index,), gpus))
+    return tuple(shares)
 
 
 class FreeGpus:
@@ -52,6 +107,7 @@ class FreeGpus:
         self._server_of = setting.server_of
         held = {gpu for share in shares for gpu in share.gpus}
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]
+        self._widths = sorted((len(gpus) for gpus in setting.gpus_of), reverse=True)
         self.count = sum(map(len, self._free))
 
     def take(self, count: int) -> tuple[int, ...] | None:
@@ -88,10 +144,34 @@ class FreeGpus:
         self.count -= count
         return tuple(sorted(taken))
 
-    def give_back(self, gpus: Iterable[int]) -> None:
-        """Return GPUs that were taken."""
+    def take_consolidated(self, count: int) -> tuple[int, ...] | None:
+        """Take `count` GPUs on as few servers as they would be on in an empty cluster, or None where there are none."""
+        most, fewest = 0, 0
+        for width in self._widths:
+            if most >= count:
+                break
+            most, fewest = most + width, fewest + 1
+        if sum(sorted(map(len, self._free), reverse=True)[:fewest]) < count:
+            return None
+        return self.take(count)
+
+    def find(self, count: int, placement: str) -> tuple[int, ...] | None:
+        """Take `count` GPUs in the way of `placement`, a name in `PLACEMENTS`."""
+        takes = {
+            "packed": self.take,
+            "emptiest": self.take_emptiest,
+            "consolidated": self.take_consolidated,
+        }
+        return takes[placement](count)
+
+    def has(self, gpus: Iterable[int]) -> bool:
+        """Whether all of `gpus` are free."""
+        return all(gpu in self._free[self._server_of[gpu]] for gpu in gpus)
+
+    def remove(self, gpus: Iterable[int]) -> None:
+        """Take those of `gpus` that are free."""
         for gpu in gpus:
             free = self._free[self._server_of[gpu]]
-            free.append(gpu)
-            free.sort()
-            self.count += 1
+            if gpu in free:
+                free.remove(gpu)
+                self.count -= 1

@@ -56,7 +56,7 @@ def test_restarts_take_gpus_but_do_no_work() -> None:
 
 def test_jobs_that_have_not_ended_count_for_efficiency_alone() -> None:
     made = setting(job("a", 0, 4, HOUR), restart_s=0)
-    simulation = Simulation(made, FIFO, {})
+    simulation = Simulation(made, FIFO, {"placement": "packed"})
     simulation.run(until_us=1800 * SECOND)
     summary = summarise(made, simulation.close())
     assert summary.unfinished == 1

@@ -7,7 +7,8 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, by_priority
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.policies.srtf import SRTF
@@ -64,9 +65,45 @@ def test_free_gpus_are_taken_where_they_fit_best() -> None:
     assert free.take(3) == (4, 5, 6)
     assert free.take(2) == (2, 3)
     assert free.take(2) is None
-    free.give_back((2, 3))
-    assert free.take(3) == (2, 3, 7)
-    assert free.count == 0
+    assert free.count == 1
+
+
+def test_free_gpus_are_taken_only_on_as_few_servers_as_can_be() -> None:
+    made = setting(job("a", 0, 1, 1))
+    free = FreeGpus(made, [Share((0,), (0,)), Share((1,), (4,))])
+    assert free.take_consolidated(4) is None
+    assert free.take_consolidated(6) == (1, 2, 3, 5, 6, 7)
+    assert FreeGpus(made).take_consolidated(5) == (0, 1, 2, 3, 4)
+    assert FreeGpus(made).take_consolidated(9) is None
+
+
+def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
+    # a and b hold a GPU of each server; the short job c needs a whole server, so a, who is on the first, has to move.
+    made = setting(job("a", 0, 1, 900), job("b", 0, 1, 950), job("c", 60, 4, 60), round_us=0)
+    spread = run(made, LAS, placement="emptiest")
+    assert finish_s(spread) == [900, 950, 120]
+    jobs = {
+        k: Active(k, one, 1, share=Share((k,), (4 * k,)) if k < 2 else None) for k, one in enumerate(made.workload.jobs)
+    }
+    order = [jobs[2], jobs[0], jobs[1]]
+    assert by_priority(made, order, "consolidated") == (
+        Share((2,), (0, 1, 2, 3)),
+        Share((0,), (5,)),
+        Share((1,), (4,)),
+    )
+    assert by_priority(made, order, "packed") == (
+        Share((0,), (0,)),
+        Share((1,), (4,)),
+        Share((2,), (1, 2, 3, 5)),
+    )
+
+
+def test_a_policy_that_does_not_look_at_types_refuses_several() -> None:
+    mixed = grid("1x4:v100+1x4:a100")
+    assert mixed is not None
+    for policy in (FIFO, SRTF, LAS):
+        with pytest.raises(UsageError, match="is for GPUs of one type, not of v100, a100"):
+            run(setting(job("a", 0, 1, 1), cluster=mixed), policy)
 
 
 def test_free_gpus_are_taken_from_the_emptiest_server() -> None:
@@ -75,10 +112,11 @@ def test_free_gpus_are_taken_from_the_emptiest_server() -> None:
     assert free.take_emptiest(3) is None
 
 
+@pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("policy", [FIFO, SRTF, LAS], ids=lambda policy: policy.name)
-def test_every_job_ends_and_equal_runs_are_equal(policy: Policy) -> None:
+def test_every_job_ends_and_equal_runs_are_equal(policy: Policy, placement: str) -> None:
     made = setting(*random_jobs(3, 60), restart_s=10)
-    first, second = run(made, policy), run(made, policy)
+    first, second = run(made, policy, placement=placement), run(made, policy, placement=placement)
     assert first.jobs == second.jobs
     assert first.stints == second.stints
     assert all(record.finish_us is not None and record.done == record.work for record in first.jobs)
@@ -93,7 +131,7 @@ def test_jobs_are_in_order_of_submission() -> None:
 def test_registry() -> None:
     assert {"fifo", "las", "srtf"} <= set(names())
     assert find("las") is LAS
-    assert choose("srtf") == (SRTF, {"measure": "time"})
+    assert choose("srtf") == (SRTF, {"measure": "time", "placement": "packed"})
     assert choose("las:placement=packed:threshold=4") == (LAS, {"threshold": "4", "placement": "packed"})
 
 
@@ -101,7 +139,7 @@ def test_registry() -> None:
     ("text", "message"),
     [
         ("fifi", "no policy 'fifi'; did you mean 'fifo'"),
-        ("fifo:x=1", "policy 'fifo' has no option 'x'; there are none"),
+        ("fifo:x=1", "policy 'fifo' has no option 'x'; there are placement"),
         ("las:treshold=1", "did you mean 'threshold'"),
         ("las:threshold=5", "'threshold' of policy 'las' is not '5'; there are 16, 1, 4, 64"),
         ("las:threshold", "'threshold' of policy 'las' is not ''"),

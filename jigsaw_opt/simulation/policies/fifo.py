@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_one_type
 from jigsaw_opt.simulation.policy import Moment, Setting
 
 __all__ = ["FIFO"]
@@ -16,6 +16,7 @@ __all__ = ["FIFO"]
 @dataclass(slots=True)
 class _Scheduler:
     setting: Setting
+    placement: str
 
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
@@ -23,7 +24,7 @@ class _Scheduler:
         for active in moment.jobs.values():
             if active.share is not None:
                 continue
-            gpus = free.take(active.job.gpus)
+            gpus = free.find(active.job.gpus, self.placement)
             if gpus is None:
                 break
             shares.append(Share((active.index,), gpus))
@@ -37,10 +38,11 @@ class _Fifo:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {}
+        return {"placement": PLACEMENTS}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        return _Scheduler(setting)
+        require_one_type(setting, self.name)
+        return _Scheduler(setting, options["placement"])
 
 
 FIFO = _Fifo()

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import FreeGpus, by_priority
+from jigsaw_opt.simulation.placing import by_priority, require_one_type
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["LAS"]
@@ -23,7 +23,7 @@ _HOUR_US = 3_600_000_000
 class _Scheduler:
     setting: Setting
     threshold: int
-    packed: bool
+    placement: str
     upper: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)
 
@@ -34,8 +34,7 @@ class _Scheduler:
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
         order = [jobs[k] for k in (*self.upper, *self.lower)]
-        take = FreeGpus.take if self.packed else FreeGpus.take_emptiest
-        shares = by_priority(self.setting, order, take)
+        shares = by_priority(self.setting, order, self.placement)
         return Decision(shares, self._next_fall(moment.now_us, jobs, shares))
 
     def _next_fall(self, now_us: int, jobs: Mapping[int, Active], shares: Sequence[Share]) -> int | None:
@@ -54,10 +53,11 @@ class _Las:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed")}
+        return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        return _Scheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"] == "packed")
+        require_one_type(setting, self.name)
+        return _Scheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
 
 
 LAS = _Las()

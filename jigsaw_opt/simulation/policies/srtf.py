@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision
-from jigsaw_opt.simulation.placing import by_priority
+from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_one_type
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["SRTF"]
@@ -16,6 +16,7 @@ __all__ = ["SRTF"]
 class _Scheduler:
     setting: Setting
     service: bool
+    placement: str
     alone_us: dict[int, int] = field(default_factory=dict)
 
     def decide(self, moment: Moment) -> Decision:
@@ -25,7 +26,8 @@ class _Scheduler:
             job = moment.jobs[index].job
             gpus = job.gpus if self.service else 1
             self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
-        return Decision(by_priority(self.setting, sorted(moment.jobs.values(), key=self._remaining)))
+        order = sorted(moment.jobs.values(), key=self._remaining)
+        return Decision(by_priority(self.setting, order, self.placement))
 
     def _remaining(self, active: Active) -> tuple[float, int]:
         return self.alone_us[active.index] * (active.left / active.work), active.index
@@ -38,10 +40,11 @@ class _Srtf:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"measure": ("time", "service")}
+        return {"measure": ("time", "service"), "placement": PLACEMENTS}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        return _Scheduler(setting, options["measure"] == "service")
+        require_one_type(setting, self.name)
+        return _Scheduler(setting, options["measure"] == "service", options["placement"])
 
 
 SRTF = _Srtf()
