@@ -32,11 +32,12 @@ def row(file: Path, objective: str) -> str:
     value = solve_gavel(cluster, objective).value
     seconds = time.process_time() - began
     policy, key = REFERENCES[objective]
-    ecos, highs = (document["reference"][f"{policy}/{engine}"] for engine in ("ECOS", "HIGHS"))
+    known = document.get("reference", {})
+    ecos, highs = (known.get(f"{policy}/{engine}", {}) for engine in ("ECOS", "HIGHS"))
     comparable = bisected_duration(value) / 3600 if objective == "makespan" else value
     shown = f"{value / 3600:.6f} h" if objective == "makespan" else f"{value:.8g}"
-    cells = [file.stem, objective, shown, f"{comparable:.8g}", f"{highs[key]:.8g}", f"{seconds:.3f}"]
-    return " | ".join([*cells, f"{ecos['cpu']:.3f}", f"{highs['cpu']:.3f}"])
+    cells = [file.stem, objective, shown, f"{comparable:.8g}", highs.get(key, "-"), f"{seconds:.3f}"]
+    return " | ".join(map(str, [*cells, ecos.get("cpu", "-"), highs.get("cpu", "-")]))
 
 
 def main() -> None:

@@ -27,6 +27,8 @@ NO_ALLOCATION = -1
 class SiaRound:
     """Minimise the cost of the chosen configurations and of the jobs left idle, within the GPUs there are.
 
+    There is at least one job.
+
     Parameters
     ----------
     cost

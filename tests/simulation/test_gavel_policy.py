@@ -20,6 +20,7 @@ from jigsaw_opt.simulation.policies.gavel import GAVEL
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Outcome
 from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 RATES: Throughputs = {
     "fast": {
@@ -99,6 +100,16 @@ def test_the_makespan_favours_the_job_with_most_to_do() -> None:
     first, _ = simulated(setting("1x1:fast+1x1:slow", work), "makespan")
     makespan = max(record.finish_us or 0 for record in first.jobs)
     assert makespan <= 1_260_000_000
+
+
+def test_a_snapshot_goes_on_as_if_nothing_had_been() -> None:
+    where = setting("1x2:fast+1x1:slow", jobs(("a", 1, 3000), ("b", 1, 900), ("a", 2, 2000), ("b", 1, 700)))
+    whole, _ = simulated(where, "max_min")
+    halted = Simulation(where, GAVEL, {"objective": "max_min"})
+    halted.run(until_us=150_000_000)
+    resumed = restore(snapshot(halted, "same"), where, "same", "snapshot")
+    resumed.run()
+    assert resumed.close().stints == whole.stints
 
 
 def test_gavel_needs_throughputs_by_type() -> None:

@@ -16,6 +16,7 @@ from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policies.sia import SIA
 from jigsaw_opt.simulation.policy import Active, Setting
 from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 CLUSTER = "3x4:aws+1x8:rtx"
 
@@ -95,13 +96,19 @@ def request(shared: Path, workload: Path, policy: str = "sia") -> Request:
     return Request(f"sia:{workload}", CLUSTER, policy, f"goodput:{shared / 'cluster/sia/profiles'}")
 
 
-def test_a_job_grows_to_at_most_twice_its_gpus(shared_data: Path, tmp_path: Path) -> None:
+def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
+    shared_data: Path, tmp_path: Path
+) -> None:
     workload = tmp_path / "w.csv"
     workload.write_text("name,time,application,num_replicas,batch_size\nd,0,deepspeech2,4,320\nc,100,cifar10,4,512\n")
     prepared = prepare(request(shared_data, workload))
     simulation = prepared.start()
+    simulation.run(until_us=500_000_000)
+    resumed = restore(snapshot(simulation, "same"), prepared.setting, "same", "snapshot")
     simulation.run()
+    resumed.run()
     outcome = simulation.close()
+    assert resumed.close().stints == outcome.stints
     assert summarise(prepared.setting, outcome).unfinished == 0
     for job in (0, 1):
         held = [stint.gpus for stint in outcome.stints if stint.job == job]

@@ -52,6 +52,8 @@ def test_jobs_that_must_not_be_idle() -> None:
     assert sorted(solved.choice.tolist()) == [NO_ALLOCATION, 0, 1]
     assert solved.objective == 6.0
     assert solve_round(SiaRound(cost, problem.gpus, np.array([1]), forced)) is None
+    cost[0] = np.inf
+    assert solve_round(SiaRound(cost, problem.gpus, problem.capacity, forced)) is None
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

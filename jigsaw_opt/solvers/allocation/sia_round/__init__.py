@@ -71,6 +71,8 @@ def solve_round(problem: SiaRound, *, seed: int = 0, target: float = 2e-5) -> Ro
         None if some job that must not be idle finds no GPUs.
     """
     columns = Columns.of(problem)
+    if not columns.every_job_has_one():
+        return None
     noisy = columns.with_noise(_NOISE, seed)
     prices = best_prices(noisy)
     bound = columns.bound(prices)

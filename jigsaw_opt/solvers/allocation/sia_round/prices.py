@@ -54,6 +54,12 @@ class Columns:
         gpus = np.vstack([problem.gpus, np.zeros_like(problem.capacity)]).astype(float)
         return cls(costs, gpus, problem.capacity.astype(float))
 
+    def every_job_has_one(self) -> bool:
+        """Whether every job can use some configuration, if only that without GPUs."""
+        import numpy as np
+
+        return bool(np.isfinite(self.costs).any(axis=1).all())
+
     def with_noise(self, part: float, seed: int) -> Columns:
         """The same with every cost raised by up to `part` of the mean cost: no two choices tie any more.
 
