@@ -35,7 +35,7 @@ from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
+from jigsaw_opt.solvers.search.timeline import Timeline, union
 from tests.random_instances import random_instance
 
 GOALS: tuple[tuple[Horizon, Objective], ...] = (
@@ -90,7 +90,7 @@ def test_earliest_time_free_on_all(
     period: int | None, requests: list[list[tuple[int, int]]], moment: int, duration: int
 ) -> None:
     filled = [fill(period, some) for some in requests]
-    found = earliest_on_all([timeline for timeline, _ in filled], moment, duration)
+    found = union([timeline for timeline, _ in filled], period).earliest(moment, duration)
     assert found == by_brute_force([taken for _, taken in filled], moment, duration, period)
 
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.berths import Given
 from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Ground, Loads, fullest_us
 from jigsaw_opt.solvers.search.places import Places
 
-__all__ = ["Mending", "laid_anew", "mend"]
+__all__ = ["Partly", "laid_anew", "mend"]
 
 _TRIES_A_JOB = 4
 _FEW = 10
@@ -22,52 +23,38 @@ _HALVINGS = 4
 _FIRST_STRETCH = 1 / 128
 
 
-class Mending(Circle):
-    """A circle whose new jobs choose their places when they are laid.
+class Partly:
+    """Berths of which some jobs keep the spot that they have, and the others choose theirs when they are laid.
 
     Parameters
     ----------
     ground
         The instance.
     spots
-        Where every job is, or the new ones begin with.
-    period
-        Length of the circle in microseconds.
+        Where every job is, or the choosing ones begin with.
     draw
         Source of chance.
     free
         Numbers of the jobs that choose.
     """
 
-    def __init__(
-        self, ground: Ground, spots: Sequence[PlacedJob], period: int, draw: random.Random, free: frozenset[int]
-    ) -> None:
-        self._own = list(spots)
-        super().__init__(ground, self._own, period, draw)
-        self.free, self.places = free, Places(ground, draw)
+    def __init__(self, ground: Ground, spots: Sequence[PlacedJob], draw: random.Random, free: frozenset[int]) -> None:
+        self._spots, self.free, self.places = spots, free, Places(ground, draw)
 
-    def _best(self, index: int) -> Laid | None:
-        best = None
-        for spot in self._choices(index):
-            self._own[index] = spot
-            laid = super()._best(index)
-            if laid is not None and (best is None or laid.end - laid.start < best.end - best.start):
-                best = laid
-        if best is not None:
-            self._own[index] = best.spot
-        return best
-
-    def _choices(self, index: int) -> Iterator[PlacedJob]:
+    def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
         """Spots that memory admits now; the neighbours of a waiting job may have come back with other levels."""
-        loads = self.board.loads
         if index not in self.free:
-            if loads.admits(index, self._own[index]):
-                yield self._own[index]
+            if loads.admits(index, self._spots[index]):
+                yield self._spots[index]
             return
         for gpus in self.places.of(loads, index, thorough=True):
             spot = loads.spot(index, gpus)
             if spot is not None:
                 yield spot
+
+    def target(self, index: int) -> PlacedJob:
+        """Where a job is, or would be if it were alone."""
+        return self._spots[index]
 
 
 def mend(
@@ -99,18 +86,18 @@ def mend(
     if spots is None:
         return
     free = frozenset(range(len(spots))).difference(kept, fixed)
-    order = sorted(range(len(spots)), key=lambda index: -sum(map(sum, spots[index].exchange)))
-    waiting = [index for index in order if index not in kept]
+    weights = [sum(map(sum, spot.exchange)) for spot in spots]
+    waiting = [index for index in range(len(spots)) if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
         """The waiting jobs laid between the others where they are few, else all jobs laid anew."""
         for stay in (kept, {}) if len(waiting) <= _FEW else ({},):
-            circle = Mending(ground, spots, period + stretch, draw, free)
+            circle = Circle(ground, Partly(ground, spots, draw, free), period + stretch, draw)
             cut = draw.randrange(period)
             for index, laid in stay.items():
                 circle.board.put(index, _stretched(laid, period, stretch, cut))
-            left = [index for index in order if index not in stay]
-            plan = circle.lay(left, _TRIES_A_JOB * len(left) if stay else _FEW, stop)
+            left = [index for index in range(len(spots)) if index not in stay]
+            plan = circle.lay(left, weights, _TRIES_A_JOB * len(left) if stay else _FEW, stop)
             if plan is not None or not waiting:
                 return plan
         return None
@@ -159,13 +146,13 @@ def laid_anew(
     stop
         Asked now and then; once it holds, no further plan is looked for.
     """
-    order = sorted(range(len(spots)), key=lambda index: -sum(map(sum, spots[index].exchange)))
+    weights = [sum(map(sum, spot.exchange)) for spot in spots]
     low, high = min(best, fullest_us(spots)) - 1, best
     for _ in range(_HALVINGS):
         period = (low + high) // 2
         if period == low or stop():
             return
-        plan = Circle(ground, spots, period, draw).lay(order, _FEW, stop)
+        plan = Circle(ground, Given(spots), period, draw).lay(range(len(spots)), weights, _FEW, stop)
         if plan is None:
             low = period
         else:

@@ -10,7 +10,7 @@ from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.laying import Begun, Laid, lay
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.timeline import Timeline
+from jigsaw_opt.solvers.search.timeline import Timeline, union
 
 __all__ = ["Board"]
 
@@ -47,11 +47,17 @@ class Board:
         self.gpus = [Timeline(period) for _ in ground.layout.gpus]
         self.links = [Timeline(period) for _ in range(ground.layout.links)]
 
-    def lay(self, index: int, spot: PlacedJob, begin: int, latest: int | None) -> Laid | None:
-        """The job laid at a spot; the board does not change."""
+    def channel(self, spot: PlacedJob) -> Timeline:
+        """When the links of a spot are free together."""
+        return union([self.links[link] for link in spot.links], self.period)
+
+    def lay(
+        self, index: int, spot: PlacedJob, begin: int, latest: int | None, channel: Timeline | None = None
+    ) -> Laid | None:
+        """The job laid at a spot; the board does not change. The spot's `channel` may be given."""
         gpus = [self.gpus[gpu] for gpu in spot.gpus]
-        links = [self.links[link] for link in spot.links]
-        return lay(self.ground.pieces.jobs[index], spot, gpus, links, begin, latest, self.begun[index])
+        link = self.channel(spot) if channel is None else channel
+        return lay(self.ground.pieces.jobs[index], spot, gpus, link, begin, latest, self.begun[index])
 
     def put(self, index: int, laid: Laid) -> None:
         """Take a laid job in."""

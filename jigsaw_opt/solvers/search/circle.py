@@ -1,22 +1,25 @@
-"""Laying placed jobs onto a circle of a given period, one after the other, and making room where one finds none."""
+"""Laying jobs onto a circle of a given period, one after the other, and making room where some find none."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.berths import Berths
 from jigsaw_opt.solvers.search.board import Board
-from jigsaw_opt.solvers.search.laying import Laid
+from jigsaw_opt.solvers.search.laying import Laid, least_length, rhythm
 from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.timeline import Timeline
 
 __all__ = ["Circle"]
 
-_MOST_NEIGHBOURS = 4
-_FEW, _HOPELESS = 5, 15
-"""With more jobs waiting than a few, and than one in so many, the period is given up at once."""
+_MOST_AWAY = 10
+_HOPELESS = 4
+"""With more jobs waiting than one in so many, the period is given up at once."""
 _MOST_PHASES = 24
+_BLUR = 2.0
 
 
 class Circle:
@@ -26,103 +29,136 @@ class Circle:
     ----------
     ground
         The instance.
-    spots
-        Where every job is.
+    berths
+        Where the jobs may be laid.
     period
         Length of the circle in microseconds.
     draw
         Source of chance.
     """
 
-    def __init__(self, ground: Ground, spots: Sequence[PlacedJob], period: int, draw: random.Random) -> None:
-        self.spots, self.period, self.draw = spots, period, draw
+    def __init__(self, ground: Ground, berths: Berths, period: int, draw: random.Random) -> None:
+        self.berths, self.period, self.draw = berths, period, draw
         self.board = Board(ground, period)
 
-    def lay(self, order: Sequence[int], tries: int, stop: Callable[[], bool]) -> Timetable | None:
+    def lay(
+        self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]
+    ) -> Timetable | None:
         """The plan with all jobs laid, or None where some found no room.
+
+        Room is made by ruin and recreate, with counts of how often each job was left waiting, as fleets of vehicles
+        are made smaller (Christiaens and Vanden Berghe, 2020): others may wait instead of those that wait now
+        where these have been left out more often.
 
         Parameters
         ----------
-        order
-            In which the jobs are laid at first.
+        jobs
+            That are not on the board yet.
+        weights
+            Of all jobs; the heaviest are laid first.
         tries
-            How often room is made for a job that found none.
+            How often room is made.
         stop
             Asked after every job and every try; once it holds, the attempt is given up.
         """
         waiting = []
-        for index in order:
+        for index in sorted(jobs, key=lambda index: -weights[index]):
             if stop():
                 return None
             if not self._insert(index):
                 waiting.append(index)
-        if len(waiting) > max(_FEW, len(order) // _HOPELESS):
-            return None
-        while waiting and tries > 0 and not stop():
+        absences = [1] * len(weights)
+        while waiting and len(waiting) * _HOPELESS <= len(weights) and tries > 0 and not stop():
             tries -= 1
-            index = waiting.pop(self.draw.randrange(len(waiting)))
-            if not self._make_room(index):
-                waiting.append(index)
+            waiting = self._make_room(waiting, absences, weights)
+            for index in waiting:
+                absences[index] += 1
         return None if waiting else self.board.timetable()
 
     def _insert(self, index: int) -> bool:
-        laid = self._best(index)
-        if laid is not None:
-            self.board.put(index, laid)
-        return laid is not None
+        """Lay a job at the first spot without any waiting, or else at the one with the least."""
+        best, least = None, float("inf")
+        for spot in self.berths.spots(self.board.loads, index):
+            alone = spot.iteration_us * spot.job.iterations
+            laid = self._best(index, spot, alone)
+            if laid is not None and (share := (laid.end - laid.start) / alone) < least:
+                best, least = laid, share
+                if share <= 1:
+                    break
+        if best is not None:
+            self.board.put(index, best)
+        return best is not None
 
-    def _best(self, index: int) -> Laid | None:
-        """The job laid at the phase at which it takes least time; the first one without any waiting will do."""
-        spot = self.spots[index]
-        alone = spot.iteration_us * spot.job.iterations
-        best = None
-        for phase in self._phases(spot):
-            laid = self.board.lay(index, spot, phase, None)
-            if laid is None or (best is not None and laid.end - laid.start >= best.end - best.start):
-                continue
-            best = laid
-            if laid.end - laid.start <= alone:
+    def _best(self, index: int, spot: PlacedJob, alone: int) -> Laid | None:
+        """The job laid at the phase at which it takes least time; the first one without any waiting will do.
+
+        Phases are tried in the order of what the links alone make of them, as long as that is better.
+        """
+        channel = self.board.channel(spot)
+        best, shortest = None, self.period + 1
+        for least, phase in self._phases(spot, channel):
+            if least >= shortest:
                 break
+            laid = self.board.lay(index, spot, phase, phase + shortest - 1, channel)
+            if laid is not None and laid.end - laid.start < shortest:
+                best, shortest = laid, laid.end - laid.start
+                if shortest <= alone:
+                    break
         return best
 
-    def _phases(self, spot: PlacedJob) -> list[int]:
-        """Starts at which the first transfer follows another one at once, or a block another one, and 0."""
+    def _phases(self, spot: PlacedJob, channel: Timeline) -> list[tuple[int, int]]:
+        """Starts at which the first transfer follows another one at once, or a block another one, and 0.
+
+        Each with the time that the job takes from there as far as its links are free, shortest first.
+        """
         ready = max(table[0] for table in spot.tables)
         phases = {0}
-        for link in spot.links:
-            phases.update((end - ready) % self.period for end in self.board.links[link].ends)
+        phases.update((end - ready) % self.period for end in channel.ends)
         for gpu in spot.gpus[:1]:
             phases.update(end % self.period for end in self.board.gpus[gpu].ends)
         found = sorted(phases)
-        return found if len(found) <= _MOST_PHASES else sorted(self.draw.sample(found, _MOST_PHASES))
+        some = found if len(found) <= _MOST_PHASES else sorted(self.draw.sample(found, _MOST_PHASES))
+        beats = rhythm(spot)
+        ranked = ((least_length(spot, beats, channel, phase), phase) for phase in some)
+        return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 
-    def _make_room(self, index: int) -> bool:
-        """Take some jobs away that share links or GPUs with a waiting one, and lay it and then them."""
-        near = self._neighbours(index)
-        away = self.draw.sample(near, min(len(near), self.draw.randint(1, _MOST_NEIGHBOURS)))
-        old = [(other, self.board.take(other)) for other in away]
-        done: list[int] = []
-        for job in (index, *sorted(away, key=self._work, reverse=True)):
-            if not self._insert(job):
-                break
-            done.append(job)
-        if len(done) > len(away):
-            return True
-        for job in done:
-            self.board.take(job)
-        for other, laid in old:
-            self.board.put(other, laid)
-        return False
+    def _make_room(self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float]) -> list[int]:
+        """Take some jobs away where a waiting one might lie, and lay all that wait then; returns who waits after it.
 
-    def _work(self, index: int) -> int:
-        spot = self.spots[index]
-        return spot.iteration_us * spot.job.iterations * (1 + len(spot.links))
+        Nothing changes where those would have been left out more often in sum than those that wait now.
+        """
+        first = self.draw.choice(waiting)
+        near = self._neighbours(first)
+        away = self.draw.sample(near, self.draw.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
+        old = [(index, self.board.take(index)) for index in away]
+        most = sum(absences[index] for index in waiting)
+        done, left = [], []
+        for index in self._shuffled([*waiting, *away], first, weights):
+            if self._insert(index):
+                done.append(index)
+                continue
+            left.append(index)
+            if sum(absences[index] for index in left) > most:
+                for index in done:
+                    self.board.take(index)
+                for index, laid in old:
+                    self.board.put(index, laid)
+                return list(waiting)
+        return left
+
+    def _shuffled(self, indices: Sequence[int], first: int, weights: Sequence[float]) -> list[int]:
+        """Jobs by weights blurred by chance, in half of all cases the first one before all."""
+        front = self.draw.random() < 0.5
+        key = {index: -weights[index] * self.draw.uniform(1, _BLUR) for index in indices}
+        return sorted(indices, key=lambda index: (not front or index != first, key[index]))
 
     def _neighbours(self, index: int) -> list[int]:
-        loads, spot = self.board.loads, self.spots[index]
+        """Jobs that share links, or a GPU of each server, with a spot of the job."""
+        loads, spot = self.board.loads, self.berths.target(index)
+        server_of = self.board.ground.layout.server_of
         found: dict[int, None] = {}
         for link in spot.links:
             found.update(dict.fromkeys(loads.on_link[link]))
-        for gpu in spot.gpus if not spot.links else ():
+        for gpu in {server_of[gpu]: gpu for gpu in spot.gpus}.values():
             found.update(dict.fromkeys(loads.on_gpu[gpu]))
         return [other for other in found if other != index]

@@ -8,9 +8,9 @@ from operator import itemgetter
 
 from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.timeline import Timeline, earliest_on_all
+from jigsaw_opt.solvers.search.timeline import Timeline
 
-__all__ = ["Begun", "Laid", "lay"]
+__all__ = ["Begun", "Laid", "lay", "least_length", "rhythm"]
 
 
 @dataclass(slots=True, eq=False)
@@ -66,7 +66,7 @@ def lay(
     job: PieceGraph,
     spot: PlacedJob,
     gpus: Sequence[Timeline],
-    links: Sequence[Timeline],
+    channel: Timeline,
     begin: int,
     latest: int | None,
     begun: Begun | None = None,
@@ -77,8 +77,8 @@ def lay(
     ----------
     job, spot
         What is laid where.
-    gpus, links
-        Timelines of the spot's GPUs, by slot, and of its links.
+    gpus, channel
+        Timelines of the spot's GPUs, by slot, and of its links together.
     begin
         No block starts earlier.
     latest
@@ -99,9 +99,11 @@ def lay(
         if latest is not None and barrier + rest > latest:
             return None
         if begun is not None and begun.reaches(iteration):
-            end = _continue_iteration(laid, iteration, gpus, links, barrier, begun)
+            end = _continue_iteration(laid, iteration, gpus, channel, barrier, begun)
         else:
-            end = _lay_iteration(laid, iteration, gpus, links, barrier if begun is None else max(barrier, begun.moment))
+            end = _lay_iteration(
+                laid, iteration, gpus, channel, barrier if begun is None else max(barrier, begun.moment)
+            )
         if end is None:
             return None
         barrier = end
@@ -114,9 +116,44 @@ def lay(
     return laid if latest is None or barrier <= latest else None
 
 
-def _lay_iteration(
-    laid: Laid, iteration: int, gpus: Sequence[Timeline], links: Sequence[Timeline], barrier: int
-) -> int | None:
+def rhythm(spot: PlacedJob) -> list[tuple[list[int], int]]:
+    """For each iteration, when its buckets are ready and when its blocks end after it begins, if all GPUs are free."""
+    fastest_first = sorted(spot.tables, key=itemgetter(-1))
+    found: dict[tuple[int, ...], tuple[list[int], int]] = {}
+    for row in spot.plan.rows:
+        if row not in found:
+            done = list(zip(fastest_first, sorted(row, reverse=True), strict=True))
+            buckets = range(len(spot.exchange[0]))
+            ready = [max(table[bucket] for table, level in done if level > bucket) for bucket in buckets]
+            found[row] = ready, max(table[level - 1] for table, level in done)
+    return [found[row] for row in spot.plan.rows]
+
+
+def least_length(spot: PlacedJob, beats: Sequence[tuple[list[int], int]], channel: Timeline, begin: int) -> int | None:
+    """Time that a job takes at least from a moment on, as far as its links are free; None without room there.
+
+    Parameters
+    ----------
+    spot, beats
+        Where it is, and its `rhythm` there.
+    channel
+        Timeline of the spot's links together.
+    begin
+        The moment.
+    """
+    barrier = begin
+    for (ready, end), exchange in zip(beats, spot.exchange, strict=True):
+        moment = barrier
+        for offset, duration in zip(ready, exchange, strict=True):
+            start = channel.earliest(max(moment, barrier + offset), duration)
+            if start is None:
+                return None
+            moment = start + duration
+        barrier = max(moment, barrier + end)
+    return barrier - begin
+
+
+def _lay_iteration(laid: Laid, iteration: int, gpus: Sequence[Timeline], channel: Timeline, barrier: int) -> int | None:
     """Lay the blocks and transfers of one iteration; returns its end."""
     spot = laid.spot
     levels = _levels(spot, iteration, gpus, barrier)
@@ -137,7 +174,7 @@ def _lay_iteration(
                 ready[bucket] = start + table[bucket]
     moves, moment = [], 0
     for moment_ready, duration in zip(ready, exchange, strict=True):
-        found = earliest_on_all(links, max(moment, moment_ready), duration)
+        found = channel.earliest(max(moment, moment_ready), duration)
         if found is None:
             return None
         moves.append(found)
@@ -149,7 +186,7 @@ def _lay_iteration(
 
 
 def _continue_iteration(
-    laid: Laid, iteration: int, gpus: Sequence[Timeline], links: Sequence[Timeline], barrier: int, begun: Begun
+    laid: Laid, iteration: int, gpus: Sequence[Timeline], channel: Timeline, barrier: int, begun: Begun
 ) -> int | None:
     """As `_lay_iteration`, for an iteration of which some pieces stay as they were; None where these break an order."""
     spot, old = laid.spot, begun.laid
@@ -158,7 +195,7 @@ def _continue_iteration(
     starts: list[int] = []
     end = barrier
     for timeline, table, level, before in zip(gpus, spot.tables, levels, old.blocks[iteration], strict=True):
-        start = _start(begun, before, barrier, [timeline], table[level - 1])
+        start = _start(begun, before, barrier, timeline, table[level - 1])
         if start is None:
             return None
         starts.append(start)
@@ -166,7 +203,7 @@ def _continue_iteration(
         ready = [max(moment, start + table[b]) if b < level else moment for b, moment in enumerate(ready)]
     moves, moment = [], 0
     for moment_ready, duration, before in zip(ready, exchange, old.transfers[iteration], strict=True):
-        found = _start(begun, before, max(moment, moment_ready), links, duration)
+        found = _start(begun, before, max(moment, moment_ready), channel, duration)
         if found is None:
             return None
         moves.append(found)
@@ -177,11 +214,11 @@ def _continue_iteration(
     return max(end, moment)
 
 
-def _start(begun: Begun, before: int, least: int, timelines: Sequence[Timeline], duration: int) -> int | None:
+def _start(begun: Begun, before: int, least: int, timeline: Timeline, duration: int) -> int | None:
     """The old start where it stays and is late enough, else the earliest one."""
     kept = begun.kept(before)
     if kept is None:
-        return earliest_on_all(timelines, max(least, begun.moment), duration)
+        return timeline.earliest(max(least, begun.moment), duration)
     return kept if kept >= least else None
 
 

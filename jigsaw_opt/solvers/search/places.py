@@ -87,6 +87,27 @@ class Places:
             after[slot] = gpu
         return after
 
+    def chosen(self, loads: Loads, index: int, gpus: Sequence[int]) -> list[int] | None:
+        """The first GPUs with memory for the levels that a job needs, which descend, or None."""
+        chosen: list[int] = []
+        skipped: list[tuple[int, int]] = []
+        coming = iter(gpus)
+        for level in self.ground.demands[index].need:
+            at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
+            if at is not None:
+                chosen.append(skipped.pop(at)[0])
+                continue
+            for gpu in coming:
+                cap = loads.cap(index, gpu)
+                if cap >= level:
+                    chosen.append(gpu)
+                    break
+                if cap:
+                    skipped.append((gpu, cap))
+            else:
+                return None
+        return chosen
+
     def _neighbours(self, index: int, home: int) -> Sequence[int]:
         """Servers that may hold workers of a job: the nearest other ones, or all."""
         usable = self._by_kind(index)[-1]
@@ -129,12 +150,12 @@ class Places:
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
             for server in self._least(alone, lambda s: sorted([loads.gpu_us[g] for g in inside[s]])[slots - 1]):
-                yield self._choose(loads, index, self._sorted(loads, inside[server]))
+                yield self.chosen(loads, index, self._sorted(loads, inside[server]))
         if slots > 1 and len(servers) > 1 and (not alone or self.draw.random() < 0.2):
             blocks = self._blocks(index, servers)
             for block in self._least(blocks, lambda block: max([self.use(loads, s) for s in block])):
                 gpus = [gpu for s in block for gpu in self._sorted(loads, inside[s])]
-                yield self._choose(loads, index, gpus)
+                yield self.chosen(loads, index, gpus)
             if self.draw.random() < 0.3:
                 usable = set(servers)
                 anchor = min(self.draw.sample(sample, min(4, len(sample))), key=lambda s: self.use(loads, s))
@@ -142,17 +163,31 @@ class Places:
             if len(servers) <= _SAMPLE:
                 yield self._anywhere(loads, index, servers)
 
-    def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
-        """Aligned blocks of as many servers as a job needs, in the order in which each neighbourhood lists them.
+    def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
+        """Every server that may hold all workers of a job, or else aligned blocks of as many as it needs.
 
-        Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other.
+        Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
-        slots = self.ground.pieces.jobs[index].slots
+        slots, inside = self.ground.pieces.jobs[index].slots, self.layout.on_server
+        seen: set[tuple[int, ...]] = set()
+        for servers in self._by_kind(index):
+            alone = [(s,) for s in servers if len(inside[s]) >= slots]
+            for block in alone or self._all_aligned(slots, servers):
+                if block not in seen:
+                    seen.add(block)
+                    yield block
+
+    def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
+        """Some aligned blocks."""
+        blocks = self._all_aligned(self.ground.pieces.jobs[index].slots, servers)
+        return blocks if len(blocks) <= _SAMPLE else self.draw.sample(blocks, _SAMPLE)
+
+    def _all_aligned(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
+        """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other."""
         key = (slots, tuple(servers))
         if key not in self._aligned:
             self._aligned[key] = list(self._align(slots, servers))
-        blocks = self._aligned[key]
-        return blocks if len(blocks) <= _SAMPLE else self.draw.sample(blocks, _SAMPLE)
+        return self._aligned[key]
 
     def _align(self, slots: int, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
         left = dict.fromkeys(servers)
@@ -203,7 +238,7 @@ class Places:
             for server in near:
                 collected += self._sorted(loads, self.layout.on_server[server])
                 if len(collected) >= slots:
-                    gpus = self._choose(loads, index, collected)
+                    gpus = self.chosen(loads, index, collected)
                     if gpus is not None:
                         return gpus
         return None
@@ -213,7 +248,7 @@ class Places:
         part = self.layout.routes.component
         home = part[self.draw.choice(servers)]
         gpus = [g for s in servers if part[s] == home for g in self.layout.on_server[s]]
-        return self._choose(loads, index, self._sorted(loads, gpus))
+        return self.chosen(loads, index, self._sorted(loads, gpus))
 
     def _sorted(self, loads: Loads, gpus: Sequence[int]) -> list[int]:
         return self._blurred(gpus, loads.gpu_us.__getitem__)
@@ -224,24 +259,3 @@ class Places:
         if not blur or draw() < 0.5:
             return sorted(items, key=key)
         return sorted(items, key=lambda item: key(item) * (1 + blur * draw()))
-
-    def _choose(self, loads: Loads, index: int, gpus: Sequence[int]) -> list[int] | None:
-        """The first GPUs with memory for the levels in need, which descend, or None."""
-        chosen: list[int] = []
-        skipped: list[tuple[int, int]] = []
-        coming = iter(gpus)
-        for level in self.ground.demands[index].need:
-            at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
-            if at is not None:
-                chosen.append(skipped.pop(at)[0])
-                continue
-            for gpu in coming:
-                cap = loads.cap(index, gpu)
-                if cap >= level:
-                    chosen.append(gpu)
-                    break
-                if cap:
-                    skipped.append((gpu, cap))
-            else:
-                return None
-        return chosen

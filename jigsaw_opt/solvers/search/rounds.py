@@ -19,6 +19,7 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.berths import Berths, Fits, Given
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.levelling import Levelling
@@ -46,7 +47,10 @@ _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
-_TRIES_A_JOB = 2
+_SHORTER, _LEAST_SHORTER = 0.5, 1 / 32
+"""Share of the room between bound and objective by which the next period tried is shorter, and the least one."""
+_TRIES_A_JOB = 4
+_WEIGHTS = ("exchange", "length", "links")
 _WORK_OF_LAYING = 1e-5
 _BUILDS = 5
 """Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
@@ -68,7 +72,7 @@ class Rounds:
         self.draw = random.Random(control.options.seed)
         self.best: Draft | None = None
         self._settled: Sequence[PlacedJob] | None = None
-        self._work, self._share = 0.0, 1.0
+        self._work, self._share, self._shorter = 0.0, 1.0, _SHORTER
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -116,7 +120,7 @@ class Rounds:
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
-            moves["circle"] = self._around
+            moves |= {"wherever": self._wherever, "circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         return moves
 
@@ -188,13 +192,29 @@ class Rounds:
             period = (low + objective) // 2
             if period >= objective or self._reason() is not None:
                 return
-            circle = Circle(self.ground, spots, period, self.draw)
-            plan = circle.lay(self._laying_order(spots), _TRIES_A_JOB * len(spots), self._laid_one)
-            if plan is None:
-                low = period + 1
-            else:
-                self.control.offer(plan)
+            if self._laid(Given(spots), self._weights(spots, self.draw.choice(_WEIGHTS)), period):
                 objective = period
+            else:
+                low = period + 1
+
+    def _wherever(self) -> None:
+        """Jobs laid one by one at a shorter period, each where it fits best; then shorter still, or not as short."""
+        for _ in range(_ATTEMPTS):
+            objective = self.control.objective
+            if objective is None or self._reason() is not None:
+                return
+            period = objective - max(1, round(self._shorter * (objective - self.control.bound)))
+            berths = Fits(self.ground, period, self.draw)
+            if not self._laid(berths, self._weights(berths.quickest(), "links"), period):
+                self._shorter = self._shorter / 2 if self._shorter > _LEAST_SHORTER else _SHORTER
+
+    def _laid(self, berths: Berths, weights: Sequence[float], period: int) -> bool:
+        """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
+        circle = Circle(self.ground, berths, period, self.draw)
+        plan = circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one)
+        if plan is not None:
+            self.control.offer(plan)
+        return plan is not None
 
     def _laid_one(self) -> bool:
         """Count a job that was laid; says whether to stop."""
@@ -209,19 +229,14 @@ class Rounds:
         balance.adopt(self.best.spots)
         return balance.loads.settled()
 
-    def _laying_order(self, spots: Sequence[PlacedJob]) -> list[int]:
-        """Jobs of the longest exchanges first, or the longest, or those of most links; blurred by chance."""
-        draw = self.draw
-        exchange = [sum(map(sum, spot.exchange)) * draw.uniform(0.9, 1.1) for spot in spots]
-        length = [spot.iteration_us * spot.job.iterations * draw.uniform(0.9, 1.1) for spot in spots]
-        key = draw.choice(
-            (
-                lambda index: -exchange[index],
-                lambda index: -length[index],
-                lambda index: -exchange[index] * (1 + len(spots[index].links)),
-            )
-        )
-        return sorted(range(len(spots)), key=key)
+    def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
+        """Length of exchanges, or of jobs, or that times the links; blurred by chance."""
+        weights = []
+        for spot in spots:
+            length, links = spot.iteration_us * spot.job.iterations, 1 + len(spot.links)
+            weight = {"exchange": sum(map(sum, spot.exchange)), "length": length, "links": length * links}[kind]
+            weights.append(weight * self.draw.uniform(0.9, 1.1))
+        return weights
 
     def _anneal(self, balance: Balance, start: Draft) -> None:
         self._keep(start)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-__all__ = ["Timeline", "earliest_on_all"]
+__all__ = ["Timeline", "union"]
 
 
 class Timeline:
@@ -85,18 +85,16 @@ class Timeline:
         return (phase, self.period), (0, last - self.period)
 
 
-def earliest_on_all(timelines: Sequence[Timeline], moment: int, duration: int) -> int | None:
-    """Earliest start, not before `moment`, at which all timelines are free for `duration`; None where there is none."""
-    if not timelines or not duration:
-        return moment
-    period = timelines[0].period
-    last = None if period is None else moment + period
-    agreed, k = 0, 0
-    while agreed < len(timelines):
-        found = timelines[k].earliest(moment, duration)
-        if found is None or (last is not None and found >= last):
-            return None
-        agreed = agreed + 1 if found == moment else 1
-        moment = found
-        k = (k + 1) % len(timelines)
-    return moment
+def union(timelines: Sequence[Timeline], period: int | None) -> Timeline:
+    """Timeline that is free where all are free; it does not follow their changes."""
+    if len(timelines) == 1:
+        return timelines[0]
+    both = Timeline(period)
+    for start, end in sorted(part for each in timelines for part in zip(each.starts, each.ends, strict=True)):
+        if both.ends and start <= both.ends[-1]:
+            both.ends[-1] = max(end, both.ends[-1])
+        else:
+            both.starts.append(start)
+            both.ends.append(end)
+    both.busy_us = sum(both.ends) - sum(both.starts)
+    return both

@@ -1,0 +1,145 @@
+"""Where a job may be laid on a circle: where it has been put, or wherever it fits best as the circle is now."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.places import Places
+
+__all__ = ["Berths", "Fits", "Given"]
+
+_MOST_TRIED = 4
+_LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
+_BLUR = 0.3
+
+
+class Berths(Protocol):
+    """Offers of spots for jobs."""
+
+    def spots(self, loads: Loads, index: int) -> Iterable[PlacedJob]:
+        """Where a job may be laid, what is worth trying first before the rest."""
+
+    def target(self, index: int) -> PlacedJob:
+        """A spot at which room may be made for a job."""
+
+
+class Given:
+    """Every job has one spot.
+
+    Parameters
+    ----------
+    spots
+        Where every job is.
+    """
+
+    def __init__(self, spots: Sequence[PlacedJob]) -> None:
+        self._spots = spots
+
+    def spots(self, loads: Loads, index: int) -> Iterable[PlacedJob]:
+        """The spot."""
+        return (self._spots[index],)
+
+    def target(self, index: int) -> PlacedJob:
+        """The spot."""
+        return self._spots[index]
+
+
+class _Berth(NamedTuple):
+    """Servers for a job, and the job there if it is alone on them."""
+
+    servers: tuple[int, ...]
+    alone: PlacedJob
+    length: int
+    exchange: int
+
+
+class Fits:
+    """Every job goes where it fits best: onto few links, full ones, and the slowest GPUs that are fast enough for it.
+
+    What is left then is whole: empty links, and fast GPUs for those jobs that need them. A job of many servers is
+    offered aligned blocks of them, so that jobs lie inside one another or apart.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    period
+        Length of the circle in microseconds: nothing is offered that takes longer, or that is fuller.
+    draw
+        Source of chance.
+    """
+
+    def __init__(self, ground: Ground, period: int, draw: random.Random) -> None:
+        self.ground, self.period, self.draw = ground, period, draw
+        self._places = Places(ground, draw)
+        self._berths: dict[int, list[_Berth]] = {}
+
+    def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
+        """The best few of the spots with room for a job, best first, blurred by chance."""
+        period, link_us = self.period, loads.link_us
+        ranked: list[tuple[float, int, _Berth]] = []
+        for berth in self._of(index):
+            links = berth.alone.links
+            if all(link_us[link] + berth.exchange <= period for link in links):
+                blur = _BLUR * period * self.draw.random()
+                ranked.append((self._cost(loads, berth) + blur, len(ranked), berth))
+        tried = 0
+        for *_, berth in sorted(ranked):
+            spot = self._spot(loads, index, berth)
+            if spot is not None:
+                yield spot
+                tried += 1
+                if tried == _MOST_TRIED:
+                    return
+
+    def target(self, index: int) -> PlacedJob:
+        """Any of the spots, as if the job were alone."""
+        return self.draw.choice(self._of(index)).alone
+
+    def quickest(self) -> list[PlacedJob]:
+        """For every job the spot at which it is done soonest if it is alone."""
+        jobs = range(len(self.ground.pieces.jobs))
+        return [min(self._of(index), key=lambda berth: berth.length).alone for index in jobs]
+
+    def _cost(self, loads: Loads, berth: _Berth) -> float:
+        links, inside = berth.alone.links, self.ground.layout.on_server
+        full = sum(loads.link_us[link] for link in links) / max(1, len(links))
+        work = sum(loads.gpu_us[inside[server][0]] for server in berth.servers) / len(berth.servers)
+        return len(links) * self.period - full - _LENGTH_WEIGHT * berth.length + _WORK_WEIGHT * work
+
+    def _spot(self, loads: Loads, index: int, berth: _Berth) -> PlacedJob | None:
+        """The job on the least loaded GPUs of a berth; None where they have not the memory or the time."""
+        inside, load = self.ground.layout.on_server, loads.gpu_us
+        gpus = [gpu for server in berth.servers for gpu in sorted(inside[server], key=load.__getitem__)]
+        chosen = self._places.chosen(loads, index, gpus)
+        spot = None if chosen is None else loads.spot(index, chosen)
+        if spot is None:
+            return None
+        iterations = spot.job.iterations
+        times = zip(spot.gpus, spot.slot_us, strict=True)
+        return spot if all(load[gpu] + slot_us * iterations <= self.period for gpu, slot_us in times) else None
+
+    def _of(self, index: int) -> list[_Berth]:
+        """All berths of a job that are fast enough; the same for all jobs that ask the same."""
+        key = id(self.ground.demands[index])
+        if key not in self._berths:
+            berths = [self._berth(index, servers) for servers in self._places.blocks(index)]
+            usable = [berth for berth in berths if berth is not None]
+            fast = [berth for berth in usable if berth.length <= self.period]
+            self._berths[key] = fast or usable
+        return self._berths[key]
+
+    def _berth(self, index: int, servers: tuple[int, ...]) -> _Berth | None:
+        ground = self.ground
+        job, demand = ground.pieces.jobs[index], ground.demands[index]
+        gpus = [gpu for server in servers for gpu in ground.layout.on_server[server]][: job.slots]
+        caps = [job.levels] * job.slots
+        plan = ground.levels(demand, caps)
+        alone = None if plan is None else ground.placed(index, gpus, plan, caps)
+        if alone is None:
+            return None
+        return _Berth(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
