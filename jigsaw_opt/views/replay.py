@@ -84,6 +84,8 @@ def _facts(replay: Replay) -> Iterator[tuple[str, str]]:
     yield "carried out", f"{replay.timeline.passes} x"
     if summary.measured_us is not None and summary.error is not None:
         yield f"measured {summary.objective}", f"{summary.measured_us / 1000:.3f} ms ({100 * summary.error:+.1f} %)"
+    if summary.busy_measured is not None:
+        yield "GPUs busy", f"{100 * summary.busy_measured:.1f} % ({100 * summary.busy_predicted:.1f} % planned)"
     yield "blocks off by", f"{100 * summary.block_error:.1f} %"
     speed_up = replay.speed_up()
     if speed_up is not None and speed_up[1] is not None and replay.baseline is not None:

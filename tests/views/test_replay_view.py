@@ -85,6 +85,7 @@ def test_page_and_trace_tell_planned_from_measured(pair: Instance, pair_plan: Pl
     shown = replay_picture(pair, pair_plan, replace(replay, baseline=Baseline("gang", usual, replay.timeline)))
     facts = dict(embedded(timeline_html(shown))["facts"])  # type: ignore[call-overload]
     assert facts["measured makespan"] == "1.980 ms (+10.0 %)"
+    assert facts["GPUs busy"] == "70.0 % (80.0 % planned)"
     assert facts["speed-up over gang"] == "1.400 (1.333 predicted)"
     events = json.loads(perfetto_trace(shown))["traceEvents"]
     processes = {e["args"]["name"] for e in events if e["name"] == "process_name"}

@@ -78,7 +78,10 @@ class _EndAtOnce(AbstractContextManager[None]):
         if error is None:
             return
         code = error.exit_code if isinstance(error, JigsawError) else 130 if kind is KeyboardInterrupt else 1
-        print(f"error: {error}" if str(error) else f"error: {type(error).__name__}", file=sys.stderr, flush=True)
+        message = str(error) or type(error).__name__
+        if isinstance(error, RuntimeError):  # as torch says it
+            message = f"the connection to another process broke off: {message}"
+        print(f"error: {message}", file=sys.stderr, flush=True)
         os._exit(code)
 
 

@@ -62,8 +62,11 @@ class Turns:
             if not self._order.follows_everywhere(key.job, earlier.job):
                 store.wait([self._name(earlier)])
             elif self._rank in self._order.ranks[earlier.job]:
-                with self._change:
-                    self._change.wait_for(lambda e=earlier: self._ended[e.job, e.bucket] > e.iteration)  # type: ignore[misc]
+                self._wait_here(earlier)
+
+    def _wait_here(self, key: TransferKey) -> None:
+        with self._change:
+            self._change.wait_for(lambda: self._ended[key.job, key.bucket] > key.iteration)
 
     def end(self, key: TransferKey, store: TCPStore) -> None:
         """Note that the part of this process in `key` has ended."""
