@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
 
@@ -15,19 +15,11 @@ __all__ = ["CPSAT", "Cpsat"]
 
 
 @dataclass(frozen=True, slots=True)
-class Cpsat:
+class Cpsat(OrtoolsSolver):
     """Constraint programming over intervals, started from the heuristic's plan."""
 
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
-
-    def unavailable(self) -> str | None:
-        """OR-Tools, where it is not installed."""
-        return None if find_spec("ortools") else "ortools>=9.15,<10"
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Never: there is a model for each horizon, and for each objective."""
-        return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance with the model of its horizon."""

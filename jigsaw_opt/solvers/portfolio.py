@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
+from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
@@ -25,7 +25,7 @@ _SEARCH_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class Portfolio:
+class Portfolio(OrtoolsSolver):
     """Search, bounds and the exact model together.
 
     With two threads or more, one searches for plans and the others prove; each sees what the others find. With one,
@@ -34,14 +34,6 @@ class Portfolio:
 
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
-
-    def unavailable(self) -> str | None:
-        """The pip argument of OR-Tools where it is missing."""
-        return None if find_spec("ortools") else "ortools>=9.15,<10"
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes both horizons and every objective."""
-        return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance.

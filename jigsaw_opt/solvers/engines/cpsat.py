@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.instance import Instance
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["LARGEST_NUMBER", "new_solver"]
+__all__ = ["LARGEST_NUMBER", "OrtoolsSolver", "new_solver"]
 
 LARGEST_NUMBER = 2**60
 """Models hold numbers below this: the engine's integers have 63 bits, and it adds several of them."""
@@ -28,3 +31,17 @@ def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:
     # Two objectives beyond the exact floats look alike to its rule for the gap, and it would call the first optimal.
     solver.parameters.absolute_gap_limit = 0.0
     return solver
+
+
+class OrtoolsSolver:
+    """What all solvers on CP-SAT say of themselves."""
+
+    __slots__ = ()
+
+    def unavailable(self) -> str | None:
+        """The pip argument of OR-Tools where it is missing."""
+        return None if find_spec("ortools") else "ortools>=9.15,<10"
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Never: they take both horizons and every objective."""
+        return None

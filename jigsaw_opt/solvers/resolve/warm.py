@@ -6,7 +6,6 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.instance import Instance
@@ -15,6 +14,7 @@ from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced
@@ -38,7 +38,7 @@ _WORK_OF_PIECE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Warm:
+class Warm(OrtoolsSolver):
     """Solves an instance from the plan of another one.
 
     Parameters
@@ -53,14 +53,6 @@ class Warm:
     fix: Fix
     name: str = "resolve"
     display_name: str = "an old plan mended and improved"
-
-    def unavailable(self) -> str | None:
-        """The pip argument of OR-Tools where it is missing."""
-        return None if find_spec("ortools") else "ortools>=9.15,<10"
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes both horizons and every objective."""
-        return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance.

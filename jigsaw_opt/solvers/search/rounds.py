@@ -283,6 +283,9 @@ class Rounds:
         weight = draw.choice(("work", "length", "width", "memory"))
         if weight == "width":
             return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
-        factors = {"work": [d.job.slots for d in jobs], "length": [1] * len(jobs)}
-        factor = factors.get(weight) or [d.job.state_bytes for d in jobs]
+        factor = {
+            "work": [demand.job.slots for demand in jobs],
+            "length": [1] * len(jobs),
+            "memory": [demand.job.state_bytes for demand in jobs],
+        }[weight]
         return sorted(range(len(jobs)), key=lambda index: -load[index] * factor[index])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size
+from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.search.rounds import Rounds
@@ -17,19 +17,11 @@ __all__ = ["SEARCH", "Search"]
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class Search(OrtoolsSolver):
     """Anytime search: balancing, simulated annealing over list schedules, and CP-SAT on parts of the plan."""
 
     name: str = "search"
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
-
-    def unavailable(self) -> str | None:
-        """The pip argument of OR-Tools where it is missing."""
-        return None if find_spec("ortools") else "ortools>=9.15,<10"
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes both horizons and every objective."""
-        return None
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance.
