@@ -11,8 +11,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
+from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 

@@ -113,7 +113,7 @@ def test_a_cancelled_solve_keeps_its_plan() -> None:
 
 def test_auto_falls_back_on_greedy_without_ortools(monkeypatch: pytest.MonkeyPatch) -> None:
     assert AUTO.choose().name == "portfolio"
-    monkeypatch.setattr("jigsaw_opt.solvers.portfolio.find_spec", lambda name: None)
+    monkeypatch.setattr("jigsaw_opt.solvers.engines.cpsat.find_spec", lambda name: None)
     assert AUTO.choose().name == "greedy"
 
 

@@ -12,9 +12,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
+from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
 from jigsaw_opt.solvers.search.rounds import Rounds
