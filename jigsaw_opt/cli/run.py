@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +113,7 @@ def _request(arguments: argparse.Namespace) -> Request:
     from jigsaw_opt.executor.replay.request import Request
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
-    _require_entries(instance)
+    _require_entries(instance, arguments.trust)
     passes = None if arguments.minutes else arguments.iterations or (_CYCLIC_PASSES if plan.period_us else 1)
     momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
     return Request(
@@ -137,19 +138,19 @@ def _request(arguments: argparse.Namespace) -> Request:
     )
 
 
-def _require_entries(instance: Instance) -> None:
-    """Refuse models that do not say how they are built, all of them at once."""
-    from jigsaw_opt.documents.report import Report
-    from jigsaw_opt.executor.catalogue import resolve
+def _require_entries(instance: Instance, trusted: Collection[str]) -> None:
+    """Refuse models that do not say how they are built, or say so wrongly, all of them at once."""
+    from jigsaw_opt.documents.report import Place, Report
+    from jigsaw_opt.executor.catalogue import check_trust, resolve
 
     report = Report()
-    used = {job.model for job in instance.jobs}
-    for name, model in instance.models.items():
-        if name in used and model.executor is None:
-            report.add(
-                (("$", "models"), name), 'has no "executor" entry, so it cannot be built', "see docs/executor.md"
-            )
-        elif name in used and model.executor is not None and ":" not in model.executor["zoo"]:
-            place = ((("$", "models"), name), "executor")
-            resolve(model.executor["zoo"], model.executor["arguments"], place, report)
+    for name in sorted({job.model for job in instance.jobs}):
+        place: Place = (("$", "models"), name)
+        entry = instance.models[name].executor
+        if entry is None:
+            report.add(place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md")
+        elif ":" in entry["zoo"]:
+            check_trust(entry["zoo"], trusted, (place, "executor"), report)
+        else:
+            resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
     report.raise_if_any()

@@ -19,7 +19,7 @@ from torch import nn
 
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
-from jigsaw_opt.executor.catalogue import resolve
+from jigsaw_opt.executor.catalogue import check_trust, resolve
 from jigsaw_opt.executor.segments import SegmentedModel
 from jigsaw_opt.executor.zoo import BUILDERS, Network
 from jigsaw_opt.executor.zoo.network import Batch
@@ -164,9 +164,8 @@ def build_network(
 def _own_builder(
     zoo: str, arguments: Mapping[str, Any], trusted: Collection[str], place: Place, report: Report
 ) -> Callable[..., Network]:
-    if zoo not in trusted:
-        report.add((place, "zoo"), f"{quoted(zoo)} is code that nobody has trusted", f"--trust {zoo} imports it")
-        report.raise_if_any()
+    check_trust(zoo, trusted, place, report)
+    report.raise_if_any()
     module, _, name = zoo.partition(":")
     try:
         function = getattr(import_module(module), name)

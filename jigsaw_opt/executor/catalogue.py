@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
 
-__all__ = ["FAMILIES", "KNOWN", "resolve"]
+__all__ = ["FAMILIES", "KNOWN", "check_trust", "resolve"]
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -90,6 +90,24 @@ def resolve(zoo: str, given: Mapping[str, Any], place: Place, report: Report) ->
     if len(report.problems) == before:
         _check_sense(family, arguments, where, report)
     return family, arguments
+
+
+def check_trust(zoo: str, trusted: Collection[str], place: Place, report: Report) -> None:
+    """Report a ``module:function`` that may not be imported.
+
+    Parameters
+    ----------
+    zoo
+        What a document names.
+    trusted
+        What the user trusts.
+    place
+        Where it stands.
+    report
+        Takes the problem.
+    """
+    if zoo not in trusted:
+        report.add((place, "zoo"), f"{quoted(zoo)} is code that nobody has trusted", f"--trust {zoo} imports it")
 
 
 def _check_type(value: object, default: Value, place: Place, report: Report) -> None:

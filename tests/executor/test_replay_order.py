@@ -47,8 +47,8 @@ def later(job: JobPlan, shift: int) -> JobPlan:
 
 @pytest.fixture(scope="module", params=["finite", "cyclic"])
 def plans(request: pytest.FixtureRequest) -> list[tuple[Instance, Plan]]:
-    found = [pair for seed in range(40) if (pair := solved(seed, request.param))]
-    assert len(found) > 25
+    found = [pair for seed in range(28) if (pair := solved(seed, request.param))]
+    assert len(found) > 18
     assert any(job.workers > 1 for instance, _ in found for job in instance.jobs)
     assert all(check(instance, plan) == () for instance, plan in found)
     return found

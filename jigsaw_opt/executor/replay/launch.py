@@ -15,6 +15,7 @@ import torch.distributed as dist
 from jigsaw_opt.errors import JigsawError, RunFailedError, UsageError
 from jigsaw_opt.executor.processes import LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_plan
+from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.member import TIMEOUT, member
 from jigsaw_opt.executor.replay.order import used_gpus
@@ -45,6 +46,8 @@ def replay(request: Request) -> Replay | None:
     plans = [request.plan]
     if request.baseline is not None:
         plans.append(baseline_plan(request.instance, request.plan, request.baseline))
+    if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
+        Checkpoint(request.checkpoint, request).open(request.resume)
     found = _joined(request, plans, gpus) if "TORCHELASTIC_RUN_ID" in os.environ else _started(request, plans, gpus)
     return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
 

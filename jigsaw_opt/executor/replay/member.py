@@ -60,8 +60,7 @@ class _Member:
 
     def __init__(self, request: Request, plans: Sequence[Plan]) -> None:
         self.request, self.rank = request, dist.get_rank()
-        self.local = int(os.environ.get("LOCAL_RANK", self.rank))
-        self._device = _device(request, self.local)
+        self._device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
         self.orders = [Order(request.instance, plan, serial=request.backend == "nccl") for plan in plans]
@@ -84,7 +83,8 @@ class _Member:
         return found
 
     def replay(self) -> Found:
-        checkpoint = self._open_checkpoint()
+        folder = self.request.checkpoint
+        checkpoint = Checkpoint(folder, self.request) if folder is not None else None
         done = self._resumed(checkpoint) if checkpoint and self.request.resume else [0] * len(self._levels)
         initial = {job: resident.worker.state() for job, resident in self.residents.items()}
         self._warm_up()
@@ -127,15 +127,6 @@ class _Member:
         if not before:
             run.checkpoint, run.every = checkpoint, request.every
         return run.carry_out()
-
-    def _open_checkpoint(self) -> Checkpoint | None:
-        if self.request.checkpoint is None:
-            return None
-        checkpoint = Checkpoint(self.request.checkpoint, self.request)
-        if self.local == 0:
-            checkpoint.open(self.request.resume)
-        dist.barrier(self.control)
-        return checkpoint
 
     def _warm_up(self) -> None:
         for job, levels in enumerate(self._levels):
