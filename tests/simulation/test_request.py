@@ -1,0 +1,89 @@
+"""Requests in words: clusters, traces and performance models that fit together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import load_instance, save_instance
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.instances import load
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.request import Request, prepare
+
+MURI = (
+    "job_id,num_gpu,submit_time,iterations,model_name,batch_size,iteration_time,"
+    "resource_time_0,resource_time_1,resource_time_2\n"
+)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    path = tmp_path / "trace.csv"
+    path.write_text("name,submit_s,model,gpus,iterations\na,0,m,2,100\nb,9,m,1,50\n")
+    return str(path)
+
+
+def test_clusters_in_a_few_characters() -> None:
+    made = grid("2x4:v100+1x8:mine")
+    assert made is not None
+    assert [(server.gpu_type, server.gpus) for server in made.servers] == [("v100", 4), ("v100", 4), ("mine", 8)]
+    assert [server.gpu_memory for server in made.servers] == [32 * 10**9, 32 * 10**9, 16 * 10**9]
+    assert len(made.links) == 3
+    assert len({server.name for server in made.servers}) == 3
+    for text in ("tiny/000", "2x", "x4", "2x4+", "a.json", "2x4:v100:3"):
+        assert grid(text) is None
+    for text in ("0x4", "4x0", "1001x1000"):
+        with pytest.raises(UsageError, match="between 1 and 1000000 GPUs"):
+            grid(text)
+
+
+def test_durations_are_the_default_without_models(trace: str) -> None:
+    prepared = prepare(Request(trace, "2x4", "fifo", round_s=0.5, restart_s=0))
+    assert isinstance(prepared.setting.performance, Seconds)
+    assert (prepared.setting.round_us, prepared.setting.restart_us) == (500_000, 0)
+    assert prepared.setting.gpu_count == 8
+
+
+def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str, tmp_path: Path) -> None:
+    drawn = prepare(Request(trace, "server/plain", "fifo", draw_models=True, seed=4))
+    assert isinstance(drawn.setting.performance, Profiled)
+    assert {job.model for job in drawn.setting.workload.jobs} <= set(load("server/plain").models)
+    path = tmp_path / "models.json"
+    save_instance(load("server/plain"), path)
+    other = prepare(Request(trace, "2x8:v100", "fifo", f"profiled:{path}", draw_models=True, seed=4))
+    assert [job.model for job in other.setting.workload.jobs] == [job.model for job in drawn.setting.workload.jobs]
+    assert other.setting.cluster != load_instance(path).cluster
+    with pytest.raises(InvalidInputError, match="no model 'm'"):
+        prepare(Request(trace, "2x8:v100", "fifo", f"profiled:{path}"))
+
+
+def test_stages_come_with_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "muri.csv"
+    path.write_text(MURI + "0,4,0,10,net,8,100,20,60,15\n")
+    prepared = prepare(Request(f"muri:{path}", "2x4", "fifo", "stages"))
+    assert isinstance(prepared.setting.performance, Stages)
+    assert prepared.setting.performance.unknown(prepared.setting.workload.jobs[0]) is None
+    path.write_text(MURI + "0,99,0,10,net,8,100,20,60,15\n")
+    with pytest.raises(InvalidInputError, match="needs 99 GPUs and the cluster has 8"):
+        prepare(Request(f"muri:{path}", "2x4", "fifo", "stages"))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in (tmp_path / "missing.csv", tmp_path, "nul\0l"):
+        with pytest.raises(InvalidInputError, match="cannot be read"):
+            prepare(Request(f"philly:{name}", "2x4", "fifo"))
+
+
+def test_inputs_tell_requests_apart(trace: str) -> None:
+    base = Request(trace, "2x4", "srtf")
+    assert prepare(base).inputs() == prepare(replace(base, cluster="2x4:gpu")).inputs()
+    changes: list[dict[str, object]] = [{"policy": "las"}, {"policy": "srtf:measure=service"}, {"cluster": "4x2"}]
+    changes += [{"round_s": 1.0}, {"restart_s": 1.0}, {"seed": 1}, {"contention": "fair"}]
+    texts = {prepare(replace(base, **change)).inputs() for change in changes}  # type: ignore[arg-type]
+    assert len(texts | {prepare(base).inputs()}) == len(changes) + 1
