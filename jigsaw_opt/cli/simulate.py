@@ -85,6 +85,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; Ctrl-C leaves a snapshot instead."""
     from jigsaw_opt.cli.output import require_folder
+    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.simulation.metrics import summarise
     from jigsaw_opt.simulation.request import prepare
 
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sweep:
         return run_sweep(arguments, request)
     _require_one(arguments)
-    prepared = prepare(request)
+    prepared = prepare(request, instance_from)
     simulation = _begin(prepared, arguments)
     require_folder(arguments.output / _SNAPSHOT)
     with _interrupt_noted() as interrupted, _shown(simulation, arguments.quiet) as show:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
@@ -13,6 +13,7 @@ from jigsaw_opt.documents.readers.table import Accept
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.clusters import grid
@@ -36,7 +37,7 @@ class Request:
     workload
         ``FORMAT:FILE``, or the name of a file in our own format.
     cluster
-        As `grid` reads it, the name of a bundled instance, or that of an instance document.
+        As `grid` reads it, or what an instance is called.
     policy
         ``NAME`` or ``NAME:OPTION=VALUE...``.
     performance
@@ -86,8 +87,20 @@ class Prepared:
         return repr((parts, numbers, self.policy.name, sorted(self.options.items())))
 
 
-def prepare(request: Request) -> Prepared:
+def _named(text: str) -> Instance:
+    bundled = not Path(text).exists() and text in instances.names()
+    return instances.load(text) if bundled else load_instance(text)
+
+
+def prepare(request: Request, find_instance: Callable[[str], Instance] = _named) -> Prepared:
     """Read everything that a request names.
+
+    Parameters
+    ----------
+    request
+        The words.
+    find_instance
+        The instance that a name stands for; by default a bundled one, or that of a file.
 
     Raises
     ------
@@ -99,7 +112,7 @@ def prepare(request: Request) -> Prepared:
     policy, options = choose(request.policy)
     round_us = _microseconds("round", request.round_s)
     restart_us = _microseconds("restart", request.restart_s)
-    cluster, models = _cluster(request.cluster)
+    cluster, models = _cluster(request.cluster, find_instance)
     contention = contention_of(request.contention, cluster)
     workload, performance = _load(request, cluster, models)
     setting = Setting(cluster, workload, performance, contention, round_us, restart_us, request.seed)
@@ -112,13 +125,12 @@ def _microseconds(what: str, seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _cluster(text: str) -> tuple[Cluster, Mapping[str, Model] | None]:
+def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Cluster, Mapping[str, Model] | None]:
     """The cluster, and the models of the instance that it comes from."""
     made = None if Path(text).exists() else grid(text)
     if made is not None:
         return made, None
-    bundled = not Path(text).exists() and text in instances.names()
-    instance = instances.load(text) if bundled else load_instance(text)
+    instance = find_instance(text)
     return instance.cluster, instance.models
 
 

@@ -7,7 +7,7 @@ import hashlib
 import io
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
@@ -24,7 +24,13 @@ _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
 
 
-def simulations(base: Request, workloads: Sequence[str], policies: Sequence[str], seeds: Sequence[int]) -> list[Task]:
+def simulations(
+    base: Request,
+    workloads: Sequence[str],
+    policies: Sequence[str],
+    seeds: Sequence[int],
+    prepare: Callable[[Request], Prepared] = prepare,
+) -> list[Task]:
     """One task for every combination, each once; all that they name is read now.
 
     Parameters
@@ -33,6 +39,8 @@ def simulations(base: Request, workloads: Sequence[str], policies: Sequence[str]
         What is the same for all.
     workloads, policies, seeds
         What each combination has in place of that of `base`.
+    prepare
+        Reads what a request names.
 
     Raises
     ------

@@ -87,6 +87,15 @@ def test_models_of_the_cluster_and_a_stop(tmp_path: Path, pair_path: Path) -> No
     assert "net" in (out / "jobs.csv").read_text()
 
 
+def test_a_cluster_of_a_family(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,seconds,2,600\n")
+    arguments = ["--workload", str(trace), "--policy", "fifo", "--draw-models", "-o", str(tmp_path / "out")]
+    for sweep in ([], ["--sweep"]):
+        assert main(["simulate", *sweep, "--cluster", "server:3:gpus=4", *arguments]) == 0
+    assert main(["simulate", "--cluster", "server:three", *arguments]) == 2
+
+
 def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
