@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from jigsaw_opt.simulation.allocation import Share
@@ -17,7 +17,7 @@ class InvariantError(RuntimeError):
 
 
 def check_shares(
-    setting: Setting, jobs: Mapping[int, Active], shares: Iterable[Share], known: Iterable[Share], when: str
+    setting: Setting, jobs: Mapping[int, Active], shares: Sequence[Share], known: Iterable[Share], when: str
 ) -> None:
     """Check that every GPU and every job is in at most one share, and that every new share can run.
 
@@ -38,23 +38,23 @@ def check_shares(
         A rule is broken.
     """
     checked = set(known)
-    owner: dict[int, int] = {}
+    held: set[int] = set()
+    count = 0
     placed: set[int] = set()
     for share in shares:
         for job in share.jobs:
             _require(job in jobs, when, f"job {job} is not active")
             _require(job not in placed, when, f"{_called(jobs, job)} is in two shares")
             placed.add(job)
-        for gpu in share.gpus:
-            _require(
-                gpu not in owner, when, f"GPU {gpu} is given to {_called(jobs, share.jobs[0])} and to another share"
-            )
-            owner[gpu] = share.jobs[0]
+        held.update(share.gpus)
+        count += len(share.gpus)
         if share not in checked:
             _check_share(setting, jobs, share, when)
+    if len(held) < count:
+        _tell_overlap(jobs, shares, when)
 
 
-def check_progress(active: Active, before: int, when: str) -> None:
+def check_progress(active: Active, before: int, now_us: int) -> None:
     """Check that work that was done stays done, and that there is no more of it than the job has.
 
     Raises
@@ -62,8 +62,9 @@ def check_progress(active: Active, before: int, when: str) -> None:
     InvariantError
         Progress was lost or invented.
     """
-    _require(before <= active.done, when, f"job {active.job.name!r} lost progress")
-    _require(active.done <= active.work, when, f"job {active.job.name!r} did more work than it has")
+    if not before <= active.done <= active.work:
+        what = "lost progress" if active.done < before else "did more work than it has"
+        raise InvariantError(f"at {now_us} us: job {active.job.name!r} {what}")
 
 
 def check_pace(active: Active, pace: Pace, when: str) -> None:
@@ -76,6 +77,15 @@ def check_pace(active: Active, pace: Pace, when: str) -> None:
     """
     _require(pace.rate > 0, when, f"job {active.job.name!r} has no pace")
     _require(pace.until is None or pace.until > active.done, when, f"the pace of job {active.job.name!r} is over")
+
+
+def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str) -> None:
+    """Name a GPU that is in two shares."""
+    owner: dict[int, int] = {}
+    for share in shares:
+        for gpu in share.gpus:
+            first = owner.setdefault(gpu, share.jobs[0])
+            _require(first == share.jobs[0], when, f"GPU {gpu} is given to {_called(jobs, first)} and to another share")
 
 
 def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, when: str) -> None:

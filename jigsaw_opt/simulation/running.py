@@ -52,7 +52,7 @@ class Running:
         active.run_us += held
         active.gpu_us += held * len(share.gpus) // len(share.jobs)
         self.settled_us = now_us
-        check_progress(active, before, f"at {now_us} us")
+        check_progress(active, before, now_us)
 
     def next_us(self) -> int:
         """When it ends or its pace changes, whichever is first, if nothing else happens."""
