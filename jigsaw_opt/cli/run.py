@@ -73,9 +73,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_torch()
     replay = _replay(request)
     if replay is not None:
-        print_summary(replay, arguments.json)
         if arguments.output is not None:
             emit(encode_replay(replay), arguments.output)
+        print_summary(replay, arguments.json)
     return 0
 
 

@@ -199,9 +199,9 @@ def test_the_schema_refuses_it_too(path: tuple[str | int, ...], value: object, p
 
 
 def test_schemas_are_valid_schemas() -> None:
-    for kind in ("instance", "plan"):
+    for kind in ("instance", "plan", "replay"):
         Draft202012Validator.check_schema(schema(kind))
-    with pytest.raises(UsageError, match="'instance' and 'plan'"):
+    with pytest.raises(UsageError, match="'instance', 'plan', 'replay'"):
         schema("job")  # type: ignore[arg-type]
 
 

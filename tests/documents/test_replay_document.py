@@ -1,0 +1,69 @@
+"""A replay document is read back as it was written, and every problem of a broken one is listed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from jigsaw_opt.documents import schema
+from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem import Plan
+from jigsaw_opt.problem.replay import Baseline
+from tests.views.test_replay_view import SUMMARY, carried_out
+
+
+def test_round_trip_with_and_without_a_baseline(pair_plan: Plan) -> None:
+    plain = carried_out(pair_plan, 2, (0, 2000))
+    short = replace(SUMMARY, measured_us=None, busy_measured=None, transfer_error_us=None)
+    for replay in (plain, replace(plain, summary=short, baseline=Baseline("fifo", SUMMARY, plain.timeline))):
+        data = encode_replay(replay)
+        assert decode_replay(data) == replay
+        Draft202012Validator(schema("replay")).validate(json.loads(data))
+
+
+def test_the_speed_up_needs_both_to_be_measured(pair_plan: Plan) -> None:
+    plain = carried_out(pair_plan, 1, (0,))
+    usual = replace(SUMMARY, predicted_us=2700, measured_us=2970)
+    assert plain.speed_up() is None
+    both = replace(plain, baseline=Baseline("gang", usual, plain.timeline))
+    assert both.speed_up() == (1.5, 1.5)
+    assert replace(both, summary=replace(SUMMARY, measured_us=None)).speed_up() == (1.5, None)
+
+
+def test_the_hash_is_that_of_what_is_carried_out(pair_plan: Plan) -> None:
+    assert plan_sha256(replace(pair_plan, bound=0, status="feasible", solver={"name": "x"})) == plan_sha256(pair_plan)
+    assert plan_sha256(replace(pair_plan, jobs=pair_plan.jobs[::-1])) != plan_sha256(pair_plan)
+    assert plan_sha256(replace(pair_plan, period_us=5000)) != plan_sha256(pair_plan)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("summary", "block_error"), "much", "$.summary.block_error"),
+        (("summary", "measured_us"), 1.5, "$.summary.measured_us"),
+        (("timeline", "passes"), 0, "$.timeline.passes"),
+        (("baseline",), [], "$.baseline"),
+        (("gpus", 0, "name"), "s0", "$.gpus[0].name"),
+        (
+            ("timeline", "jobs", 0, "iterations", 0, "blocks", 0, "loss"),
+            None,
+            "$.timeline.jobs[0].iterations[0].blocks[0].loss",
+        ),
+    ],
+)
+def test_a_problem_is_named_with_its_place(
+    pair_plan: Plan, path: tuple[str | int, ...], value: object, place: str
+) -> None:
+    tree = json.loads(encode_replay(carried_out(pair_plan, 1, (0,))))
+    inner = tree
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    with pytest.raises(InvalidInputError) as caught:
+        decode_replay(json.dumps(tree))
+    assert [problem.path for problem in caught.value.problems] == [place]
+    assert not Draft202012Validator(schema("replay")).is_valid(tree)
