@@ -7,15 +7,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from itertools import combinations_with_replacement
 
 import pytest
 
-from jigsaw_opt.formulations.packing import Prices, Pricing, gang_instance, gangs, kinds, references_us
-from jigsaw_opt.problem.cluster import Server
-from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
+from jigsaw_opt.formulations.packing import Prices, Pricing, cheapest_levels, gang_instance, gangs, kinds, references_us
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType, Step
-from jigsaw_opt.solvers.allocation.packing import Memory, Packed, Timetables, pack
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.solvers.allocation.packing import Memory, Packed, Timetables, fill, pack
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -227,3 +230,27 @@ def test_prices_above_all_worth_leave_no_pattern() -> None:
     free = replace(dear, jobs=[0.0] * 5)
     best = max(pricing.patterns(free, rates, counts), key=lambda priced: priced.value / priced.pattern.servers)
     assert best.value > 4.0
+
+
+def test_the_cheapest_levels_are_those_of_every_choice_tried() -> None:
+    convex = Model(tuple(Segment(f"s{k}", {"v": 100}, {"v": b}, 1, 1) for k, b in enumerate((900, 300, 700, 100))))
+    jobs = (Job("j", "net", 4, 2, depth=FreeDepth(min_contributors=2, mean_depth="2/3")),)
+    job = cut(Instance("one", Cluster((BOX.server,)), {"net": convex}, jobs)).jobs[0]
+    cost = job.blocks[0].duration_us["v"]
+    found = cheapest_levels(job, cost)
+    assert found is not None
+    allowed = (
+        levels
+        for levels in combinations_with_replacement(range(1, 5), 4)
+        if levels.count(4) >= 2 and 2 * sum(levels) >= job.rule.min_total
+    )
+    assert sum(cost[d - 1] for d in found) == min(sum(cost[d - 1] for d in levels) for levels in allowed)
+    assert found.count(4) >= 2
+    assert 2 * sum(found) >= job.rule.min_total
+
+
+def test_filling_alone_fits_and_has_no_bound() -> None:
+    packed = fill(MIXED)
+    require_fit(MIXED, packed)
+    assert packed.bound == float("inf")
+    assert packed.objective >= 0.85 * pack(MIXED).bound

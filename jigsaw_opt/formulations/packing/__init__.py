@@ -11,6 +11,7 @@ from jigsaw_opt.formulations.packing.gangs import (
     references_us,
     site,
 )
+from jigsaw_opt.formulations.packing.levels import cheapest_levels, with_cheapest_levels
 from jigsaw_opt.formulations.packing.master import Column, Master, Pattern, Rates, Team, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
 
@@ -28,10 +29,12 @@ __all__ = [
     "Team",
     "Valued",
     "busy_shares",
+    "cheapest_levels",
     "column",
     "gang_instance",
     "gangs",
     "kinds",
     "references_us",
     "site",
+    "with_cheapest_levels",
 ]

@@ -1,9 +1,10 @@
 """Jobs packed onto GPUs two by two, each stopping some of its backward passes early so that the other fits.
 
 Whenever a job arrives or ends, the queue is packed anew (`jigsaw_opt.solvers.allocation.packing`). Jobs stand in order
-of the GPU time that they still keep busy, the shortest first: with the GPUs as one fluid, that order has the least sum
-of completion times, and a unit of GPU time spent on a job shortens that sum by the number of jobs from it to the end of
-the queue. That number is the worth of a job's GPU time in the packing.
+of the GPU time that they still keep busy, the shortest first, which with the GPUs as one fluid has the least sum of
+completion times: work on a job brings the ends of all jobs from it to the end of the queue nearer. So the progress of a
+job, in GPU time that it takes alone at full depth, is worth the number of these jobs. On stages that a trace gives, the
+groups of `interleave` run timetables instead of rotations.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, Packed, Ti
 
 __all__ = ["JIGSAW", "Packing"]
 
-_CANDIDATES = 2.0
+_CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
 _DEPTHS: Mapping[str, Depth] = {"free": FreeDepth(), "staircase": StaircaseDepth(), "full": FullDepth()}
 
@@ -105,7 +106,7 @@ class Packing:
 
     def _class(self, active: Active, worth: int) -> JobClass:
         kind = self._kind(active.job)
-        value = worth * self.busy[kind] * kind.workers
+        value = float(worth * kind.workers)
         return JobClass(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
 
     def _share(self, team: Team, gpus: tuple[int, ...]) -> Share:

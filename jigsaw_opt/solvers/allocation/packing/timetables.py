@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import partial
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.formulations.packing import Gang, gang_instance
+from jigsaw_opt.formulations.packing import Gang, gang_instance, with_cheapest_levels
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
 from jigsaw_opt.problem.packing import PackingProblem
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import timetables
@@ -20,7 +22,7 @@ from jigsaw_opt.solvers.solve import UncheckedPlanError
 
 __all__ = ["ITERATIONS", "Timetables", "cyclic_plan", "shortest_period"]
 
-ITERATIONS = 16
+ITERATIONS = 32
 """Iterations of each job in a period: with more of them the levels of a GPU even out further."""
 
 
@@ -58,23 +60,29 @@ class Timetables:
 
 
 def shortest_period(instance: Instance) -> int | None:
-    """Period of the best plan of an instance, where jobs under the plain free rule may also take the staircase.
+    """Period of the shortest plan of a cyclic instance that was found; None where none was.
 
-    The staircase obeys that rule, but it is sometimes the better start for list scheduling.
+    List scheduling begins from levels near the staircase. Where a rule is free it begins also from the staircase
+    itself, which the plain free rule allows, and from the levels that keep GPUs busy least.
     """
-    jobs = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.jobs)
-    variants = [instance] if jobs == instance.jobs else [instance, replace(instance, jobs=jobs)]
-    plans = [plan for plan in map(cyclic_plan, variants) if plan is not None]
+    plans = [plan for plan in map(partial(cyclic_plan, instance), _variants(instance)) if plan is not None]
     return min((plan.objective for plan in plans), default=None)
 
 
-def cyclic_plan(instance: Instance) -> Plan | None:
-    """A checked plan of a cyclic instance by list scheduling; None where none was found."""
-    pieces = cut(instance)
+def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
+    """A checked plan of a cyclic instance by list scheduling; None where none was found.
+
+    Parameters
+    ----------
+    instance
+        The instance that the plan is for.
+    pieces
+        The instance, cut; rules may be narrower than those of the instance.
+    """
     timetable = next(timetables(pieces), None)
     if timetable is None:
         return None
-    control = Control("greedy", pieces, Options(), lambda event: None)
+    control = Control("greedy", cut(instance), Options(), lambda event: None)
     control.offer(timetable)
     plan = control.result(StoppedBy.COMPLETED).plan
     assert plan is not None
@@ -82,3 +90,15 @@ def cyclic_plan(instance: Instance) -> Plan | None:
     if wrong:
         raise UncheckedPlanError(f"wrong timetable of {instance.name}: {wrong[0].message} (rule {wrong[0].rule})")
     return plan
+
+
+def _variants(instance: Instance) -> Iterator[Pieces]:
+    pieces = cut(instance)
+    yield pieces
+    plain = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.jobs)
+    if plain != instance.jobs:
+        yield cut(replace(instance, jobs=plain))
+    gpu_type = instance.cluster.servers[0].gpu_type
+    cheapest = tuple(with_cheapest_levels(job, gpu_type) for job in pieces.jobs)
+    if cheapest != pieces.jobs:
+        yield replace(pieces, jobs=cheapest)
