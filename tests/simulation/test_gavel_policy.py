@@ -121,6 +121,12 @@ def test_gavel_needs_throughputs_by_type() -> None:
         GAVEL.start(setting("1x1:fast+1x1:slow", jobs(("c", 1, 1))), {"objective": "max_sum"})
 
 
+def test_rounds_are_longer_than_a_start() -> None:
+    where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1)), restart_us=60_000_000)
+    with pytest.raises(UsageError, match="--round 120"):
+        GAVEL.start(where, {"objective": "max_sum"})
+
+
 def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:
     folder = shared_data / "cluster/gavel"
     request = Request(

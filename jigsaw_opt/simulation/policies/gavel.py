@@ -143,6 +143,12 @@ class _Gavel:
                 f" not {setting.performance.name!r}"
             )
         types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
+        longest_s = max(map(setting.restart_of, setting.workload.jobs)) / 1_000_000
+        if longest_s >= (setting.round_us or _ROUND_US) / 1_000_000:
+            raise UsageError(
+                f"jobs take up to {longest_s:g} s to start on other GPUs, and policy 'gavel' may move them every round:"
+                f" the rounds must be longer, as in --round {2 * longest_s:g}"
+            )
         for job in setting.workload.jobs:
             if not any(setting.performance.throughput(job, gpu_type) > 0 for gpu_type in types):
                 raise UsageError(f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them")
