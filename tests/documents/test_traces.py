@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jigsaw_opt.documents.readers.pollux_profiles import read_applications
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
@@ -12,6 +15,7 @@ from jigsaw_opt.documents.workload_csv import decode_workload, encode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
+PHILLY = "timestamp,duration,num_gpus\n"
 HEADER = "name,submit_s,model,gpus,iterations\n"
 
 
@@ -47,7 +51,7 @@ def test_every_problem_of_every_line() -> None:
         "t:7: gpus is too small: 0",
         "t:7: submit_s is a number, not 'nan'",
         "t:7: iterations is negative: -1",
-        "t:8: submit_s is more than 2^53 - 1",
+        "t:8: submit_s is out of range: '1e99'",
     ]
 
 
@@ -80,6 +84,25 @@ def test_nothing_is_no_workload(text: str) -> None:
 def test_not_text() -> None:
     with pytest.raises(InvalidInputError, match="not UTF-8"):
         decode_workload(b"name\xff")
+
+
+def test_texts_of_spreadsheets() -> None:
+    text = "\ufeffname,submit_s,model,gpus\r\n a ,0,m,1.0\r\n\r\n"
+    assert decode_workload(text.encode()).jobs == (TraceJob("a", 0, "m", 1),)
+
+
+@pytest.mark.parametrize("number", ["1e999999999", "-1e999999999", "inf", "-inf", "nan", "snan", "0x1", "", "9" * 400])
+def test_numbers_that_are_none(number: str) -> None:
+    for name, text in (("csv", f"{HEADER}a,{number},m,{number},1\n"), ("philly", f"{PHILLY}2017-11-02,{number},1\n")):
+        assert all(line.startswith("t:2: ") for line in problems(name, text))
+
+
+@settings(max_examples=300, derandomize=True, deadline=None)
+@given(st.text(st.sampled_from('0123456789.e-+,"\n\r\0 abm'), max_size=60))
+def test_whatever_stands_under_the_header(rest: str) -> None:
+    with suppress(InvalidInputError):
+        workload = decode_workload(HEADER + rest)
+        assert decode_workload(encode_workload(workload)).jobs == workload.jobs
 
 
 def test_no_such_format() -> None:

@@ -13,6 +13,10 @@ __all__ = ["Accept", "JobTable", "Row", "anything"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
+_MOST = Decimal(2**53 - 1)
+_MOST_REAL = Decimal("1e300")
+_LONGEST_QUOTE = 40
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 def anything(_job: TraceJob) -> Sequence[str]:
@@ -45,8 +49,10 @@ class JobTable:
     ) -> None:
         self.lines = Lines(data, source)
         self._separator = separator
-        rows = iter([(number, self._cells(line)) for number, line in self.lines])
+        rows = iter([(number, self._cells(number, line)) for number, line in self.lines])
         self._header = list(columns) if columns is not None else next(rows, (1, list[str]()))[1]
+        if columns is None and self._header:
+            self._header[0] = self._header[0].removeprefix(_BYTE_ORDER_MARK)
         self._rows = list(rows)
         for name in required:
             if name not in self._header:
@@ -96,8 +102,12 @@ class JobTable:
         self.lines.raise_if_any()
         return Workload(name, tuple(jobs), stages or {})
 
-    def _cells(self, line: str) -> list[str]:
-        return [cell.strip() for cell in next(csv.reader([line], delimiter=self._separator))]
+    def _cells(self, number: int, line: str) -> list[str]:
+        try:
+            return [cell.strip() for cell in next(csv.reader([line], delimiter=self._separator))]
+        except csv.Error as error:
+            self.lines.add(number, f"is no line of CSV: {error}")
+            return []
 
 
 class Row:
@@ -145,7 +155,7 @@ class Row:
 
     def real(self, column: str, least: float = 0.0) -> float:
         """A number of at least `least`, as a float."""
-        number = self._number(column)
+        number = self._number(column, _MOST_REAL)
         if number is None:
             return least
         if number < least:
@@ -169,14 +179,17 @@ class Row:
             return least
         return value
 
-    def _number(self, column: str) -> Decimal | None:
+    def _number(self, column: str, most: Decimal = _MOST) -> Decimal | None:
+        """The number in a cell, or None, with the problem noted, where there is none between ``-most`` and `most`."""
         text = self.text(column)
         try:
             number = Decimal(text)
         except InvalidOperation:
             number = Decimal("NaN")
-        if number.is_finite():
+        # Compared before anything is worked out with it, which may overflow.
+        if number.is_finite() and -most <= number <= most:
             return number
         if text:
-            self.add(f"{column} is a number, not {text[:40]!r}")
+            wrong = "out of range:" if number.is_finite() else "a number, not"
+            self.add(f"{column} is {wrong} {text[:_LONGEST_QUOTE]!r}")
         return None
