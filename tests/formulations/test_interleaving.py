@@ -83,6 +83,14 @@ def test_shallow_workers_of_one_job_make_room_for_deep_ones_of_another() -> None
     assert timetable((job._replace(staircase=False),) * 2).period_us == 600
 
 
+def test_a_staircase_alone_shortens_the_part_of_the_exchange_that_nothing_hides() -> None:
+    job = StagedJob(8, 10, 100, 60, 150, True)
+    assert group_round((job,), "planned") == (140, (1,), True)
+    assert group_round((job._replace(alone_us=300),), "planned") == (285, (1,), True)
+    assert group_round((job._replace(alone_us=105),), "planned") == (105, (1,), False)
+    assert group_round((job._replace(staircase=False),), "planned") == (150, (1,), False)
+
+
 def test_a_staircase_exchanges_three_quarters_of_the_bytes() -> None:
     job = StagedJob(4, 0, 3, 400, 403, True)
     assert timetable((job, job)).period_us == pytest.approx(600, abs=4)
@@ -137,6 +145,6 @@ def test_solution_is_read_back_as_groups_of_single_jobs() -> None:
     model = build(Counter({pair: 2, (a,): 1}), 2, 2, "steady")
     columns = model.columns.tolist()
     groups = model.groups({columns.index([0, 0]): 1, columns.index([1, -1]): 1})
-    assert groups == Counter({(a, b, a, b): 1, (a,): 1})
+    assert groups == Counter({(a, a, b, b): 1, (a,): 1})
     total = sum(n * v for n, v in zip((1, 1), (model.values[columns.index([0, 0])], 1.0)))
     assert normalised_throughput(groups, "steady") == pytest.approx(total)

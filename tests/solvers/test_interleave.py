@@ -98,6 +98,17 @@ def test_first_columns_that_hold_too_little_still_lead_to_the_optimum(monkeypatc
         assert found.value == pytest.approx(best_value(jobs, gpus, "steady"))
 
 
+def test_a_limit_of_nodes_leaves_groups_no_worse_than_the_matching_and_a_bound() -> None:
+    jobs = random_jobs(17, 24, 9)
+    gpus = -(-sum(job.gpus for job in jobs) // 3)
+    matching, exact = group_jobs(jobs, gpus, "matching"), group_jobs(jobs, gpus)
+    for nodes in (0, 1, 50):
+        limited = group_jobs(jobs, gpus, nodes=nodes)
+        assert_valid(limited, jobs, gpus, "steady")
+        assert limited.bound is not None
+        assert matching.value - 1e-9 <= limited.value <= exact.value + 1e-9 <= limited.bound + 2e-9
+
+
 def test_with_gpus_for_all_every_job_is_alone() -> None:
     jobs = random_jobs(3, 12, 4)
     for method in ("exact", "matching"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.interleave.rotation import rotation_periods
 from jigsaw_opt.formulations.interleave.staged import SLOWDOWN, Group, Timing
-from jigsaw_opt.formulations.interleave.timetable import timetable
+from jigsaw_opt.formulations.interleave.timetable import saved_alone_us, timetable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +37,8 @@ class Round(NamedTuple):
 def group_round(group: Group, timing: Timing) -> Round:
     """The round of one group."""
     if len(group) == 1:
-        return Round(float(group[0].alone_us), (1,), False)
+        saved = saved_alone_us(group[0]) if timing == "planned" else 0
+        return Round(float(group[0].alone_us - saved), (1,), saved > 0)
     slowdown = float(SLOWDOWN[len(group) - 1])
     if timing == "planned":
         found = timetable(group)
@@ -50,10 +51,10 @@ def throughputs(groups: Sequence[Group], timing: Timing) -> NDArray[np.float64]:
     import numpy as np
 
     size = len(groups[0])
-    if size == 1:
-        return np.ones(len(groups))
     if timing == "planned":
         return np.array([_throughput(group, group_round(group, timing)) for group in groups])
+    if size == 1:
+        return np.ones(len(groups))
     alone = np.array([[job.alone_us for job in group] for group in groups])
     return np.asarray(alone.sum(axis=1) / (rotation_periods(groups, timing) * float(SLOWDOWN[size - 1])))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations_with_replacement
 from typing import TYPE_CHECKING
@@ -50,8 +50,7 @@ class Model:
         """The groups of a solution: how often each column is taken, by its index."""
         found: Counter[Group] = Counter()
         for column, number in solution.items():
-            parts = [int(part) for part in self.columns[column] if part >= 0]
-            found[tuple(job for part in parts for job in self.parts[part])] += number
+            found[_joined(self.parts, (int(part) for part in self.columns[column] if part >= 0))] += number
         return found
 
 
@@ -108,5 +107,6 @@ def _values(groups: list[Group], timing: Timing) -> NDArray[np.float64]:
     return np.concatenate([throughputs(chunk, timing) for chunk in chunks])
 
 
-def _joined(items: list[Group], column: Iterable[int]) -> Group:
-    return tuple(job for part in column for job in items[part])
+def _joined(items: Sequence[Group], column: Iterable[int]) -> Group:
+    """The jobs of some parts, in an order that is the same for the same jobs."""
+    return tuple(sorted(job for part in column for job in items[part]))

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.formulations.interleave.staged import Group, StagedJob
 
-__all__ = ["Timetable", "timetable"]
+__all__ = ["Timetable", "saved_alone_us", "timetable"]
 
 _BACKWARD = Fraction(2, 3)
 """Share of the GPU stage that is the backward pass; traces do not split it."""
@@ -102,6 +102,16 @@ def timetable(group: Group) -> Timetable:
         bent = _best(group, list(_orientations(group)))._replace(staircase=True)
         return max(full, bent, key=lambda found: _value(group, found.iterations, found.period_us))
     return full
+
+
+def saved_alone_us(job: StagedJob) -> int:
+    """By how much a staircase shortens an iteration of a job that shares nothing.
+
+    Its deepest worker still does the whole backward pass, so only what of the exchange is not hidden behind other
+    stages shrinks, and that in proportion: what is exchanged last, with the fewest contributors, shrinks most.
+    """
+    bare = min(job.network_us, job.alone_us - job.load_us - job.compute_us)
+    return max(0, int(bare * (1 - _EXCHANGED))) if job.staircase else 0
 
 
 def _value(group: Group, iterations: Sequence[int], period_us: int) -> float:

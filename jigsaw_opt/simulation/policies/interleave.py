@@ -23,6 +23,10 @@ from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 __all__ = ["INTERLEAVE", "Interleaving"]
 
+_GAP = 1e-3
+_NODES = 200
+"""A round need not wait for the last thousandth, nor for proofs that take long."""
+
 Team = tuple[int, ...]
 """Numbers of the jobs of a group."""
 
@@ -84,8 +88,8 @@ class Interleaving:
 
     def _teams(self, staged: Mapping[int, StagedJob], running: Iterable[Share]) -> Iterator[Team]:
         """Who shares GPUs with whom; as they do already, where the best groups allow it."""
-        groups = group_jobs(staged.values(), self.setting.gpu_count, self.method, self.timing).groups
-        made = Counter({_sorted(group): number for group, number in groups.items()})
+        found = group_jobs(staged.values(), self.setting.gpu_count, self.method, self.timing, _GAP, _NODES)
+        made = Counter(found.groups)
         free = dict(staged)
         for share in running:
             group = _sorted(free[job] for job in share.jobs) if all(job in free for job in share.jobs) else ()

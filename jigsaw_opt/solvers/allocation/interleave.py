@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from jigsaw_opt.errors import UsageError
@@ -17,6 +17,8 @@ Method = Literal["exact", "matching"]
 
 _ROUNDS = (MOST_JOBS - 1).bit_length()
 """Rounds of pairing until groups are as large as they may be."""
+_ROUNDING = 1e-6
+"""By which an optimal value and its bound may differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,14 @@ class Grouping:
     bound: float | None
 
 
-def group_jobs(jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", timing: Timing = "steady") -> Grouping:
+def group_jobs(
+    jobs: Iterable[StagedJob],
+    gpus: int,
+    method: Method = "exact",
+    timing: Timing = "steady",
+    gap: float = 0.0,
+    nodes: int | None = None,
+) -> Grouping:
     """Put every job into a group so that the GPUs suffice and the sum of normalised throughputs is large.
 
     Parameters
@@ -48,10 +57,13 @@ def group_jobs(jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", t
     gpus
         GPUs that there are.
     method
-        ``exact``: the set-packing program over all makes of groups, optimal. ``matching``: two rounds of
-        maximum-weight matching, of jobs and then of pairs, as Muri does; without a bound.
+        ``exact``: the set-packing program over all makes of groups. ``matching``: two rounds of maximum-weight
+        matching, of jobs and then of pairs, as Muri does; without a bound.
     timing
         How the jobs of a group take turns.
+    gap, nodes
+        The exact method may stop when so little, as a share, is missing to the bound, or after so many nodes of branch
+        and bound; it then gives the matching where that is better. By default it goes on to the optimum.
 
     Raises
     ------
@@ -65,7 +77,11 @@ def group_jobs(jobs: Iterable[StagedJob], gpus: int, method: Method = "exact", t
     if method == "matching":
         return _matched(parts, gpus, timing)
     model = build(parts, MOST_JOBS, gpus, timing)
-    packed = optimum(model)
+    packed = optimum(model, gap, nodes)
+    if packed.value < packed.bound * (1 - gap) - _ROUNDING:
+        matched = _matched(parts, gpus, timing)
+        if matched.value > packed.value:
+            return replace(matched, bound=packed.bound)
     return _grouping(model.groups(packed.solution), timing, packed.bound)
 
 

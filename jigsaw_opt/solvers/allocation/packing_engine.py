@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.interleave import Model
@@ -56,20 +58,31 @@ def relaxation(model: Model) -> float:
     return _relax(model).bound
 
 
-def optimum(model: Model) -> Packed:
-    """The best solution.
+def optimum(model: Model, gap: float = 0.0, nodes: int | None = None) -> Packed:
+    """The best solution, or one that is good enough.
 
     The relaxation bounds every solution. A column whose reduced value is below what a known solution lacks to the
     bound is in no better one, so the integer program needs only the columns in between.
+
+    Parameters
+    ----------
+    model
+        The program.
+    gap
+        Share of the bound that the value may lack.
+    nodes
+        Nodes of branch and bound at most in an integer program; None for no limit.
     """
     import numpy as np
 
+    stop = {"mip_rel_gap": gap} | ({} if nodes is None else {"mip_max_nodes": nodes})
     if len(model.values) <= _FEW:
-        return _integer(model, np.arange(len(model.values)))
+        return _integer(model, np.arange(len(model.values)), stop)
     relaxed = _relax(model)
-    first = _integer(model, relaxed.columns)
-    found = _integer(model, np.flatnonzero(relaxed.reduced >= first.value - relaxed.bound - _PAYS))
-    return Packed(found.solution, found.value, min(relaxed.bound, found.bound))
+    first = _integer(model, relaxed.columns, stop)
+    found = _integer(model, np.flatnonzero(relaxed.reduced >= first.value - relaxed.bound - _PAYS), stop)
+    best = max(first, found, key=lambda packed: packed.value)
+    return Packed(best.solution, best.value, min(relaxed.bound, max(first.value, found.bound)))
 
 
 def _relax(model: Model) -> _Relaxation:
@@ -98,15 +111,17 @@ def _reduced(model: Model, prices: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(model.values - by_part[model.columns].sum(axis=1) - model.gpus * prices[-1])
 
 
-def _integer(model: Model, columns: NDArray[np.int64]) -> Packed:
+def _integer(model: Model, columns: NDArray[np.int64], stop: Mapping[str, float | int]) -> Packed:
     import highspy
 
     program = _program(model, columns)
     program.integrality_ = [highspy.HighsVarType.kInteger] * program.num_col_
-    engine = _run(program)
+    engine = _run(program, stop)
+    info = engine.getInfo()
+    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return Packed({}, sum(model.counts) * _MISSING, float(info.mip_dual_bound))
     values = engine.getSolution().col_value[: len(columns)]
     solution = {int(column): round(value) for column, value in zip(columns, values, strict=True) if round(value)}
-    info = engine.getInfo()
     return Packed(solution, float(info.objective_function_value), float(info.mip_dual_bound))
 
 
@@ -137,13 +152,14 @@ def _program(model: Model, columns: NDArray[np.int64]) -> HighsLp:
     return program
 
 
-def _run(program: HighsLp) -> Highs:
+def _run(program: HighsLp, options: Mapping[str, float | int] = MappingProxyType({})) -> Highs:
     import highspy
 
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     engine.setOptionValue("threads", 1)
-    engine.setOptionValue("mip_rel_gap", 0.0)
+    for name, value in options.items():
+        engine.setOptionValue(name, value)
     engine.passModel(program)
     engine.run()
     return engine
