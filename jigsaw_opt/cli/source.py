@@ -125,7 +125,8 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
         from jigsaw_opt.views.lanes import picture
 
         return picture(instance, plan)
-    from jigsaw_opt.documents.replay import load_replay, plan_sha256
+    from jigsaw_opt.documents import load_replay
+    from jigsaw_opt.documents.replay import plan_sha256
     from jigsaw_opt.views.replay import replay_picture
 
     replay = load_replay(replay_path)

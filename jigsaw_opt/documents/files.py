@@ -6,18 +6,22 @@ import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_plan, states_plan
+from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 from jigsaw_opt.problem import Instance, Plan
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
     "load_document",
     "load_instance",
     "load_plan",
-    "read_bytes",
+    "load_replay",
     "save_instance",
     "save_plan",
     "write_atomically",
@@ -32,7 +36,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_instance(read_bytes(path), os.fspath(path))
+    return decode_instance(_read(path), os.fspath(path))
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -43,19 +47,40 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_plan(read_bytes(path), os.fspath(path))
+    return decode_plan(_read(path), os.fspath(path))
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan:
-    """Read a file that holds an instance or a plan, whichever its ``format`` says; an instance if it says neither.
+def load_replay(path: str | os.PathLike[str]) -> Replay:
+    """Read a replay from a file.
 
     Raises
     ------
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = read_bytes(path), os.fspath(path)
-    return decode_plan(data, source) if states_plan(data) else decode_instance(data, source)
+    from jigsaw_opt.documents.replay import decode_replay
+
+    return decode_replay(_read(path), os.fspath(path))
+
+
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
+    """Read a file that holds an instance, a plan or a replay, as its ``format`` says; an instance if it says none.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, or with every problem of the document.
+    """
+    data, source = _read(path), os.fspath(path)
+    match stated_kind(data):
+        case "plan":
+            return decode_plan(data, source)
+        case "replay":
+            from jigsaw_opt.documents.replay import decode_replay
+
+            return decode_replay(data, source)
+        case _:
+            return decode_instance(data, source)
 
 
 def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
@@ -120,14 +145,7 @@ def _mode(target: Path) -> int:
     return 0o666 & ~mask
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """What a file holds.
-
-    Raises
-    ------
-    InvalidInputError
-        If it cannot be read.
-    """
+def _read(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:

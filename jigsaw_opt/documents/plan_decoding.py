@@ -13,9 +13,9 @@ from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
 
-__all__ = ["decode_plan", "states_plan"]
+__all__ = ["decode_plan", "stated_kind"]
 
-_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-plan/')
+_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|replay)/')
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -51,9 +51,10 @@ def _decode(data: bytes | str, source: str) -> Plan:
     return _plan(tree)
 
 
-def states_plan(data: bytes) -> bool:
-    """Whether the first ``format`` in a document says that it is a plan, however broken the rest is."""
-    return bool(_STATEMENT.search(data))
+def stated_kind(data: bytes) -> str | None:
+    """``plan`` or ``replay`` where the first ``format`` in a document says so, however broken the rest is."""
+    found = _STATEMENT.search(data)
+    return found[1].decode() if found else None
 
 
 def _not_finite(value: Any, place: Place) -> Iterator[Place]:

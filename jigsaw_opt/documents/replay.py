@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from jigsaw_opt.documents.files import read_bytes
 from jigsaw_opt.documents.parsing import collection_paused, parse
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.documents.structure import structure
@@ -26,7 +24,7 @@ from jigsaw_opt.problem.replay import (
     Timeline,
 )
 
-__all__ = ["decode_replay", "encode_replay", "load_replay", "plan_sha256"]
+__all__ = ["decode_replay", "encode_replay", "plan_sha256"]
 
 Json = dict[str, Any]
 
@@ -35,17 +33,6 @@ def plan_sha256(plan: Plan) -> str:
     """SHA-256 of what a replay does: the plan's jobs and period, whoever found them and how good they are."""
     tree = {"period_us": plan.period_us, "jobs": [asdict(job) for job in plan.jobs]}
     return hashlib.sha256(json.dumps(tree, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def load_replay(path: str | os.PathLike[str]) -> Replay:
-    """Read a replay from a file.
-
-    Raises
-    ------
-    InvalidInputError
-        If the file cannot be read, or with every problem of the document.
-    """
-    return decode_replay(read_bytes(path), os.fspath(path))
 
 
 def decode_replay(data: bytes | str, source: str = "$") -> Replay:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
-from jigsaw_opt.documents import schema
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_document, load_replay, schema
 from jigsaw_opt.documents.replay import decode_replay, encode_replay, plan_sha256
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import Plan
@@ -23,6 +25,14 @@ def test_round_trip_with_and_without_a_baseline(pair_plan: Plan) -> None:
         data = encode_replay(replay)
         assert decode_replay(data) == replay
         Draft202012Validator(schema("replay")).validate(json.loads(data))
+
+
+def test_a_file_says_what_it_holds(pair_plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, replay = tmp_path / "replay.json", carried_out(pair_plan, 1, (0,))
+    file.write_bytes(encode_replay(replay))
+    assert load_document(file) == load_replay(file) == replay
+    assert main(["validate", str(file)]) == 0
+    assert "valid" in capsys.readouterr().out
 
 
 def test_the_speed_up_needs_both_to_be_measured(pair_plan: Plan) -> None:

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from replayed import instance, run, written  # noqa: E402
 
-from jigsaw_opt.documents.replay import load_replay  # noqa: E402
+from jigsaw_opt.documents import load_replay  # noqa: E402
 
 SEGMENTS = [("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3)]
 

@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from replayed import instance, replayed  # noqa: E402
 
-from jigsaw_opt.documents.replay import load_replay  # noqa: E402
+from jigsaw_opt.documents import load_replay  # noqa: E402
 
 
 def free_port() -> int:
