@@ -30,7 +30,6 @@ COMMANDS = (
     "export",
     "bench",
     "simulate",
-    "policies",
     "solvers",
     "schema",
 )

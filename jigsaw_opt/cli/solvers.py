@@ -1,26 +1,46 @@
-"""List the registered solvers."""
+"""List the registered solvers, or the registered policies of simulations."""
 
 from __future__ import annotations
 
 import argparse
 
-HELP = "list the solvers"
+HELP = "list the solvers, or the policies of simulations"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
+    parser.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Print the list as a table or as JSON."""
+    return (_policies if arguments.policies else _solvers)(arguments.json)
+
+
+def _solvers(as_json: bool) -> int:
     """Print name, what it is, and whether its engine is installed."""
     from jigsaw_opt.cli.output import print_json, print_table
     from jigsaw_opt.solvers.registry import find, names
 
     found = [(name, find(name).display_name, find(name).unavailable()) for name in names()]
-    if arguments.json:
+    if as_json:
         print_json([{"name": n, "description": d, "installed": m is None, "install": m} for n, d, m in found])
     else:
         rows = [(n, d, "installed" if m is None else f"pip install '{m}'") for n, d, m in found]
         print_table(("solver", "what it is", "engine"), rows)
+    return 0
+
+
+def _policies(as_json: bool) -> int:
+    """Print name, what it does, and its options with their values, the default first."""
+    from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.simulation.policy import find, names
+
+    found = [(name, find(name).display_name, find(name).options) for name in names()]
+    if as_json:
+        print_json([{"name": n, "description": d, "options": {k: list(v) for k, v in o.items()}} for n, d, o in found])
+    else:
+        rows = [(n, d, " ".join(f"{key}={'|'.join(values)}" for key, values in o.items())) for n, d, o in found]
+        print_table(("policy", "what it does", "options"), rows)
     return 0

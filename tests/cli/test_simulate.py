@@ -124,8 +124,8 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
 
 
 def test_policies_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["policies", "--json"]) == 0
+    assert main(["solvers", "--policies", "--json"]) == 0
     listed = {entry["name"]: entry["options"] for entry in json.loads(capsys.readouterr().out)}
     assert listed["srtf"]["measure"] == ["time", "service"]
-    assert main(["policies"]) == 0
+    assert main(["solvers", "--policies"]) == 0
     assert "measure=time|service" in capsys.readouterr().out
