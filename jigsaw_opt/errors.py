@@ -101,5 +101,3 @@ class MissingEngineError(JigsawError):
 
 class RunFailedError(JigsawError):
     """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
-
-    exit_code = 8

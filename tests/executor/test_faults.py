@@ -71,9 +71,9 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
 @pytest.mark.parametrize(
     ("fault", "code", "message"),
     [
-        ("kill", 8, "was ended by SIGKILL"),
-        ("raise", 8, "ValueError: a fault on purpose"),
-        ("nan", 8, "the loss is nan"),
+        ("kill", 1, "was ended by SIGKILL"),
+        ("raise", 1, "ValueError: a fault on purpose"),
+        ("nan", 1, "the loss is nan"),
         ("full", 1, "File too large"),
     ],
 )
