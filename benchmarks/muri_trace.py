@@ -63,15 +63,16 @@ def simulated(where: Setting, policy: str) -> Summary:
     return summarise(where, simulation.close())
 
 
-def row(policy: str, summary: Summary, before: float | None) -> str:
+def row(policy: str, summary: Summary, muri: float | None, before: float | None) -> str:
     mean, median, p99 = (
         3600 * (hours or 0.0)
         for hours in (summary.mean_completion_h, summary.median_completion_h, summary.p99_completion_h)
     )
+    over = "" if muri is None else f"{mean / muri:.3f}"
     change = "" if before is None else f"{mean / before - 1:+.1%}"
     times = f"{mean:>10,.0f}{median:>9,.0f}{p99:>11,.0f}{3600 * summary.makespan_h:>11,.0f}"
     cpu = f"{summary.median_policy_ms:>9.1f}{summary.p95_policy_ms:>8.1f}"
-    return f"{policy:<28}{times}{mean / MURI_S:>8.3f}{change:>8}{summary.restarts:>9}{cpu}"
+    return f"{policy:<28}{times}{over:>8}{change:>8}{summary.restarts:>9}{cpu}"
 
 
 def main() -> None:
@@ -89,10 +90,10 @@ def main() -> None:
         for reference in REFERENCES:
             times = f"{reference.mean:>10,}{'':>9}{reference.p99:>11,}{reference.makespan:>11,}"
             print(f"{reference.name + ' (Muri)':<28}{times}{reference.mean / MURI_S:>8.3f}")
-    before = None
+    before, muri = None, MURI_S if asked.trace == TRACE else None
     for policy in asked.policies:
         summary = simulated(where, policy)
-        print(row(policy, summary, before), flush=True)
+        print(row(policy, summary, muri, before), flush=True)
         before = 3600 * (summary.mean_completion_h or 0.0)
 
 
