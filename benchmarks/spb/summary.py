@@ -197,7 +197,7 @@ def csv_table(records: Sequence[Finding] | Sequence[Curve]) -> str:
 def markdown(found: Sequence[Finding]) -> str:
     """Findings as a table, a line each."""
     titles = (
-        *("task", "workers", "SPB", "optimiser, rate of full and SPB", "full %", "SPB %"),
+        *("task", "workers", "SPB", "seeds", "optimiser, rate of full and SPB", "full %", "SPB %"),
         *("points, 95 %", "loss, 95 %", "GPU-time saved", "operations saved", "verdict"),
     )
     lines = [_line(titles), _line(["---"] * len(titles)), *(_line(_cells(finding)) for finding in found)]
@@ -208,7 +208,7 @@ def _cells(finding: Finding) -> tuple[str, ...]:
     rates = f"{finding.optimiser} {finding.full_rate:g}, {finding.rate:g}"
     points, loss = Interval(finding.points, finding.points_half), Interval(finding.loss, finding.loss_half)
     return (
-        *(finding.subject, str(finding.workers), finding.method, rates),
+        *(finding.subject, str(finding.workers), finding.method, str(finding.seeds), rates),
         *(f"{finding.full_accuracy:.2f}", f"{finding.accuracy:.2f}", str(points), str(loss)),
         *(f"{finding.time_saved:.0f} %", f"{finding.operations_saved:.0f} %", finding.verdict),
     )
