@@ -123,17 +123,19 @@ class Circle:
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 
     def _make_room(self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float]) -> list[int]:
-        """Take some jobs away where a waiting one might lie, and lay all that wait then; returns who waits after it.
+        """Take some jobs away where a waiting one might lie, and lay them and some that wait; returns who waits then.
 
         Nothing changes where those would have been left out more often in sum than those that wait now.
         """
-        first = self.draw.choice(waiting)
+        draw = self.draw
+        first = draw.choice(waiting)
         near = self._neighbours(first)
-        away = self.draw.sample(near, self.draw.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
+        away = draw.sample(near, draw.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
         old = [(index, self.board.take(index)) for index in away]
-        most = sum(absences[index] for index in waiting)
+        tried = {first, *draw.sample(waiting, min(len(waiting), _MOST_AWAY))}
+        most = sum(absences[index] for index in tried)
         done, left = [], []
-        for index in self._shuffled([*waiting, *away], first, weights):
+        for index in self._shuffled([*sorted(tried), *away], first, weights):
             if self._insert(index):
                 done.append(index)
                 continue
@@ -144,7 +146,7 @@ class Circle:
                 for index, laid in old:
                     self.board.put(index, laid)
                 return list(waiting)
-        return left
+        return [index for index in waiting if index not in tried] + left
 
     def _shuffled(self, indices: Sequence[int], first: int, weights: Sequence[float]) -> list[int]:
         """Jobs by weights blurred by chance, in half of all cases the first one before all."""
