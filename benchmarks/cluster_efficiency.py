@@ -31,7 +31,7 @@ SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "share
 DAY_US = 86_400_000_000
 NETWORKS = {"resnet50": 64, "vgg16": 32, "bert_large": 8, "gpt2_small": 4, "gpt2_medium": 2}
 SERVERS, SEGMENTS = 8, 8
-EXCLUSIVE = ("fifo", "srtf", "srtf:measure=service", "las")
+EXCLUSIVE = ("fifo", "srtf", "srtf:measure=service", "las", "sjf_bco")
 SHARING = ("jigsaw:depth=full", "jigsaw:depth=staircase", "jigsaw")
 
 
@@ -45,9 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     setting = saturated(arguments.week, arguments.load, arguments.seed)
     print(f"{len(setting.workload.jobs)} jobs, load {arguments.load}, week {arguments.week}, seed {arguments.seed}")
-    print(
-        "| policy | efficiency, days 3-7 | to the end | mean completion h | median | p99 | restarts a job | p95 ms |"
-    )
+    print("| policy | efficiency, days 3-7 | to the end | mean completion h | median | p99 | restarts a job | p95 ms |")
     print("|---|---|---|---|---|---|---|---|")
     found = {text: row(setting, text) for text in arguments.policies}
     if not found.keys() >= {*EXCLUSIVE, *SHARING}:

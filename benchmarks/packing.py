@@ -60,7 +60,7 @@ def changed(old: PackingProblem, draw: random.Random) -> PackingProblem:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=20, help="warm rounds")
+    parser.add_argument("--rounds", type=int, default=60, help="warm rounds")
     rounds = parser.parse_args().rounds
     print("GPUs | jobs | weights | gap cold | timetables | CPU s cold | gap warm, worst | CPU s warm, median | p95")
     print("---:|---:|:---|---:|---:|---:|---:|---:|---:")
