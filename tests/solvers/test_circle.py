@@ -74,11 +74,16 @@ def test_what_is_offered_is_short_enough_and_has_the_time() -> None:
 
 
 def test_slow_gpus_are_left_to_jobs_that_they_are_fast_enough_for() -> None:
-    ground = ground_of(generate("cluster", 3, servers=8, load=100, widths=(4, 8)))
-    index = next(k for k, job in enumerate(ground.pieces.jobs) if job.slots in (2, 4, 8))
-    board = Circle(ground, Fits(ground, 10**9, Random(0)), 10**9, Random(0)).board
-    types = [ground.layout.type_of[spot.gpus[0]] for spot in Fits(ground, 10**9, Random(0)).spots(board.loads, index)]
-    assert types[0] == "v100"
-    quickest = Fits(ground, 10**9, Random(0)).quickest()[index]
-    tight = Fits(ground, quickest.iteration_us * quickest.job.iterations, Random(0))
-    assert {ground.layout.type_of[spot.gpus[0]] for spot in tight.spots(board.loads, index)} == {"h200"}
+    ground = ground_of(generate("cluster", 3, servers=8, load=100, widths=(8,)))
+    type_of = ground.layout.type_of
+
+    def types(period: int) -> list[str]:
+        berths = Fits(ground, period, Random(0))
+        loads = Circle(ground, berths, period, Random(0)).board.loads
+        return [type_of[spot.gpus[0]] for spot in berths.spots(loads, 0)]
+
+    quickest = Fits(ground, 10**9, Random(0)).quickest()[0]
+    length = quickest.iteration_us * quickest.job.iterations
+    assert types(4 * length)[0] == "a100"
+    assert types(8 * length)[0] == "v100"
+    assert set(types(length)) == {"h200"}
