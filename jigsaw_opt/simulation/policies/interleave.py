@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 __all__ = ["INTERLEAVE", "Interleaving"]
 
 _GAP = 1e-3
-_NODES = 200
+_NODES = 10
 """A round need not wait for the last thousandth, nor for proofs that take long."""
 
 Team = tuple[int, ...]
