@@ -71,15 +71,21 @@ class Fits:
         Length of the circle in microseconds: nothing is offered that takes longer, or that is fuller.
     draw
         Source of chance.
+    before
+        Where every job was when all had room last; offered first.
     """
 
-    def __init__(self, ground: Ground, period: int, draw: random.Random) -> None:
-        self.ground, self.period, self.draw = ground, period, draw
+    def __init__(
+        self, ground: Ground, period: int, draw: random.Random, before: Sequence[PlacedJob] | None = None
+    ) -> None:
+        self.ground, self.period, self.draw, self.before = ground, period, draw, before
         self._places = Places(ground, draw)
         self._berths: dict[int, list[_Berth]] = {}
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
         """The best few of the spots with room for a job, best first, blurred by chance."""
+        if self.before is not None and loads.admits(index, self.before[index]):
+            yield self.before[index]
         period, link_us = self.period, loads.link_us
         ranked: list[tuple[float, int, _Berth]] = []
         for berth in self._of(index):

@@ -47,9 +47,12 @@ _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
-_SHORTER, _LEAST_SHORTER = 0.5, 1 / 32
-"""Share of the room between bound and objective by which the next period tried is shorter, and the least one."""
+_SHORTER, _LEAST_SHORTER, _MOST_SHORTER = 0.2, 0.01, 0.5
+"""Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
+_MOST_FAILURES = 2
 _TRIES_A_JOB = 4
+_WARM = 0.75
+"""How often jobs are first offered the spots at which all had room at a longer period."""
 _WEIGHTS = ("exchange", "length", "links")
 _WORK_OF_LAYING = 1e-5
 _BUILDS = 5
@@ -72,6 +75,7 @@ class Rounds:
         self.draw = random.Random(control.options.seed)
         self.best: Draft | None = None
         self._settled: Sequence[PlacedJob] | None = None
+        self._lain: Sequence[PlacedJob] | None = None
         self._work, self._share, self._shorter = 0.0, 1.0, _SHORTER
 
     def run(self, share: float = 1.0) -> StoppedBy:
@@ -199,14 +203,19 @@ class Rounds:
 
     def _wherever(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best; then shorter still, or not as short."""
-        for _ in range(_ATTEMPTS):
-            objective = self.control.objective
-            if objective is None or self._reason() is not None:
+        failures = 0
+        while failures < _MOST_FAILURES and self._reason() is None:
+            objective, bound = self.control.objective, self.control.bound
+            if objective is None:
                 return
-            period = objective - max(1, round(self._shorter * (objective - self.control.bound)))
-            berths = Fits(self.ground, period, self.draw)
-            if not self._laid(berths, self._weights(berths.quickest(), "links"), period):
-                self._shorter = self._shorter / 2 if self._shorter > _LEAST_SHORTER else _SHORTER
+            period = objective - max(1, round(self._shorter * (objective - bound)))
+            before = self._lain if self.draw.random() < _WARM else None
+            berths = Fits(self.ground, period, self.draw, before)
+            if self._laid(berths, self._weights(berths.quickest(), "links"), period):
+                self._shorter = min(_MOST_SHORTER, self._shorter * 2)
+            else:
+                failures += 1
+                self._shorter = self._shorter / 3 if self._shorter > _LEAST_SHORTER else _SHORTER
 
     def _laid(self, berths: Berths, weights: Sequence[float], period: int) -> bool:
         """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
@@ -214,6 +223,7 @@ class Rounds:
         plan = circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one)
         if plan is not None:
             self.control.offer(plan)
+            self._lain = [laid.spot for laid in circle.board.laid if laid is not None]
         return plan is not None
 
     def _laid_one(self) -> bool:
