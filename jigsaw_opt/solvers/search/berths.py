@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
@@ -12,7 +13,7 @@ from jigsaw_opt.solvers.search.places import Places
 
 __all__ = ["Berths", "Fits", "Given"]
 
-_MOST_TRIED = 4
+_MOST_FITTING, _MOST_EMPTY = 4, 2
 _LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
 _BLUR = 0.3
 
@@ -83,24 +84,27 @@ class Fits:
         self._berths: dict[int, list[_Berth]] = {}
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
-        """The best few of the spots with room for a job, best first, blurred by chance."""
+        """The spot of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
         if self.before is not None and loads.admits(index, self.before[index]):
             yield self.before[index]
-        period, link_us = self.period, loads.link_us
-        ranked: list[tuple[float, int, _Berth]] = []
-        for berth in self._of(index):
-            links = berth.alone.links
-            if all(link_us[link] + berth.exchange <= period for link in links):
-                blur = _BLUR * period * self.draw.random()
-                ranked.append((self._cost(loads, berth) + blur, len(ranked), berth))
-        tried = 0
+        link_us, blur = loads.link_us, _BLUR * self.period
+        fitting: list[tuple[float, int, _Berth]] = []
+        emptiest: list[tuple[float, int, _Berth]] = []
+        for number, berth in enumerate(self._of(index)):
+            if all(link_us[link] + berth.exchange <= self.period for link in berth.alone.links):
+                full, work = self._full(loads, berth)
+                whole = len(berth.alone.links) * self.period - _LENGTH_WEIGHT * berth.length
+                fitting.append((whole - full + _WORK_WEIGHT * work + blur * self.draw.random(), number, berth))
+                emptiest.append((full + work, number, berth))
+        yield from islice(self._admitted(loads, index, fitting), _MOST_FITTING)
+        yield from islice(self._admitted(loads, index, emptiest), _MOST_EMPTY)
+
+    def _admitted(self, loads: Loads, index: int, ranked: list[tuple[float, int, _Berth]]) -> Iterator[PlacedJob]:
+        """Spots at berths, by rank, where there is memory and time."""
         for *_, berth in sorted(ranked):
             spot = self._spot(loads, index, berth)
             if spot is not None:
                 yield spot
-                tried += 1
-                if tried == _MOST_TRIED:
-                    return
 
     def target(self, index: int) -> PlacedJob:
         """Any of the spots, as if the job were alone."""
@@ -111,11 +115,11 @@ class Fits:
         jobs = range(len(self.ground.pieces.jobs))
         return [min(self._of(index), key=lambda berth: berth.length).alone for index in jobs]
 
-    def _cost(self, loads: Loads, berth: _Berth) -> float:
+    def _full(self, loads: Loads, berth: _Berth) -> tuple[float, float]:
+        """Mean load of the links of a berth, and of a GPU of each of its servers."""
         links, inside = berth.alone.links, self.ground.layout.on_server
         full = sum(loads.link_us[link] for link in links) / max(1, len(links))
-        work = sum(loads.gpu_us[inside[server][0]] for server in berth.servers) / len(berth.servers)
-        return len(links) * self.period - full - _LENGTH_WEIGHT * berth.length + _WORK_WEIGHT * work
+        return full, sum(loads.gpu_us[inside[server][0]] for server in berth.servers) / len(berth.servers)
 
     def _spot(self, loads: Loads, index: int, berth: _Berth) -> PlacedJob | None:
         """The job on the least loaded GPUs of a berth; None where they have not the memory or the time."""

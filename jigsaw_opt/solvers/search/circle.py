@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.search.timeline import Timeline
 
 __all__ = ["Circle"]
 
-_MOST_AWAY = 10
+_MOST_AWAY, _FEW = 10, 3
 _HOPELESS = 4
 """With more jobs waiting than one in so many, the period is given up at once."""
 _MOST_PHASES = 24
@@ -57,7 +57,7 @@ class Circle:
         weights
             Of all jobs; the heaviest are laid first.
         tries
-            How often room is made.
+            How often room is made in vain, without fewer waiting than ever before, until the attempt is given up.
         stop
             Asked after every job and every try; once it holds, the attempt is given up.
         """
@@ -68,9 +68,10 @@ class Circle:
             if not self._insert(index):
                 waiting.append(index)
         absences = [1] * len(weights)
-        while waiting and len(waiting) * _HOPELESS <= len(weights) and tries > 0 and not stop():
-            tries -= 1
+        fewest, left = len(waiting), tries
+        while waiting and fewest * _HOPELESS <= len(weights) and left > 0 and not stop():
             waiting = self._make_room(waiting, absences, weights)
+            fewest, left = (len(waiting), tries) if len(waiting) < fewest else (fewest, left - 1)
             for index in waiting:
                 absences[index] += 1
         return None if waiting else self.board.timetable()
@@ -125,7 +126,8 @@ class Circle:
     def _make_room(self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float]) -> list[int]:
         """Take some jobs away where a waiting one might lie, and lay them and some that wait; returns who waits then.
 
-        Nothing changes where those would have been left out more often in sum than those that wait now.
+        Nothing changes where more would wait than now, and more than a few, or such as have been left out more often
+        in sum.
         """
         draw = self.draw
         first = draw.choice(waiting)
@@ -140,7 +142,7 @@ class Circle:
                 done.append(index)
                 continue
             left.append(index)
-            if sum(absences[index] for index in left) > most:
+            if len(left) > max(_FEW, len(tried)) or sum(absences[index] for index in left) > most:
                 for index in done:
                     self.board.take(index)
                 for index, laid in old:
