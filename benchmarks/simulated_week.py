@@ -34,9 +34,7 @@ def main() -> None:
     parser.add_argument("--stretch", type=int, default=1, metavar="N", help="make every job so many times as long")
     arguments = parser.parse_args()
     setting = week(arguments.stretch)
-    print(
-        "| policy | CPU s | rounds | most waiting | mean completion h | utilisation | efficiency | p95 policy ms |"
-    )
+    print("| policy | CPU s | rounds | most waiting | mean completion h | utilisation | efficiency | p95 policy ms |")
     print("|---|---|---|---|---|---|---|---|")
     for text in arguments.policies:
         print(row(setting, text))
