@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from dataclasses import replace
 
@@ -22,6 +21,7 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import finish_s, job, run, setting
 
 
@@ -106,7 +106,7 @@ def test_a_simulation_goes_on_from_a_copy_as_if_nothing_had_been() -> None:
     where = profiled(boxes("v", "v"), *crowd(3, 12))
     simulation = Simulation(where, JIGSAW, {key: values[0] for key, values in JIGSAW.options.items()})
     simulation.run(until_us=60_000_000)
-    copy: Simulation = pickle.loads(pickle.dumps(simulation))
+    copy = restore(snapshot(simulation, "these"), where, "these", "file")
     copy.run()
     assert finish_s(copy.close()) == finish_s(run(where, JIGSAW))
 

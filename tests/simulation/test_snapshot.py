@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError
@@ -41,3 +43,19 @@ def test_only_with_the_inputs_that_it_was_started_with() -> None:
 def test_other_files_are_refused_before_anything_of_them_is_loaded(data: bytes) -> None:
     with pytest.raises(InvalidInputError, match="file: is not a snapshot"):
         restore(data, setting(*random_jobs(5, 5)), "these", "file")
+
+
+class Forged:
+    """What a forged snapshot would have called when it is read."""
+
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return eval, ("1/0",)
+
+
+@pytest.mark.parametrize("state", [pickle.dumps(Forged()), pickle.dumps([1, 2]), b"", b"\x80\x04N"])
+def test_a_forged_snapshot_runs_no_code(state: bytes) -> None:
+    made = setting(*random_jobs(5, 5))
+    data = snapshot(Simulation(made, LAS, {"threshold": "16", "placement": "packed"}), "these")
+    header, _, _ = data.partition(b"\n")
+    with pytest.raises(InvalidInputError, match=r"file: is (damaged|not a snapshot)"):
+        restore(header + b"\n" + state, made, "these", "file")
