@@ -1,0 +1,26 @@
+"""What lies under `examples/` works as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import load_instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:
+    pytest.importorskip("torch", reason="torch is not installed (extra torch)")
+    from jigsaw_opt.executor.building import build
+
+    instance = load_instance(EXAMPLES / "two-cores.json")
+    result = solve(instance, "auto", Options(work_limit=5.0, workers=1))
+    assert result.plan is not None
+    assert not check(instance, result.plan)
+    for name, model in instance.models.items():
+        assert build(name, model).model.depth == len(model.segments)
