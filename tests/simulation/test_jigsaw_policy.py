@@ -166,3 +166,10 @@ def test_a_team_moves_only_to_servers_of_its_type() -> None:
     where = profiled(boxes("v", "a"), trained("a", "small", 1, 1))
     placed = Blocks(where, [[0], [1]], {7: (0, 1)}).place([Team((7,), 2, 1)])
     assert placed == {Team((7,), 2, 1): (4, 5)}
+
+
+def test_nobody_shares_while_gpus_are_left_over() -> None:
+    jobs = (trained("a", "small", 4, 1000), trained("b", "small", 4, 1000))
+    shares = first_shares(profiled(boxes("v", "v"), *jobs))
+    assert sorted(share.jobs for share in shares) == [(0,), (1,)]
+    assert not set(shares[0].gpus) & set(shares[1].gpus)

@@ -81,9 +81,27 @@ class Packing:
             kinds = tuple(self._kind(moment.jobs[job].job) for job in team.jobs)
             return (team.type, kinds) in known or (team.type, kinds[::-1]) in known
 
-        teams = _reunited(list(_teams(packed, numbers)), running, together)
-        places = Blocks(self.setting, self.servers, {job: share.gpus for job, share in running.items()}).place(teams)
+        teams = list(_reunited(list(_teams(packed, numbers)), running, together))
+        held = {job: share.gpus for job, share in running.items()}
+        apart = self._apart(teams)
+        places = Blocks(self.setting, self.servers, held).place(apart)
+        if len(places) < len(apart) != len(teams):
+            places = Blocks(self.setting, self.servers, held).place(teams)
         return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
+
+    def _apart(self, teams: Sequence[Team]) -> list[Team]:
+        """The same jobs, with GPUs of their own for as many as there are GPUs left over: sharing slows both down."""
+        counts = [len(servers) * own.server.gpus for own, servers in zip(self.types, self.servers, strict=True)]
+        for team in teams:
+            counts[team.type] -= team.gpus
+        apart: list[Team] = []
+        for team in teams:
+            if len(team.jobs) == 2 and counts[team.type] >= team.gpus:
+                counts[team.type] -= team.gpus
+                apart += [replace(team, jobs=(job,)) for job in team.jobs]
+            else:
+                apart.append(team)
+        return apart
 
     def _kind(self, job: TraceJob) -> Kind:
         return Kind(job.model, job.gpus, self.depth if job.gpus > 1 else FullDepth())
