@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib.metadata import entry_points
 from itertools import pairwise
 from typing import Protocol
 
@@ -15,6 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance import Contention, Performance
+from jigsaw_opt.solvers.registry import load, nearest, registered
 
 __all__ = ["GROUP", "Active", "Moment", "Policy", "Scheduler", "Setting", "choose", "find", "names"]
 
@@ -169,7 +168,7 @@ class Policy(Protocol):
 
 def names() -> tuple[str, ...]:
     """Names of all registered policies, sorted; none of them is loaded."""
-    return tuple(sorted({point.name for point in entry_points(group=GROUP)}))
+    return registered(GROUP)
 
 
 @cache
@@ -181,12 +180,7 @@ def find(name: str) -> Policy:
     UsageError
         No policy, or more than one, has that name.
     """
-    points = [point for point in entry_points(group=GROUP) if point.name == name]
-    if len({point.value for point in points}) > 1:
-        raise UsageError(f"policy {name!r} is registered twice: {', '.join(point.value for point in points)}")
-    if not points:
-        raise UsageError(f"no policy {name!r}; {_nearest(name, names())}")
-    policy: Policy = points[0].load()
+    policy: Policy = load(GROUP, "policy", name)
     return policy
 
 
@@ -204,13 +198,8 @@ def choose(text: str) -> tuple[Policy, dict[str, str]]:
     for change in changes:
         key, _, value = change.partition("=")
         if key not in options:
-            raise UsageError(f"policy {name!r} has no option {key!r}; {_nearest(key, options)}")
+            raise UsageError(f"policy {name!r} has no option {key!r}; {nearest(key, options)}")
         if value not in policy.options[key]:
-            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {_nearest(value, policy.options[key])}")
+            raise UsageError(f"{key!r} of policy {name!r} is not {value!r}; {nearest(value, policy.options[key])}")
         options[key] = value
     return policy, options
-
-
-def _nearest(word: str, known: Sequence[str] | Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"
