@@ -1,13 +1,16 @@
 """Packing: columns are patterns of servers, the master program chooses how often each is used."""
 
+from jigsaw_opt.formulations.packing.fluid import fluid_program
 from jigsaw_opt.formulations.packing.gangs import (
     Gang,
     Kind,
+    Needs,
     Site,
     busy_shares,
     gang_instance,
     gangs,
     kinds,
+    needs,
     references_us,
     site,
 )
@@ -20,6 +23,7 @@ __all__ = [
     "Gang",
     "Kind",
     "Master",
+    "Needs",
     "Pattern",
     "Priced",
     "Prices",
@@ -31,9 +35,11 @@ __all__ = [
     "busy_shares",
     "cheapest_levels",
     "column",
+    "fluid_program",
     "gang_instance",
     "gangs",
     "kinds",
+    "needs",
     "references_us",
     "site",
     "with_cheapest_levels",

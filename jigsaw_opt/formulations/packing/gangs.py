@@ -22,7 +22,19 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
 from jigsaw_opt.problem.pieces import PieceGraph, cut
 
-__all__ = ["Gang", "Kind", "Site", "busy_shares", "gang_instance", "gangs", "kinds", "references_us", "site"]
+__all__ = [
+    "Gang",
+    "Kind",
+    "Needs",
+    "Site",
+    "busy_shares",
+    "gang_instance",
+    "gangs",
+    "kinds",
+    "needs",
+    "references_us",
+    "site",
+]
 
 _LONG = 64
 """Iterations over which the mean work of an iteration under a free depth rule is counted."""
@@ -77,6 +89,29 @@ class Gang:
     def rates(self, iteration_us: Fraction) -> tuple[float, ...]:
         """Normalised progress of each job in unit time when each does an iteration in `iteration_us`."""
         return tuple(float(reference / iteration_us) for reference in self.references_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What an iteration of a job takes at least under its depth rule, on servers of one type.
+
+    Parameters
+    ----------
+    servers
+        Servers that the job stands on.
+    iteration_us
+        Time from its start to its end.
+    work_us, links_us
+        Mean time on all its GPUs together, and on each link of its servers.
+    state_bytes
+        Memory on all its GPUs together, for as long as the job is there.
+    """
+
+    servers: int
+    iteration_us: int
+    work_us: Fraction
+    links_us: Fraction
+    state_bytes: int
 
 
 def kinds(problem: PackingProblem) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
@@ -136,6 +171,15 @@ def references_us(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, 
         if able:
             found[kind] = min(measured.alone_us for measured in able)
     return found
+
+
+def needs(problem: PackingProblem, number: int, kind: Kind) -> Needs | None:
+    """What jobs of a kind take on servers of type `number`; None where they cannot run."""
+    own = _Measured(problem, problem.types[number], kind)
+    if not own.fits:
+        return None
+    assert own.site is not None
+    return Needs(own.site.servers, own.iteration_us, own.work_us, own.links_us, kind.workers * own.full.state_bytes)
 
 
 def busy_shares(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, float]:

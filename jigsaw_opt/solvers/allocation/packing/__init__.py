@@ -1,7 +1,18 @@
 """Which jobs share which GPUs: column generation over patterns of servers, rounded and repaired."""
 
+from jigsaw_opt.solvers.allocation.packing.fluid import fluid_bound
 from jigsaw_opt.solvers.allocation.packing.generation import Memory
 from jigsaw_opt.solvers.allocation.packing.packing import Packed, fill, pack
 from jigsaw_opt.solvers.allocation.packing.timetables import ITERATIONS, Timetables, cyclic_plan, shortest_period
 
-__all__ = ["ITERATIONS", "Memory", "Packed", "Timetables", "cyclic_plan", "fill", "pack", "shortest_period"]
+__all__ = [
+    "ITERATIONS",
+    "Memory",
+    "Packed",
+    "Timetables",
+    "cyclic_plan",
+    "fill",
+    "fluid_bound",
+    "pack",
+    "shortest_period",
+]

@@ -1,0 +1,95 @@
+"""The fluid relaxation of packing: jobs in any shares of any GPUs, as long as nothing is used for more than its time.
+
+With classes of jobs ``c``, steps ``k`` of a class's value and types of servers ``t``, where progress ``y_ct`` of class
+``c`` on type ``t`` takes what `Needs` says of an iteration for each ``tau_c`` of progress::
+
+    max  sum_ck  weight_c slope_ck z_ck
+    s.t. sum_k z_ck - sum_t y_ct <= 0                          (progress)
+         sum_t (iteration_ct / tau_c) y_ct <= M_c              (jobs)
+         sum_c (work_ct / tau_c) y_ct <= N_t G_t               (GPUs)
+         sum_c (servers_ct links_ct / tau_c) y_ct <= N_t       (links)
+         sum_c (state_ct iteration_ct / tau_c) y_ct <= N_t G_t memory_t
+         0 <= z_ck <= share_k M_c - share_{k-1} M_c,  y_ct >= 0
+
+No timetable of any set of jobs breaks a row, whatever their widths and however often each does an iteration: a job has
+one iteration at a time, each GPU and each link does one piece at a time, and states stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jigsaw_opt.formulations.linear import Entries, LinearProgram
+from jigsaw_opt.formulations.packing.gangs import Kind, Needs, kinds, needs, references_us
+from jigsaw_opt.formulations.packing.master import Master
+from jigsaw_opt.problem.packing import PackingProblem
+
+__all__ = ["fluid_program"]
+
+
+class _Flow(NamedTuple):
+    """Progress of a class on a type of servers, with what a unit of it takes."""
+
+    of_class: int
+    type: int
+    jobs: float
+    work: float
+    links: float
+    memory: float
+
+
+def fluid_program(problem: PackingProblem) -> LinearProgram:
+    """The relaxation, which minimises the negative of the value; columns are all ``z``, then all ``y``."""
+    import numpy as np
+
+    master, flows = Master(problem), _flows(problem)
+    steps, types, classes = len(master.costs), len(problem.types), len(problem.classes)
+    progress, gpus = 0, 2 * classes
+    rows, columns, values = [], [], []
+    for number, step in enumerate(master.steps):
+        rows.append(progress + step.rows[0] - master.progress(0))
+        columns.append(number)
+        values.append(1.0)
+    for number, flow in enumerate(flows, steps):
+        on = gpus + flow.type
+        rows += [progress + flow.of_class, classes + flow.of_class, on, on + types, on + 2 * types]
+        columns += [number] * 5
+        values += [-1.0, flow.jobs, flow.work, flow.links, flow.memory]
+    return LinearProgram(
+        costs=-np.array([*master.costs, *[0.0] * len(flows)]),
+        lower=np.zeros(steps + len(flows)),
+        upper=np.array([*master.widths, *[np.inf] * len(flows)]),
+        row_lower=np.full(2 * classes + 3 * types, -np.inf),
+        row_upper=np.array([*[0.0] * classes, *(float(c.count) for c in problem.classes), *_capacity(problem)]),
+        entries=Entries(np.array(rows), np.array(columns), np.array(values)),
+    )
+
+
+def _capacity(problem: PackingProblem) -> list[float]:
+    """GPUs, links and memory by type; memory in gigabytes, so that all rows are of a size."""
+    gpus = [t.count * t.server.gpus for t in problem.types]
+    memory = [n * t.server.gpu_memory / 1e9 for n, t in zip(gpus, problem.types, strict=True)]
+    return [*map(float, gpus), *(float(t.count) for t in problem.types), *memory]
+
+
+def _flows(problem: PackingProblem) -> list[_Flow]:
+    known, of_class = kinds(problem)
+    references = references_us(problem, known)
+    taken = {(t, kind): needs(problem, t, kind) for t in range(len(problem.types)) for kind in known}
+    flows = [
+        _flow(c, t, taken, known[k], references) for c, k in enumerate(of_class) for t in range(len(problem.types))
+    ]
+    return [flow for flow in flows if flow is not None]
+
+
+def _flow(
+    number: int, on: int, taken: Mapping[tuple[int, Kind], Needs | None], kind: Kind, references: Mapping[Kind, int]
+) -> _Flow | None:
+    own = taken[on, kind]
+    if own is None:
+        return None
+    unit = references[kind]
+    jobs = own.iteration_us / unit
+    links = float(own.servers * own.links_us / unit)
+    return _Flow(number, on, jobs, float(own.work_us / unit), links, jobs * own.state_bytes / 1e9)

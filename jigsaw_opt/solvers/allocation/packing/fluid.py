@@ -1,0 +1,20 @@
+"""What no packing at all is worth more than, whatever shares GPUs with what."""
+
+from __future__ import annotations
+
+from jigsaw_opt.formulations.packing import fluid_program
+from jigsaw_opt.problem.packing import PackingProblem
+from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+
+__all__ = ["fluid_bound"]
+
+
+def fluid_bound(problem: PackingProblem) -> float:
+    """Value of the fluid relaxation (`jigsaw_opt.formulations.packing.fluid`).
+
+    It holds against every timetable of jobs on as few servers as they need, not only against those of one or two jobs
+    that `pack` chooses from, and is weaker than the bound that `pack` gives for these.
+    """
+    solved = solve_arrays(fluid_program(problem))
+    assert solved is not None, "to pack nothing is a solution"
+    return -solved.objective
