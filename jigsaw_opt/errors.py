@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "JigsawError",
     "MissingEngineError",
     "Problem",
+    "Problems",
     "RunFailedError",
     "TooLargeError",
     "UsageError",
@@ -101,3 +103,44 @@ class MissingEngineError(JigsawError):
 
 class RunFailedError(JigsawError):
     """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """Gathers what is wrong with several inputs, so that all of it is told at once and nothing twice."""
+
+    _of_calls: dict[Problem, None] = field(default_factory=dict)
+    _of_inputs: dict[Problem, None] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self._of_calls or self._of_inputs)
+
+    @contextmanager
+    def of(self, where: str) -> Iterator[None]:
+        """Keep what the block raises; `where` tells a usage error, or a path within a document, from others."""
+        try:
+            yield
+        except InvalidInputError as error:
+            for problem in error.problems:
+                within = problem.path.startswith("$")
+                self._of_inputs[replace(problem, path=f"{where} {problem.path}") if within else problem] = None
+        except UsageError as error:
+            self._of_calls[Problem(where, str(error))] = None
+
+    def include(self, other: Problems) -> None:
+        """Keep what another has kept, too."""
+        self._of_calls |= other._of_calls
+        self._of_inputs |= other._of_inputs
+
+    def tell(self) -> None:
+        """Raise what was kept, if anything: one error, that of invalid input where any of it is invalid input.
+
+        Raises
+        ------
+        InvalidInputError, UsageError
+            With every problem, the few of the call before those of what may be a long file.
+        """
+        if self._of_inputs:
+            raise InvalidInputError([*self._of_calls, *self._of_inputs])
+        if self._of_calls:
+            raise UsageError("\n  ".join(map(str, self._of_calls)))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, UsageError
+from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
@@ -19,33 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["engine_of", "tasks_of"]
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Problems:
-    """Gathers what is wrong, so that all of it is told at once."""
-
-    found: list[Problem] = field(default_factory=list)
-    invalid: bool = False
-
-    @contextmanager
-    def of(self, where: str) -> Iterator[None]:
-        """Keep what the block raises."""
-        try:
-            yield
-        except InvalidInputError as error:
-            # Among several files a path within the document does not tell which.
-            self.found += [replace(p, path=f"{where} {p.path}") if p.path != where else p for p in error.problems]
-            self.invalid = True
-        except UsageError as error:
-            self.found.append(Problem(where, str(error)))
-
-    def tell(self) -> None:
-        """Raise what was kept: one error, that of invalid input where any file is invalid."""
-        if self.invalid:
-            raise InvalidInputError(self.found)
-        if self.found:
-            raise UsageError("\n  ".join(map(str, self.found)))
 
 
 def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
@@ -61,7 +32,7 @@ def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.sweeps.bench.trials import Design, trials
 
-    problems = _Problems()
+    problems = Problems()
     solvers = _listed(problems, "--solvers", arguments.solvers, _solver)
     seeds = _listed(problems, "--seeds", arguments.seeds, _seed)
     limits = _limits(problems, arguments)
@@ -103,7 +74,7 @@ def engine_of(arguments: argparse.Namespace) -> Engine:
     return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 
-def _listed(problems: _Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:
+def _listed(problems: Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:
     """The values between commas, each once."""
     values: dict[T, None] = {}
     for part in text.split(","):
@@ -112,7 +83,7 @@ def _listed(problems: _Problems, option: str, text: str, read: Callable[[str], T
     return list(values)
 
 
-def _with_objectives(problems: _Problems, text: str | None, entries: list[Entry]) -> list[Entry]:
+def _with_objectives(problems: Problems, text: str | None, entries: list[Entry]) -> list[Entry]:
     """The entries whose instance has one of the objectives between commas; all where none are given."""
     if text is None:
         return entries
@@ -148,7 +119,7 @@ def _seed(text: str) -> int:
     return Options(seed=seed).seed
 
 
-def _limits(problems: _Problems, arguments: argparse.Namespace) -> list[float | None]:
+def _limits(problems: Problems, arguments: argparse.Namespace) -> list[float | None]:
     if arguments.time_limits is None:
         return [None if arguments.work_limit is not None else 10.0]
     return [*_listed(problems, "--time-limits", arguments.time_limits, _seconds)]

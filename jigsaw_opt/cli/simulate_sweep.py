@@ -36,14 +36,14 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
 
     from jigsaw_opt.cli.bench_request import engine_of
     from jigsaw_opt.cli.source import instance_from
-    from jigsaw_opt.simulation.request import prepare
+    from jigsaw_opt.simulation.request import prepare_all
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.simulations import simulations
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
-    reading = partial(prepare, find_instance=instance_from)
+    reading = partial(prepare_all, find_instance=instance_from)
     tasks = simulations(base, arguments.workload, arguments.policy, _seeds(arguments), reading)
     engine = engine_of(arguments)
     arguments.output.mkdir(exist_ok=True)

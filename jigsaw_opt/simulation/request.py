@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 
 from jigsaw_opt import instances
 from jigsaw_opt.documents import load_instance
-from jigsaw_opt.documents.readers.table import Accept
+from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -25,7 +25,7 @@ from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
 
-__all__ = ["Prepared", "Request", "prepare"]
+__all__ = ["Prepared", "Request", "prepare", "prepare_all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,16 @@ def _named(text: str) -> Instance:
 
 
 def prepare(request: Request, find_instance: Callable[[str], Instance] = _named) -> Prepared:
-    """Read everything that a request names.
+    """Read everything that a request names; see `prepare_all`."""
+    return prepare_all([request], find_instance)[0]
+
+
+def prepare_all(requests: Iterable[Request], find_instance: Callable[[str], Instance] = _named) -> list[Prepared]:
+    """Read everything that requests name.
 
     Parameters
     ----------
-    request
+    requests
         The words.
     find_instance
         The instance that a name stands for; by default a bundled one, or that of a file.
@@ -105,18 +110,47 @@ def prepare(request: Request, find_instance: Callable[[str], Instance] = _named)
     Raises
     ------
     UsageError
-        It names what is not there.
+        With every problem of every request, each once: what they name is not there, or does not fit together.
     InvalidInputError
-        With every problem of a trace, an instance or the figures of a performance model.
+        The same, where traces, instances or the figures of a performance model are among what is wrong.
     """
-    policy, options = choose(request.policy)
-    round_us = _microseconds("round", request.round_s)
-    restart_us = _microseconds("restart", request.restart_s)
-    cluster, models = _cluster(request.cluster, find_instance)
-    contention = contention_of(request.contention, cluster)
-    workload, performance = _load(request, cluster, models)
-    setting = Setting(cluster, workload, performance, contention, round_us, restart_us, request.seed)
-    return Prepared(setting, policy, options)
+    problems = Problems()
+    made: list[Prepared] = []
+    for request in requests:
+        own = Problems()
+        prepared = _prepared(request, find_instance, own)
+        problems.include(own)
+        if prepared is not None:
+            made.append(prepared)
+    problems.tell()
+    return made
+
+
+def _prepared(request: Request, find_instance: Callable[[str], Instance], problems: Problems) -> Prepared | None:
+    """What it takes to run a request, or None where there are problems."""
+    with problems.of("policy"):
+        policy, options = choose(request.policy)
+    with problems.of("round"):
+        round_us = _microseconds("round", request.round_s)
+    with problems.of("restart"):
+        restart_us = _microseconds("restart", request.restart_s)
+    # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
+    accept: Accept = anything
+    with problems.of("cluster"):
+        cluster, models = _cluster(request.cluster, find_instance)
+        accept = _accepting(cluster, None)
+        with problems.of("contention"):
+            contention = contention_of(request.contention, cluster)
+        with problems.of("performance"):
+            performance = _performance(request, cluster, models)
+            accept = _accepting(cluster, None if request.draw_models else performance)
+    with problems.of(request.workload):
+        workload = _trace(request.workload, accept)
+        if not problems:
+            workload, performance = _joined(request, cluster, workload, performance)
+            setting = Setting(cluster, workload, performance, contention, round_us, restart_us, request.seed)
+            return Prepared(setting, policy, options)
+    return None
 
 
 def _microseconds(what: str, seconds: float) -> int:
@@ -134,23 +168,33 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     return instance.cluster, instance.models
 
 
-def _load(request: Request, cluster: Cluster, models: Mapping[str, Model] | None) -> tuple[Workload, Performance]:
-    """The trace and the performance model; the jobs are checked against it as they are read, where that can be."""
-    kind, _, source = request.performance.partition(":")
-    if kind in FROM_TRACE:
-        workload = _trace(request.workload, _accepting(cluster, None))
-        return workload, performance_of(kind, Path(source) if source else None, cluster, workload.stages)
-    performance: Performance
+def _performance(request: Request, cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
+    """The performance model; None where its figures stand in the trace, which is to be read first."""
+    kind, source = _kind_and_source(request)
+    performance: Performance | None = None
     if models is not None and request.performance in ("", Profiled.name):
         performance = Profiled(cluster, models)
-    else:
-        performance = performance_of(kind or "seconds", Path(source) if source else None, cluster)
-    if not request.draw_models:
-        return _trace(request.workload, _accepting(cluster, performance)), performance
-    if not isinstance(performance, Profiled):
+    elif kind not in FROM_TRACE:
+        performance = performance_of(kind or "seconds", source, cluster)
+    if request.draw_models and not isinstance(performance, Profiled):
         raise UsageError("models are drawn from those of the performance model 'profiled', which is not in use")
-    workload = _trace(request.workload, _accepting(cluster, None))
-    return with_models(workload, performance, sorted(performance.models), request.seed), performance
+    return performance
+
+
+def _kind_and_source(request: Request) -> tuple[str, Path | None]:
+    kind, _, source = request.performance.partition(":")
+    return kind, Path(source) if source else None
+
+
+def _joined(
+    request: Request, cluster: Cluster, workload: Workload, performance: Performance | None
+) -> tuple[Workload, Performance]:
+    """What each takes from the other: the model its figures from the trace, the jobs a drawn model."""
+    if performance is None:
+        performance = performance_of(*_kind_and_source(request), cluster, workload.stages)
+    if request.draw_models and isinstance(performance, Profiled):
+        workload = with_models(workload, performance, sorted(performance.models), request.seed)
+    return workload, performance
 
 
 def _trace(text: str, accept: Accept) -> Workload:

@@ -15,7 +15,7 @@ from typing import Any
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.request import Prepared, Request, prepare
+from jigsaw_opt.simulation.request import Prepared, Request, prepare_all
 from jigsaw_opt.sweeps.task import Task
 
 __all__ = ["cells", "measure", "rows_csv", "simulations"]
@@ -29,7 +29,7 @@ def simulations(
     workloads: Sequence[str],
     policies: Sequence[str],
     seeds: Sequence[int],
-    prepare: Callable[[Request], Prepared] = prepare,
+    prepare: Callable[[Iterable[Request]], Sequence[Prepared]] = prepare_all,
 ) -> list[Task]:
     """One task for every combination, each once; all that they name is read now.
 
@@ -40,17 +40,19 @@ def simulations(
     workloads, policies, seeds
         What each combination has in place of that of `base`.
     prepare
-        Reads what a request names.
+        Reads what requests name.
 
     Raises
     ------
     UsageError, InvalidInputError
-        What is wrong with the first combination that cannot be prepared.
+        With everything that is wrong with any combination.
     """
+    requests = [
+        replace(base, workload=workload, policy=policy, seed=seed)
+        for workload, policy, seed in product(workloads, policies, seeds)
+    ]
     tasks: dict[str, Task] = {}
-    for workload, policy, seed in product(workloads, policies, seeds):
-        request = replace(base, workload=workload, policy=policy, seed=seed)
-        prepared = prepare(request)
+    for request, prepared in zip(requests, prepare(requests), strict=True):
         key = hashlib.sha256(f"{prepared.inputs()} {base.performance} {base.contention}".encode()).hexdigest()
         tasks[key] = Task(key, measure, (prepared,), request.about())
     return list(tasks.values())

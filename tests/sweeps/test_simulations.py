@@ -88,3 +88,51 @@ def test_the_command_goes_on_where_it_was(
         assert main([*command, traces[0], "--policy", "fifo", *more]) == 2
     assert main(["simulate", "--cluster", "2x4", "-o", str(out), "--workload", *traces, "--policy", "fifo"]) == 2
     assert "are for --sweep" in capsys.readouterr().err
+
+
+def test_everything_wrong_with_any_combination_is_told_once_and_nothing_is_written(
+    traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, missing, out = tmp_path / "bad.csv", tmp_path / "missing.csv", tmp_path / "out"
+    bad.write_text("name,submit_s,model,gpus,iterations\na,-5,m,1,10\nb,0,m,99,10\n")
+    wrong = ["--workload", traces[0], str(bad), str(missing), "--policy", "fifo", "fifoo", "las:placement=paked"]
+    command = ["simulate", "--sweep", "--seeds", "0,1", "-o", str(out), *wrong]
+    policies = [
+        "  policy: no policy 'fifoo'; did you mean 'fifo'?",
+        "  policy: 'placement' of policy 'las' is not 'paked'; did you mean 'packed'?",
+    ]
+    files = [f"  {bad}:2: submit_s is negative: -5", f"  {missing}: cannot be read: No such file or directory"]
+    assert main([*command, "--cluster", "2x4"]) == 3
+    too_large = f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has 8"
+    assert capsys.readouterr().err.splitlines() == ["error: 5 problems", *policies, files[0], too_large, files[1]]
+    # Without a cluster nobody knows whether jobs fit on it; what is wrong with a trace by itself is still told.
+    assert main([*command, "--cluster", "0x4", "--round", "-1", "--restart", "nan"]) == 3
+    settings = [
+        "  round: the round is a number of seconds of at least 0, not -1.0",
+        "  restart: the restart is a number of seconds of at least 0, not nan",
+        "  cluster: cluster 0x4: between 1 and 1000000 GPUs, not 0",
+    ]
+    assert capsys.readouterr().err.splitlines() == ["error: 7 problems", *settings, *policies, *files]
+    assert not out.exists()
+
+
+def test_wrong_names_alone_are_a_wrong_call(
+    traces: list[str], tmp_path: Path, pair_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ["--policy", "fifoo", "fifo", "--contention", "rude", "--performance", "guess", "--cluster", "2x4"]
+    command = ["simulate", "--sweep", "--workload", *traces, "-o", str(tmp_path / "out")]
+    assert main([*command, *names]) == 2
+    told = capsys.readouterr().err
+    for part in (
+        "policy: no policy 'fifoo'",
+        "contention: no contention 'rude'",
+        "performance: no performance 'guess'",
+    ):
+        assert told.count(part) == 1
+    # No GPU of the cluster has a type that the model has times for.
+    drawn = ["--cluster", "2x4:other", "--performance", f"profiled:{pair_path}", "--draw-models", "--seeds", "0,1"]
+    assert main([*command, "--policy", "fifo", "srtf", *drawn]) == 2
+    told = capsys.readouterr().err
+    for path in traces:
+        assert told.count(f"{path}: job 'a' can run with none of the models") == 1
+    assert not (tmp_path / "out").exists()
