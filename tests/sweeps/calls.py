@@ -6,11 +6,14 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.simulation.request import Prepared
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.simulations import measure
 from jigsaw_opt.sweeps.sweep import sweep
 from jigsaw_opt.sweeps.task import Task
 
@@ -38,6 +41,18 @@ def squared_once_open(folder: Path, number: int) -> dict[str, Any]:
     while not (folder / "gate").exists():
         time.sleep(0.01)
     return {"square": number * number}
+
+
+def measured_once_open(folder: Path) -> Callable[[Prepared], dict[str, Any]]:
+    """A simulation that begins when the test has opened the gate."""
+
+    def measured(prepared: Prepared) -> dict[str, Any]:
+        note(folder, f"{prepared.policy.name}-{prepared.setting.seed}")
+        while not (folder / "gate").exists():
+            time.sleep(0.01)
+        return measure(prepared)
+
+    return measured
 
 
 def killed(folder: Path, times: int) -> dict[str, Any]:

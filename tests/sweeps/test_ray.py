@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,11 +19,13 @@ from jigsaw_opt.sweeps.engine_ray import RayEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import Task
-from tests.sweeps.calls import calls, killed, squared, squared_once_open
+from tests.sweeps.calls import calls, killed, measured_once_open, squared, squared_once_open
 from tests.sweeps.test_sweep import wait_for
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra ray)")
 STORE_BYTES = 80_000_000
+# What a row tells of the machine that it was made on, and not of the simulation.
+OF_THE_MACHINE = {"host", "seconds", "cpu_seconds", "median_policy_ms", "p95_policy_ms"}
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +82,47 @@ def test_bench_on_the_cluster(cluster: Any, pair_path: Path, tmp_path: Path) -> 
     before = (tmp_path / "rows.jsonl").read_bytes()
     assert main([*command, "-o", str(tmp_path)]) == 0
     assert (tmp_path / "rows.jsonl").read_bytes() == before, "the local engine takes the rows of the cluster"
+
+
+def measures(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a sweep without what is of the machine, in the order of their keys."""
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    made = [{name: row[name] for name in row if name not in OF_THE_MACHINE} for row in rows]
+    return sorted(made, key=lambda row: str(row["key"]))
+
+
+def test_simulations_on_the_cluster_are_those_of_this_machine_though_a_node_dies(
+    cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace, ray, local = tmp_path / "trace.csv", tmp_path / "ray", tmp_path / "local"
+    # Names so long that a task's arguments, above 100 kB, do not travel with it but lie in the cluster's store.
+    jobs = [f"{k:0300},{k % 97},seconds,{1 + k % 4},{1 + 7919 * k % 300}" for k in range(400)]
+    trace.write_text("\n".join(["name,submit_s,model,gpus,iterations", *jobs]) + "\n")
+    command = ["simulate", "--sweep", "--workload", str(trace), "--policy", "fifo", "srtf", "--seeds", "0,1"]
+    command += ["--cluster", "server/plain", "--draw-models"]
+    node = cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
+
+    def kill_the_node() -> None:
+        # A core on each node: now one of the two that wait for the gate is on this node.
+        try:
+            wait_for(lambda: len(calls(tmp_path)) == 2)
+            cluster.remove_node(node, allow_graceful=False)
+        finally:
+            (tmp_path / "gate").touch()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("jigsaw_opt.sweeps.simulations.measure", measured_once_open(tmp_path))
+        killer = threading.Thread(target=kill_the_node)
+        killer.start()
+        assert main([*command, "--engine", "ray", "--address", cluster.address, "-o", str(ray)]) == 0
+        killer.join()
+    started = Counter(name for name, _ in calls(tmp_path))
+    assert sorted(started) == ["fifo-0", "fifo-1", "srtf-0", "srtf-1"]
+    assert sorted(started.values()) == [1, 1, 1, 2], "what the node had under way was started once more"
+    assert os.getpid() not in {int(pid) for _, pid in calls(tmp_path)}
+    assert main([*command, "-o", str(local)]) == 0
+    assert measures(ray) == measures(local)
+    assert [row["error"] for row in measures(ray)] == [None] * 4
 
 
 def test_a_task_larger_than_every_node_is_refused(cluster: Any, tmp_path: Path) -> None:
