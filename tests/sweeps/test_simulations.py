@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents import save_instance
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Instance
 from jigsaw_opt.simulation.request import Request
 from jigsaw_opt.sweeps.simulations import cells, measure, rows_csv, simulations
 
@@ -39,6 +42,21 @@ def test_whatever_changes_the_result_changes_the_key(traces: list[str], change: 
     (task,) = simulations(Request(**base), traces[:1], ["fifo"], [0])  # type: ignore[arg-type]
     (plain,) = simulations(Request("", "2x4", ""), traces[:1], ["fifo"], [0])
     assert task.key != plain.key
+
+
+def test_other_figures_under_the_same_name_change_the_key(tmp_path: Path, pair: Instance) -> None:
+    trace, document = tmp_path / "trace.csv", tmp_path / "pair.json"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,net,1,100\n")
+
+    def key(instance: Instance) -> str:
+        save_instance(instance, document)
+        (task,) = simulations(Request("", str(document), ""), [str(trace)], ["fifo"], [0])
+        return task.key
+
+    net = pair.models["net"]
+    slower = replace(net.segments[0], backward_us={"v100": 601})
+    assert key(pair) == key(pair)
+    assert key(pair) != key(replace(pair, models={"net": replace(net, segments=(slower, *net.segments[1:]))}))
 
 
 def test_a_row_has_the_measures_or_an_error(traces: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
