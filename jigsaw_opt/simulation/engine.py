@@ -180,7 +180,6 @@ class Simulation:
         for index in self._timers.due(self.now_us, self._running):
             running = self._running[index]
             running.settle(self.now_us)
-            running.version += 1  # its timer is used up
             share = running.active.share
             assert share is not None
             changed.discard(share)
@@ -238,9 +237,10 @@ class Simulation:
 
     def _decide(self) -> None:
         """Ask the policy, check what it says, and carry it out."""
-        trigger, self._trigger = self._trigger, _Trigger()
-        if not self._active:
+        if not self._active:  # who ended is told to the policy when there is something to decide
+            self._trigger.asked, self._trigger.wake_us = False, None
             return
+        trigger, self._trigger = self._trigger, _Trigger()
         for running in self._running.values():
             running.settle(self.now_us)
         moment = Moment(self.now_us, self._active, tuple(self._shares), tuple(trigger.arrived), tuple(trigger.ended))
@@ -287,8 +287,7 @@ class Simulation:
         life = self._lives[index]
         life.start_us = self.now_us if life.start_us is None else life.start_us
         ready_us = self.now_us + self.setting.restart_of(active.job)
-        version = 0 if before is None else before.version
-        self._running[index] = Running(active, self.now_us, ready_us, self.now_us, None, version)
+        self._running[index] = Running(active, active.done, self.now_us, ready_us, self.now_us)
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:
@@ -335,7 +334,6 @@ class Simulation:
         for one, pace in zip(running, paces, strict=True):
             check_pace(one.active, pace, f"at {self.now_us} us")
             one.pace = pace.stretched(self._shares[share])
-            one.version += 1
             self._timers.set(one)
 
 

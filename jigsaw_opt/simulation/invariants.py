@@ -54,17 +54,30 @@ def check_shares(
         _tell_overlap(jobs, shares, when)
 
 
-def check_progress(active: Active, before: int, now_us: int) -> None:
-    """Check that work that was done stays done, and that there is no more of it than the job has.
+def check_progress(active: Active, before: int, productive_us: int, pace: Pace, now_us: int) -> None:
+    """Check that the work done is what was done before, and that the job did not go on beyond its end.
+
+    Parameters
+    ----------
+    active
+        The job, with its work done before this time.
+    before
+        Work done as the engine left it.
+    productive_us, pace
+        For how long it has made progress since, and how fast.
+    now_us
+        The time, for the message.
 
     Raises
     ------
     InvariantError
-        Progress was lost or invented.
+        Progress was lost or invented, or the end was missed by a microsecond or more.
     """
-    if not before <= active.done <= active.work:
-        what = "lost progress" if active.done < before else "did more work than it has"
-        raise InvariantError(f"at {now_us} us: job {active.job.name!r} {what}")
+    when, name = f"at {now_us} us", active.job.name
+    _require(active.done >= before, when, f"job {name!r} lost progress")
+    _require(active.done <= before, when, f"job {name!r} has progress that it has not made")
+    beyond = active.done + pace.rate * productive_us - active.work
+    _require(beyond < pace.rate, when, f"job {name!r} did more work than it has")
 
 
 def check_pace(active: Active, pace: Pace, when: str) -> None:

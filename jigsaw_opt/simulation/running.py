@@ -21,6 +21,8 @@ class Running:
     ----------
     active
         The job; its figures are right at `settled_us` and brought up to date by `settle`.
+    done
+        Its work done at `settled_us`, by which it is noticed if others change that of the job.
     start_us
         Since when it holds these GPUs.
     ready_us
@@ -29,30 +31,30 @@ class Running:
         Up to when its progress is counted.
     pace
         How fast it runs once it is ready; None before the first pace is known.
-    version
-        Grows with every pace; a timer of an older version is void.
+    timer
+        Number of its timer; all others are void.
     """
 
     active: Active
+    done: int
     start_us: int
     ready_us: int
     settled_us: int
     pace: Pace | None = None
-    version: int = 0
+    timer: int = 0
 
     def settle(self, now_us: int) -> None:
         """Count the progress and the service up to `now_us`."""
         active, share = self.active, self.active.share
         assert share is not None
         held = now_us - self.settled_us
-        before = active.done
-        if self.pace is not None and now_us > self.ready_us:
-            productive = now_us - max(self.settled_us, self.ready_us)
-            active.done = min(active.work, active.done + self.pace.rate * productive)
+        if self.pace is not None:
+            productive = max(0, now_us - max(self.settled_us, self.ready_us))
+            check_progress(active, self.done, productive, self.pace, now_us)
+            active.done = self.done = min(active.work, active.done + self.pace.rate * productive)
         active.run_us += held
         active.gpu_us += held * len(share.gpus) // len(share.jobs)
         self.settled_us = now_us
-        check_progress(active, before, now_us)
 
     def next_us(self) -> int:
         """When it ends or its pace changes, whichever is first, if nothing else happens."""
@@ -68,10 +70,13 @@ class Timers:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int]] = []
+        self._count = 0
 
     def set(self, running: Running) -> None:
-        """Note the next time of a job under its present version."""
-        heapq.heappush(self._heap, (running.next_us(), running.active.index, running.version))
+        """Note the next time of a job; its timer before is void."""
+        self._count += 1
+        running.timer = self._count
+        heapq.heappush(self._heap, (running.next_us(), running.active.index, running.timer))
 
     def next_us(self, running: dict[int, Running]) -> int | None:
         """The earliest time, or None where nothing runs."""
@@ -86,5 +91,5 @@ class Timers:
 
 
 def _valid(entry: tuple[int, int, int], running: dict[int, Running]) -> bool:
-    _, index, version = entry
-    return index in running and running[index].version == version
+    _, index, timer = entry
+    return index in running and running[index].timer == timer

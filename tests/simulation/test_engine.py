@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.performance import Pace
+from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.policy import Moment
@@ -111,6 +115,35 @@ def test_a_policy_is_woken_when_it_asks() -> None:
 
     run(setting(job("a", 30, 1, 150)), Scripted(every_round))
     assert asked == [60, 120, 180]
+
+
+def test_a_policy_hears_of_every_end_though_nothing_was_active_in_between() -> None:
+    ended: list[tuple[int, ...]] = []
+
+    def first(moment: Moment) -> Decision:
+        ended.append(moment.ended)
+        return Decision(tuple(Share((index,), (0,)) for index in list(moment.jobs)[:1]))
+
+    run(setting(job("a", 0, 1, 10), job("b", 90, 1, 10), job("c", 90, 1, 10)), Scripted(first))
+    assert ended == [(), (0,), (1,)]
+
+
+class _Asked(Seconds):
+    """Counts how often paces are asked for."""
+
+    asked = 0
+
+    def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
+        self.asked += 1
+        return super().paces(share, jobs, done)
+
+
+def test_the_end_that_a_preempted_job_would_have_had_is_no_event() -> None:
+    # c makes a wait from 60 s to 120 s; without it a would have ended at 150 s.
+    performance = _Asked()
+    made = setting(job("a", 0, 4, 150), job("b", 0, 4, 140), job("c", 60, 4, 10), performance=performance)
+    assert finish_s(run(made, SRTF)) == [210, 140, 70]
+    assert performance.asked == 4
 
 
 def second_by_second(jobs: tuple[TraceJob, ...], gpus: int, restart_s: int) -> list[int]:

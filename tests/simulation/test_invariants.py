@@ -67,10 +67,22 @@ def test_paces_that_would_never_end(performance: Seconds, message: str) -> None:
 
 
 def test_progress_is_neither_lost_nor_invented() -> None:
-    active = Active(0, job("a", 0, 1, 5), work=5, done=3)
-    check_progress(active, 3, 9)
+    active = Active(0, job("a", 0, 1, 5), work=50, done=30)
+    check_progress(active, 30, 3, Pace(7), 9)  # ends within the third microsecond
     with pytest.raises(InvariantError, match="at 9 us: job 'a' lost progress"):
-        check_progress(active, 4, 9)
-    active.done = 6
-    with pytest.raises(InvariantError, match="did more work than it has"):
-        check_progress(active, 3, 9)
+        check_progress(active, 31, 3, Pace(7), 9)
+    with pytest.raises(InvariantError, match="at 9 us: job 'a' has progress that it has not made"):
+        check_progress(active, 29, 3, Pace(7), 9)
+    with pytest.raises(InvariantError, match="at 9 us: job 'a' did more work than it has"):
+        check_progress(active, 30, 4, Pace(7), 9)
+
+
+@pytest.mark.parametrize(("change", "message"), [(-1, "lost progress"), (1, "has progress that it has not made")])
+def test_a_policy_that_changes_progress_is_found_out(change: int, message: str) -> None:
+    def meddle(moment: Moment) -> Decision:
+        if moment.now_us == 60_000_000:
+            moment.jobs[0].done += change
+        return Decision((Share((0,), (0, 1)),), moment.now_us + 1)
+
+    with pytest.raises(InvariantError, match=f"job 'a' {message}"):
+        run(setting(job("a", 0, 2, 900)), Scripted(meddle))

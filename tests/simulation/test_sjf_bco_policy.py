@@ -48,11 +48,12 @@ def test_as_meant_small_jobs_pack_and_large_ones_go_where_there_is_least() -> No
 
 def test_as_printed_the_load_of_ended_jobs_stays() -> None:
     # The second job finds all GPUs free: as printed it goes where nothing ever ran.
-    made = setting(job("a", 0, 2, 10), job("b", 60, 2, 10))
-    for variant, gpus in (("intent", (0, 1)), ("literal", (2, 3))):
-        simulation = Simulation(made, SJF_BCO, {"variant": variant, "threshold": "8", "spread": "1"})
-        simulation.run(until_us=60 * SECOND)
-        assert simulation._running[1].active.share.gpus == gpus
+    for submit_s in (60, 120):  # at 120 s it has been alone in the cluster since the other ended
+        made = setting(job("a", 0, 2, 10), job("b", submit_s, 2, 10))
+        for variant, gpus in (("intent", (0, 1)), ("literal", (2, 3))):
+            simulation = Simulation(made, SJF_BCO, {"variant": variant, "threshold": "8", "spread": "1"})
+            simulation.run(until_us=submit_s * SECOND)
+            assert simulation._running[1].active.share.gpus == gpus
 
 
 @pytest.mark.parametrize("variant", ["intent", "literal"])
