@@ -8,23 +8,31 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.policy import Active, Setting
 
-__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_one_type"]
+__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_equal_gpus"]
 
 PLACEMENTS = ("packed", "emptiest", "consolidated")
 """How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
 
 
-def require_one_type(setting: Setting, policy: str) -> None:
-    """Refuse clusters with several types of GPU, for policies that take GPUs without looking at their type.
+def require_equal_gpus(setting: Setting, policy: str) -> None:
+    """Refuse what a policy cannot place that gives each job as many GPUs as it asks for without looking at them.
 
     Raises
     ------
     UsageError
-        The GPUs are of several types.
+        The GPUs are of several types or have different memory, or a job asks for more than there are.
     """
     types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
     if len(types) > 1:
         raise UsageError(f"policy {policy!r} is for GPUs of one type, not of {', '.join(types)}")
+    if len({server.gpu_memory for server in setting.cluster.servers}) > 1:
+        raise UsageError(f"policy {policy!r} is for GPUs with the same memory")
+    for job in setting.workload.jobs:
+        if job.gpus > setting.gpu_count:
+            raise UsageError(
+                f"policy {policy!r} gives jobs as many GPUs as they ask for:"
+                f" job {job.name!r} asks for {job.gpus} and the cluster has {setting.gpu_count}"
+            )
 
 
 def by_priority(setting: Setting, order: Iterable[Active], placement: str = "packed") -> tuple[Share, ...]:

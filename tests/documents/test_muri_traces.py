@@ -43,6 +43,11 @@ def test_every_wrong_line_is_listed() -> None:
     assert sum(path == "t.csv:5" for path, _ in found) == 3
 
 
+def test_stages_take_time() -> None:
+    with pytest.raises(InvalidInputError, match="no stage takes time: resource_time_0, resource_time_1"):
+        read_muri(trace("0,8,0,100,gpt2,4,0,0,437,0,0,0,0"), "t.csv")
+
+
 def test_a_missing_column_is_named() -> None:
     with pytest.raises(InvalidInputError) as raised:
         read_muri(trace().replace("resource_time_2,", ""), "t.csv")

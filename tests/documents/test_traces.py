@@ -91,7 +91,9 @@ def test_texts_of_spreadsheets() -> None:
     assert decode_workload(text.encode()).jobs == (TraceJob("a", 0, "m", 1),)
 
 
-@pytest.mark.parametrize("number", ["1e999999999", "-1e999999999", "inf", "-inf", "nan", "snan", "0x1", "", "9" * 400])
+@pytest.mark.parametrize(
+    "number", ["1e999999999", "-1e999999999", "inf", "-inf", "nan", "snan", "0x1", "", "1e300", "9" * 400]
+)
 def test_numbers_that_are_none(number: str) -> None:
     for name, text in (("csv", f"{HEADER}a,{number},m,{number},1\n"), ("philly", f"{PHILLY}2017-11-02,{number},1\n")):
         assert all(line.startswith("t:2: ") for line in problems(name, text))
@@ -126,6 +128,8 @@ def test_elasticflow_with_and_without_models() -> None:
     assert read_trace("elasticflow", with_models, "t").jobs == (TraceJob("x", 1_500_000, "bert", 4, 9),)
     assert read_trace("elasticflow", raw, "t").jobs == (TraceJob("y", 2_000_000, "seconds", 4, 9),)
     assert problems("elasticflow", "job_id,duration,num_gpu\n") == ["t:1: no column 'submit_time' or 'submission_time'"]
+    both = "job_id,duration,num_gpu,submit_time,submission_time\n"
+    assert problems("elasticflow", both) == ["t:1: two columns 'submit_time' or 'submission_time'"]
 
 
 def test_philly_begins_with_its_first_job() -> None:
@@ -178,4 +182,30 @@ def test_profiles_that_are_wrong(tmp_path: Path) -> None:
     assert found == [
         "/net/placements-gpu.csv:2: step_time is negative: -1",
         "/net/placements-gpu.csv:2: sync_time is a number, not 'x'",
+        "/net: has no file validation-*.csv",
+    ]
+
+
+def test_everything_that_is_wrong_with_profiles_is_told_at_once(tmp_path: Path) -> None:
+    net, other = tmp_path / "net", tmp_path / "other"
+    for folder in (net, other):
+        folder.mkdir()
+        (folder / "validation-8.csv").write_text("progress,grad_sqr,grad_var\n5,1,1\n5,1,1\n6,0,0\n1e290,1,1\n")
+    (net / "placements-gpu.csv").write_text("placement,local_bsz,step_time,sync_time\n20,8,1,0\n1,8,0,0\n")
+    (net / "scalability-gpu.csv").mkdir()
+    (net / "validation-16.csv").write_text("progress,grad_sqr,grad_var\n")
+    (other / "placements-gpu.csv").write_text("placement,local_bsz,step_time,sync_time\n")
+    (other / "validation-0.csv").write_text("")
+    with pytest.raises(InvalidInputError) as caught:
+        read_applications(tmp_path, "gpu")
+    assert [str(problem).removeprefix(str(tmp_path)) for problem in caught.value.problems] == [
+        "/net/placements-gpu.csv:2: placement has a server without GPUs",
+        "/net/placements-gpu.csv:3: step_time is too small: 0",
+        "/net/scalability-gpu.csv: cannot be read: Is a directory",
+        "/net/validation-8.csv:3: progress does not grow, or beyond 1e+15: 5",
+        "/net/validation-8.csv:4: the gradient has neither norm nor variance",
+        "/net/validation-8.csv:5: progress does not grow, or beyond 1e+15: 1e+290",
+        "/net/validation-16.csv: has no epoch",
+        "/other/placements-gpu.csv: has no measurement",
+        "/other/validation-0.csv: is called after no batch size, as in validation-128.csv",
     ]

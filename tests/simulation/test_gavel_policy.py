@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,33 @@ def test_kinds_that_were_not_measured_are_unknown() -> None:
         TraceJob("x", 0, "a", 1),
     ):
         assert table.unknown(job) is not None
+
+
+def test_a_type_with_fewer_gpus_than_a_job_asks_for_is_none_for_it() -> None:
+    where = setting("1x1:fast+2x1:slow", jobs(("a", 2, 1)))
+    table, wide = where.performance, where.workload.jobs[0]
+    assert isinstance(table, Table)
+    assert table.throughput(wide, "fast") == 0.0
+    assert table.unknown(wide) == "'a' on 2 GPUs was not measured on slow"
+    assert "finds as many of no type" in str(table.unknown(replace(wide, gpus=4)))
+    with pytest.raises(UsageError, match="runs on no single type of GPU"):
+        GAVEL.start(where, {"objective": "max_sum"})
+
+
+def test_what_was_not_measured_on_many_servers_runs_as_on_few() -> None:
+    made = grid("2x2:fast")
+    assert made is not None
+    rates = {"fast": RATES["fast"], "fast_unconsolidated": {}}
+    (pace,) = Table(made, rates).paces(Share((0,), (1, 2)), jobs(("a", 2, 1)), [0])
+    assert pace.rate == rate_of(1_000_000 / 18)
+
+
+def test_time_in_which_nothing_ran_counts_for_no_type() -> None:
+    work = (*jobs(("a", 1, 100)), TraceJob("late", 10**12, "a", 1, iterations=100))
+    simulation = Simulation(setting("1x1:fast+1x1:slow", work), GAVEL, {"objective": "max_sum"})
+    simulation.run()
+    # Half a round for each of two jobs, and at most the round in which the first ended.
+    assert max(simulation._scheduler.type_us.values()) <= 2 * 30e6 + 60e6  # type: ignore[attr-defined]
 
 
 def test_the_sum_of_throughput_puts_every_job_where_it_gains_most() -> None:

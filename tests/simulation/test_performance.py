@@ -19,6 +19,7 @@ from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.performance import UNITS, Pace, rate_of
 from jigsaw_opt.simulation.performance.epochs import Epochs
+from jigsaw_opt.simulation.performance.goodput import Goodput
 from jigsaw_opt.simulation.performance.kinds import KINDS, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.profiles import Batch, Profile
@@ -123,6 +124,27 @@ def test_epochs_add_up_to_the_time_alone() -> None:
     assert spread.exchange == pytest.approx(0.15 / 0.45)
     assert "no model 'x'; there are net" in str(performance.unknown(replace(job, model="x")))
     assert "batch size 17 of 'net' is not from 8 to 16" in str(performance.unknown(replace(job, batch_size=17)))
+
+
+def test_jobs_of_a_profile_that_say_how_much_they_do() -> None:
+    performance = Goodput(cluster(), {"gpu": {"net": Profile(application())}})
+    whole = TraceJob("j", 0, "net", 2, batch_size=16)
+    part, more = replace(whole, name="k", iterations=120), replace(whole, name="l", iterations=300)
+    # 16 samples gain nothing in the first 100 iterations, and 12/7 in those after them.
+    assert [performance.alone_us(job) for job in (whole, part, more)] == pytest.approx(
+        [(100 + rest * 7 / 12) * 0.3e6 for rest in (50, 20, 200)], abs=2
+    )
+    assert [performance.iterations_left(job, 0) for job in (whole, part, more)] == pytest.approx(
+        [100 + rest * 7 / 12 for rest in (50, 20, 200)]
+    )
+    assert performance.iterations_left(more, 280 * UNITS) == pytest.approx(20 * 7 / 12)
+
+
+def test_models_that_need_several_gpus_are_not_covered() -> None:
+    wide = application(placements={(2,): _curve(0.2)})
+    for kind in (Epochs, Goodput):
+        performance = kind(cluster(), {"gpu": {"net": Profile(wide)}})
+        assert "was not measured on one GPU" in str(performance.unknown(TraceJob("j", 0, "net", 2, batch_size=16)))
 
 
 def test_models_are_drawn_for_traces_without_them() -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, by_priority
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.policy import Active, Moment, Policy, choose, find, names
-from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
+from tests.simulation.cases import SECOND, cluster, finish_s, job, random_jobs, run, setting
 
 HOUR = 3600
 
@@ -98,12 +102,19 @@ def test_consolidated_jobs_move_later_ones_out_of_their_way() -> None:
     )
 
 
-def test_a_policy_that_does_not_look_at_types_refuses_several() -> None:
+def test_a_policy_that_does_not_look_at_gpus_refuses_what_it_cannot_place() -> None:
     mixed = grid("1x4:v100+1x4:a100")
     assert mixed is not None
-    for policy in (FIFO, SRTF, LAS):
+    small, large = cluster().servers
+    uneven = Cluster((small, replace(large, gpu_memory=2 * 10**9)))
+    elastic = replace(job("a", 0, 9, 1), min_gpus=1)
+    for policy in (FIFO, SRTF, LAS, SJF_BCO):
         with pytest.raises(UsageError, match="is for GPUs of one type, not of v100, a100"):
             run(setting(job("a", 0, 1, 1), cluster=mixed), policy)
+        with pytest.raises(UsageError, match="is for GPUs with the same memory"):
+            run(setting(job("a", 0, 1, 1), cluster=uneven), policy)
+        with pytest.raises(UsageError, match="job 'a' asks for 9 and the cluster has 8"):
+            run(setting(elastic), policy)
 
 
 def test_free_gpus_are_taken_from_the_emptiest_server() -> None:

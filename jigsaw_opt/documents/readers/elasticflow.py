@@ -28,7 +28,7 @@ def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accep
     table = JobTable(data, source, ("job_id", "num_gpu", "duration"))
     submit = [name for name in ("submit_time", "submission_time") if table.has(name)]
     if len(submit) != 1:
-        table.lines.add(1, "no column 'submit_time' or 'submission_time'")
+        table.lines.add(1, f"{'two columns' if submit else 'no column'} 'submit_time' or 'submission_time'")
         table.lines.raise_if_any()
     return table.workload(source, partial(_job, submit=submit[0], named=table.has("model_name")), accept)
 

@@ -23,6 +23,10 @@ _COLUMNS = ("job_type", "command", "folder", "steps_argument", "data", "total_st
 _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
 
 
+_LEAST, _MOST = 1e-9, 1e9
+"""Iterations a second that a pace can state."""
+
+
 class Kind(NamedTuple):
     """A type of job and its number of GPUs."""
 
@@ -96,7 +100,7 @@ def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[Kind | 
         if len(numbers) == (1 if key == "null" else 2) and all(map(_is_rate, numbers)):
             found[other] = tuple(map(float, numbers))
         else:
-            report.add((place, key), "expected a number of at least 0 alone, or a list of two of them for a pair")
+            report.add((place, key), f"expected 0 or a number from {_LEAST:g} to {_MOST:g}, for a pair a list of two")
     return found
 
 
@@ -109,4 +113,4 @@ def _kind(key: str, place: Any, report: Report) -> Kind | None:
 
 
 def _is_rate(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and (value == 0 or _LEAST <= value <= _MOST)

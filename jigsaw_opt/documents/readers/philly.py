@@ -34,8 +34,8 @@ def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = 
 
 
 def _job(row: Row) -> TraceJob:
-    duration_s = row.real("duration")
-    return TraceJob(f"line-{row.number}", _submit_us(row), _MODEL, row.integer("num_gpus"), max(1, round(duration_s)))
+    seconds = round(row.microseconds("duration") / 1_000_000)
+    return TraceJob(f"line-{row.number}", _submit_us(row), _MODEL, row.integer("num_gpus"), max(1, seconds))
 
 
 def _submit_us(row: Row) -> int:

@@ -7,14 +7,20 @@ iterations of the smallest batch, and the gradient's squared norm and variance, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from jigsaw_opt.documents.readers.table import JobTable, Row
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
 __all__ = ["Application", "Curve", "Epoch", "Sample", "read_applications"]
+
+_LEAST_S = 1e-9
+_LEAST_GRADIENT = 1e-100
+_MOST_PROGRESS = 1e15
+_BATCH = re.compile("[1-9][0-9]{0,14}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,50 +81,96 @@ def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
     InvalidInputError
         No model was measured on it, or with every line of every file that is wrong.
     """
-    problems: list[Problem] = []
+    problems = Problems()
     found: dict[str, Application] = {}
     for path in sorted(folder.glob(f"*/placements-{gpu}.csv")):
-        try:
+        with problems.of(str(path)):
             found[path.parent.name] = _read_application(path.parent, gpu)
-        except InvalidInputError as error:
-            problems += error.problems
-    if not found and not problems:
-        problems.append(Problem(str(folder), f"has no file */placements-{gpu}.csv"))
-    if problems:
-        raise InvalidInputError(problems)
+    problems.tell()
+    if not found:
+        raise InvalidInputError([Problem(str(folder), f"has no file */placements-{gpu}.csv")])
     return found
 
 
 def _read_application(folder: Path, gpu: str) -> Application:
+    problems = Problems()
     placements: dict[tuple[int, ...], list[Sample]] = {}
-    for row, sample in _samples(folder / f"placements-{gpu}.csv", "placement"):
-        placements.setdefault(tuple(map(int, str(row.integer("placement")))), []).append(sample)
+    with problems.of(str(folder)):
+        for row, sample in _samples(folder / f"placements-{gpu}.csv", "placement"):
+            placements.setdefault(_placement(row), []).append(sample)
     scaling = _means(placements)
     path = folder / f"scalability-{gpu}.csv"
     if path.exists():
-        for row, sample in _samples(path, "num_nodes", "num_replicas"):
-            scaling.setdefault((row.integer("num_nodes"), row.integer("num_replicas")), []).append(sample)
+        with problems.of(str(folder)):
+            for row, sample in _samples(path, "num_nodes", "num_replicas"):
+                scaling.setdefault((row.integer("num_nodes"), row.integer("num_replicas")), []).append(sample)
+    epochs: dict[int, tuple[Epoch, ...]] = {}
+    with problems.of(str(folder)):
+        for size, path in _validations(folder):
+            with problems.of(str(path)):
+                epochs[size] = _epochs(path)
+    problems.tell()
     return Application(
         folder.name,
         gpu,
         {key: _curve(samples) for key, samples in placements.items()},
         {key: _curve(samples) for key, samples in scaling.items()},
-        dict(sorted((int(path.stem.split("-")[1]), _epochs(path)) for path in folder.glob("validation-*.csv"))),
+        epochs,
     )
 
 
+def _placement(row: Row) -> tuple[int, ...]:
+    """GPUs on each server, a digit each."""
+    digits = tuple(map(int, str(row.integer("placement"))))
+    if 0 in digits:
+        row.add("placement has a server without GPUs")
+    return digits
+
+
+def _validations(folder: Path) -> list[tuple[int, Path]]:
+    """The files of epochs, by batch size."""
+    paths = list(folder.glob("validation-*.csv"))
+    wrong = [path for path in paths if not _BATCH.fullmatch(path.stem.partition("-")[2])]
+    if wrong or not paths:
+        raise InvalidInputError(
+            [Problem(str(path), "is called after no batch size, as in validation-128.csv") for path in sorted(wrong)]
+            or [Problem(str(folder), "has no file validation-*.csv")]
+        )
+    return sorted((int(path.stem.partition("-")[2]), path) for path in paths)
+
+
+def _table(path: Path, columns: Sequence[str]) -> JobTable:
+    try:
+        return JobTable(path.read_bytes(), str(path), columns)
+    except OSError as error:
+        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+
+
 def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, Sample]]:
-    table = JobTable(path.read_bytes(), str(path), (*keys, "local_bsz", "step_time", "sync_time"))
+    table = _table(path, (*keys, "local_bsz", "step_time", "sync_time"))
+    empty = True
     for row in table:
-        yield row, Sample(row.integer("local_bsz"), row.real("step_time"), row.real("sync_time"))
+        empty = False
+        yield row, Sample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
+    if empty:
+        table.lines.add(None, "has no measurement")
     table.lines.raise_if_any()
 
 
 def _epochs(path: Path) -> tuple[Epoch, ...]:
-    table = JobTable(path.read_bytes(), str(path), ("progress", "grad_sqr", "grad_var"))
-    epochs = tuple(Epoch(row.real("progress"), row.real("grad_sqr"), row.real("grad_var")) for row in table)
+    table = _table(path, ("progress", "grad_sqr", "grad_var"))
+    epochs: list[Epoch] = []
+    for row in table:
+        epoch = Epoch(row.real("progress"), row.real("grad_sqr"), row.real("grad_var"))
+        if row.good and not (epochs[-1].progress if epochs else 0.0) < epoch.progress <= _MOST_PROGRESS:
+            row.add(f"progress does not grow, or beyond {_MOST_PROGRESS:g}: {epoch.progress:g}")
+        if row.good and epoch.grad_sqr + epoch.grad_var < _LEAST_GRADIENT:
+            row.add("the gradient has neither norm nor variance")
+        epochs.append(epoch)
+    if not epochs:
+        table.lines.add(None, "has no epoch")
     table.lines.raise_if_any()
-    return epochs
+    return tuple(epochs)
 
 
 def _means(placements: Mapping[tuple[int, ...], list[Sample]]) -> dict[tuple[int, int], list[Sample]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -38,7 +39,7 @@ class Epochs:
         self.profiles = profiles
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
         self._paces: dict[tuple[str, str, tuple[int, ...], int, bool, int], Pace] = {}
-        self._alone: dict[tuple[str, int, int], int] = {}
+        self._alone: dict[TraceJob, int] = {}
 
     @cached_property
     def _models(self) -> dict[str, Profile]:
@@ -46,8 +47,14 @@ class Epochs:
         return {name: p for table in reversed(list(self.profiles.values())) for name, p in table.items()}
 
     def unknown(self, job: TraceJob) -> str | None:
-        """A model without a profile, or a batch size beyond those that were validated."""
+        """A model without a profile, or a batch size beyond those that were validated.
+
+        Models that need several GPUs for one replica are not covered.
+        """
         profile = self._models.get(job.model)
+        tables = [table[job.model] for table in self.profiles.values() if job.model in table]
+        if any((1,) not in profile.application.placements for profile in tables):
+            return f"model {job.model!r} was not measured on one GPU"
         if profile is None:
             return f"no model {job.model!r}; there are {', '.join(sorted(self._models))}"
         if job.batch_size is None or not profile.smallest_batch <= job.batch_size <= profile.largest_batch:
@@ -63,13 +70,13 @@ class Epochs:
 
     def alone_us(self, job: TraceJob) -> int:
         """From epoch to epoch on as few servers as possible, of the first type of GPU that has a profile."""
-        key = (job.model, job.gpus, job.batch_size or 0)
-        if key not in self._alone:
+        alike = replace(job, name="", submit_us=0, weight=1)
+        if alike not in self._alone:
             gpu_type = next(name for name, table in self.profiles.items() if job.model in table)
             widest = max(server.gpus for server in self.cluster.servers if server.gpu_type == gpu_type)
             full, rest = divmod(job.gpus, widest)
-            self._alone[key] = self._time_us(job, gpu_type, (rest, *[widest] * full) if rest else (widest,) * full)
-        return self._alone[key]
+            self._alone[alike] = self._time_us(job, gpu_type, (rest, *[widest] * full) if rest else (widest,) * full)
+        return self._alone[alike]
 
     def restart_us(self, job: TraceJob) -> int | None:
         """As the simulation says."""

@@ -137,13 +137,6 @@ class Goodput(Epochs):
         ] = {}
         self._models_learned: dict[frozenset[Measured], ThroughputModel] = {}
 
-    def unknown(self, job: TraceJob) -> str | None:
-        """As with fixed batches; models that need several GPUs for one replica are not covered."""
-        tables = [table[job.model] for table in self.profiles.values() if job.model in table]
-        if any((1,) not in profile.application.placements for profile in tables):
-            return f"model {job.model!r} was not measured on one GPU"
-        return super().unknown(job)
-
     def restart_us(self, job: TraceJob) -> int | None:
         """As measured by Sia's authors."""
         return _RESTART_US.get(job.model)
@@ -217,11 +210,13 @@ class Goodput(Epochs):
     def iterations_left(self, job: TraceJob, done: int) -> float:
         """Iterations at the batch size of the trace until the job ends."""
         assert job.batch_size is not None
-        profile = self._models[job.model]
+        profile, work = self._models[job.model], self.work(job)
         left = 0.0
-        for epoch in range(profile.epoch(done), len(profile.ends)):
-            left += max(0, profile.ends[epoch] - done) / UNITS / profile.gain(job.batch_size, epoch)
-            done = max(done, profile.ends[epoch])
+        while done < work:
+            epoch = profile.epoch(done)
+            end = work if epoch + 1 == len(profile.ends) else min(work, profile.ends[epoch])
+            left += (end - done) / UNITS / profile.gain(job.batch_size, epoch)
+            done = end
         return left
 
     def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -35,14 +36,17 @@ class Table:
         self.cluster = cluster
         self.throughputs = throughputs
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
-        self._types = tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
+        self._counts = Counter(cluster.servers[server].gpu_type for server in self._server_of)
+        self._types = tuple(self._counts)
 
     def unknown(self, job: TraceJob) -> str | None:
         """A kind of job that was not measured on any type of GPU of the cluster."""
         if job.iterations is None:
             return "has no number of iterations"
         if not any(self.throughput(job, gpu_type) > 0 for gpu_type in self._types):
-            return f"{job.model!r} on {job.gpus} GPUs was not measured on {' or '.join(self._types)}"
+            enough = [name for name in self._types if self._counts[name] >= job.gpus]
+            where = f"was not measured on {' or '.join(enough)}" if enough else "finds as many of no type"
+            return f"{job.model!r} on {job.gpus} GPUs {where}"
         return None
 
     def work(self, job: TraceJob) -> int:
@@ -61,9 +65,12 @@ class Table:
         return None
 
     def throughput(self, job: TraceJob, gpu_type: str) -> float:
-        """Iterations a second alone on GPUs of a type, on as few servers as possible; 0 where it cannot run."""
+        """Iterations a second alone on GPUs of a type, on as few servers as possible; 0 if it was not measured there.
+
+        Also 0 where the cluster has fewer GPUs of the type than the job asks for.
+        """
         rates = self.throughputs.get(gpu_type, {}).get(Kind(job.model, job.gpus), {})
-        return rates[None][0] if None in rates else 0.0
+        return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
         """Its iterations but for those done."""
@@ -86,10 +93,10 @@ class Table:
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type
-        spread = gpu_type + _SPREAD
-        name = spread if spread in self.throughputs and self._is_spread(share, gpu_type) else gpu_type
         first, *others = (Kind(job.model, job.gpus) for job in jobs)
-        rates = self.throughputs[name].get(first, {})
+        rates = self.throughputs[gpu_type].get(first, {})
+        if self._is_spread(share, gpu_type):  # what was not measured there is taken to run as on few servers
+            rates = self.throughputs.get(gpu_type + _SPREAD, {}).get(first, rates)
         return rates.get(others[0] if others else None, (0.0,) * len(jobs))
 
     def _is_spread(self, share: Share, gpu_type: str) -> bool:
@@ -108,9 +115,13 @@ def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes
     InvalidInputError
         With everything that is wrong in it.
     """
-    if source is None or not source.is_file():
+    try:
+        data = None if source is None else source.read_bytes()
+    except (OSError, ValueError):
+        data = None
+    if data is None:
         raise UsageError(f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}")
-    found = read_throughputs(source.read_bytes(), str(source))
+    found = read_throughputs(data, str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:
             raise UsageError(f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}")

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_one_type
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus
 from jigsaw_opt.simulation.policy import Moment, Setting
 
 __all__ = ["FIFO"]
@@ -41,7 +41,7 @@ class _Fifo:
         return {"placement": PLACEMENTS}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        require_one_type(setting, self.name)
+        require_equal_gpus(setting, self.name)
         return _Scheduler(setting, options["placement"])
 
 

@@ -47,8 +47,11 @@ class _Scheduler:
         return Decision(tuple(shares), moment.now_us + (1 if self.setting.round_us else _ROUND_US))
 
     def _count(self, moment: Moment) -> None:
-        """Add the time since the last decision; a new job begins with half a round on every type."""
-        elapsed = moment.now_us - self.decided_us
+        """Add the time since the last decision; a new job begins with half a round on every type.
+
+        While jobs are active no two decisions are further apart than a round; beyond that nothing ran.
+        """
+        elapsed = min(moment.now_us - self.decided_us, self.setting.round_us or _ROUND_US)
         for index, gpu_type in self.held.items():
             self.job_us[index][gpu_type] += elapsed
             self.type_us[gpu_type] += elapsed

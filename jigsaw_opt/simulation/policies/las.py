@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import by_priority, require_one_type
+from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["LAS"]
@@ -56,7 +56,7 @@ class _Las:
         return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        require_one_type(setting, self.name)
+        require_equal_gpus(setting, self.name)
         return _Scheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.placing import require_equal_gpus
 from jigsaw_opt.simulation.policy import Moment, Setting
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
@@ -101,6 +102,7 @@ class _SjfBco:
         }
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+        require_equal_gpus(setting, self.name)
         variant: Variant = "intent" if options["variant"] == "intent" else "literal"
         loads = [0] * setting.gpu_count
         return _Scheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)

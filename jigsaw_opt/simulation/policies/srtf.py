@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision
-from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_one_type
+from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["SRTF"]
@@ -43,7 +43,7 @@ class _Srtf:
         return {"measure": ("time", "service"), "placement": PLACEMENTS}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
-        require_one_type(setting, self.name)
+        require_equal_gpus(setting, self.name)
         return _Scheduler(setting, options["measure"] == "service", options["placement"])
 
 
