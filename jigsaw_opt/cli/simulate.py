@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 HELP = "replay a workload on a cluster under a policy"
 _INTERRUPTED = 130
 _SNAPSHOT = "snapshot"
+_SUMMARY = "summary.json"
+_MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64
 
 
@@ -97,7 +99,8 @@ def run(arguments: argparse.Namespace) -> int:
     _require_one(arguments)
     prepared = prepare(request, instance_from)
     simulation = _begin(prepared, arguments)
-    require_folder(arguments.output / _SNAPSHOT)
+    for name in (_SNAPSHOT, _SUMMARY):
+        require_folder(arguments.output / name)
     with _interrupt_noted() as interrupted, _shown(simulation, arguments.quiet) as show:
         simulation.run(_looking(interrupted, show), until_us)
     if interrupted():
@@ -133,15 +136,17 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _require_output(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
+    from jigsaw_opt.documents import exists
+
+    if exists(folder) and not folder.is_dir():
         raise UsageError(f"cannot write into {folder}: it is no folder")
     if not folder.absolute().parent.is_dir():
         raise UsageError(f"cannot make {folder}: there is no folder {folder.absolute().parent}")
 
 
 def _until_us(hours: float | None) -> int | None:
-    if hours is not None and not hours >= 0:
-        raise UsageError(f"--until is a number of hours of at least 0, not {hours}")
+    if hours is not None and not 0 <= hours <= _MOST_HOURS:
+        raise UsageError(f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}")
     return None if hours is None else round(hours * 3_600_000_000)
 
 
@@ -154,7 +159,7 @@ def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
         return simulation
     from jigsaw_opt.simulation.snapshot import restore
 
-    if not path.exists():
+    if not path.is_file():
         raise UsageError(f"there is no {path} to go on from")
     return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
 
@@ -231,17 +236,18 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
 
 
 def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
-    """All tables, the report, and at last the summary, so that where it is the others are too."""
+    """All tables, the report, and at last the summary, so that where it is the others are too, and of the same run."""
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
     from jigsaw_opt.views.simulation_report import simulation_html
 
+    (folder / _SUMMARY).unlink(missing_ok=True)
     setting = prepared.setting
     texts = {
         "jobs.csv": jobs_csv(setting, outcome),
         "rounds.csv": rounds_csv(outcome),
         "report.html": simulation_html(setting, outcome, summary, request.policy),
-        "summary.json": summary_json(summary, request.about()),
+        _SUMMARY: summary_json(summary, request.about()),
     }
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())

@@ -43,15 +43,14 @@ def instance_from(source: str) -> Instance:
         A family without such a seed or such a change.
     """
     from jigsaw_opt import instances
-    from jigsaw_opt.documents import load_instance
+    from jigsaw_opt.documents import exists, load_instance
 
-    path = Path(source)
-    if not path.exists():
+    if not exists(source):
         if source in instances.names():
             return instances.load(source)
         if source.partition(":")[0] in instances.sets() and ":" in source:
             return _of_family(source)
-    return load_instance(path)
+    return load_instance(source)
 
 
 def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:

@@ -3,6 +3,7 @@
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_model, encode_plan, instance_sha256
 from jigsaw_opt.documents.files import (
+    exists,
     load_document,
     load_instance,
     load_plan,
@@ -24,6 +25,7 @@ __all__ = [
     "encode_instance",
     "encode_model",
     "encode_plan",
+    "exists",
     "instance_sha256",
     "load_document",
     "load_instance",

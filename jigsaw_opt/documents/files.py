@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
+    "exists",
     "load_document",
     "load_instance",
     "load_plan",
@@ -26,6 +27,14 @@ __all__ = [
     "save_plan",
     "write_atomically",
 ]
+
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is such a file or folder; never one whose name is too long for the file system."""
+    try:
+        return Path(path).exists()
+    except OSError:
+        return False
 
 
 def load_instance(path: str | os.PathLike[str]) -> Instance:

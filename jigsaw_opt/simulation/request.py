@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
 from pathlib import Path
 
 from jigsaw_opt import instances
-from jigsaw_opt.documents import load_instance
+from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
@@ -26,6 +27,10 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
 
 __all__ = ["Prepared", "Request", "prepare", "prepare_all"]
+
+_MOST_S = 9e9
+"""The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
+_PICKLE_PROTOCOL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +74,38 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What it takes to run a request: everything was read and fits together."""
+    """What it takes to run a request: everything was read and fits together.
+
+    Parameters
+    ----------
+    setting, policy, options
+        What is simulated, and who decides.
+    contention
+        Of the setting, in words.
+    figures
+        Tells performance models of one kind apart.
+    """
 
     setting: Setting
     policy: Policy
     options: Mapping[str, str]
+    contention: str
+    figures: str
 
     def start(self) -> Simulation:
         """A simulation at its beginning."""
         return Simulation(self.setting, self.policy, self.options)
 
     def inputs(self) -> str:
-        """Text that tells equal simulations from others, the performance model's figures aside."""
+        """Text that tells equal simulations from others."""
         setting = self.setting
-        parts = (setting.cluster, setting.workload, setting.performance.name, setting.contention is None)
+        parts = (setting.cluster, setting.workload, setting.performance.name, self.figures, self.contention)
         numbers = (setting.round_us, setting.restart_us, setting.seed)
         return repr((parts, numbers, self.policy.name, sorted(self.options.items())))
 
 
 def _named(text: str) -> Instance:
-    bundled = not Path(text).exists() and text in instances.names()
+    bundled = not exists(text) and text in instances.names()
     return instances.load(text) if bundled else load_instance(text)
 
 
@@ -134,6 +151,8 @@ def _prepared(request: Request, find_instance: Callable[[str], Instance], proble
         round_us = _microseconds("round", request.round_s)
     with problems.of("restart"):
         restart_us = _microseconds("restart", request.restart_s)
+    with problems.of("seed"):
+        seed = _seed(request.seed)
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
     accept: Accept = anything
     with problems.of("cluster"):
@@ -148,20 +167,28 @@ def _prepared(request: Request, find_instance: Callable[[str], Instance], proble
         workload = _trace(request.workload, accept)
         if not problems:
             workload, performance = _joined(request, cluster, workload, performance)
-            setting = Setting(cluster, workload, performance, contention, round_us, restart_us, request.seed)
-            return Prepared(setting, policy, options)
+            setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
+            figures = hashlib.sha256(pickle.dumps(performance, _PICKLE_PROTOCOL)).hexdigest()
+            return Prepared(setting, policy, options, request.contention, figures)
     return None
 
 
+def _seed(seed: int) -> int:
+    if seed < 0:
+        raise UsageError(f"the seed is at least 0, not {seed}")
+    return seed
+
+
 def _microseconds(what: str, seconds: float) -> int:
-    if not (isfinite(seconds) and seconds >= 0):
-        raise UsageError(f"the {what} is a number of seconds of at least 0, not {seconds}")
+    if not 0 <= seconds <= _MOST_S:
+        bound = f"at most {_MOST_S:g}" if seconds > _MOST_S else "at least 0"
+        raise UsageError(f"the {what} is a number of seconds of {bound}, not {seconds}")
     return round(seconds * 1_000_000)
 
 
 def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Cluster, Mapping[str, Model] | None]:
     """The cluster, and the models of the instance that it comes from."""
-    made = None if Path(text).exists() else grid(text)
+    made = None if exists(text) else grid(text)
     if made is not None:
         return made, None
     instance = find_instance(text)

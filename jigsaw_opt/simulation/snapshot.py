@@ -33,6 +33,18 @@ _HARMLESS = {
     ("fractions", "Fraction"),
     ("random", "Random"),
 }
+_UNREADABLE = (
+    pickle.UnpicklingError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
+"""What reading the state raises where another version of this package wrote it, or nobody."""
 
 
 def snapshot(simulation: Simulation, inputs: str) -> bytes:
@@ -47,8 +59,15 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
     """
     stream = io.BytesIO()
     _Pickler(stream, simulation.setting).dump(simulation)
-    header = {"format": _FORMAT, "inputs": _digest(inputs), "time_us": simulation.now_us, "ended": simulation.ended}
-    return json.dumps(header).encode() + b"\n" + stream.getvalue()
+    state = stream.getvalue()
+    header = {
+        "format": _FORMAT,
+        "inputs": _digest(inputs.encode()),
+        "state": _digest(state),
+        "time_us": simulation.now_us,
+        "ended": simulation.ended,
+    }
+    return json.dumps(header).encode() + b"\n" + state
 
 
 def restore(data: bytes, setting: Setting, inputs: str, source: str) -> Simulation:
@@ -75,20 +94,22 @@ def restore(data: bytes, setting: Setting, inputs: str, source: str) -> Simulati
         header = None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
-    if header.get("inputs") != _digest(inputs):
+    if header.get("inputs") != _digest(inputs.encode()):
         hint = "it goes on only with the inputs, policy and options that it was started with"
         raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint)])
+    if header.get("state") != _digest(state):
+        raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written")])
     try:
         simulation = _Unpickler(io.BytesIO(state), setting).load()
-    except (pickle.UnpicklingError, EOFError, KeyError) as error:
+    except _UNREADABLE as error:
         raise InvalidInputError([Problem(source, f"is damaged: {error}")]) from error
     if not isinstance(simulation, Simulation):
         raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
     return simulation
 
 
-def _digest(inputs: str) -> str:
-    return hashlib.sha256(inputs.encode()).hexdigest()
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 class _Pickler(pickle.Pickler):
@@ -111,10 +132,10 @@ class _Unpickler(pickle.Unpickler):
         self._trusted = {point.module.partition(".")[0] for point in entry_points(group=GROUP)} | {"jigsaw_opt"}
 
     def find_class(self, module: str, name: str) -> Any:
-        """A class; never a function, which a forged snapshot could have called."""
+        """A class; never a function, which a forged snapshot could have called, nor what a module merely imports."""
         if module.partition(".")[0] in self._trusted or (module, name) in _HARMLESS:
             found = super().find_class(module, name)
-            if isinstance(found, type):
+            if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} has no place in a snapshot")
 

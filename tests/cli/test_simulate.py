@@ -11,6 +11,7 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.views import simulation_report
 
 RESULTS = ["jobs.csv", "report.html", "rounds.csv", "summary.json"]
 
@@ -59,7 +60,12 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
         (["--policy", "fifth"], "no policy 'fifth'"),
         (["--policy", "fifo", "--round", "-1"], "the round is a number of seconds of at least 0"),
         (["--policy", "fifo", "--restart", "nan"], "the restart is a number of seconds"),
+        (["--policy", "fifo", "--round", "1e308"], "the round is a number of seconds of at most 9e+09"),
         (["--policy", "fifo", "--until", "-2"], "--until is a number of hours"),
+        (["--policy", "fifo", "--until", "inf"], "--until is a number of hours"),
+        (["--policy", "fifo", "--seed", "-1"], "the seed is at least 0"),
+        (["--policy", "fifo", "--performance", "epochs:" + "x" * 300], "needs the folder of the profiles"),
+        (["--policy", "fifo", "--performance", "table:" + "x" * 300], "needs a file of throughputs"),
         (["--policy", "fifo", "--contention", "rude"], "no contention 'rude'"),
         (["--policy", "fifo", "--performance", "guess"], "no performance 'guess'"),
         (["--policy", "fifo", "--draw-models"], "models are drawn from"),
@@ -113,14 +119,34 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
         return take(free, count)
 
     monkeypatch.setattr(FreeGpus, "take", interrupted)
-    assert simulate(trace, tmp_path / "cut", "--policy", "srtf") == 130
+    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--contention", "fair") == 130
     assert "go on with the same command and --resume" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["snapshot"]
-    assert simulate(trace, tmp_path / "cut", "--policy", "fifo", "--resume") == 3
-    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--resume") == 0
-    assert simulate(trace, tmp_path / "whole", "--policy", "srtf") == 0
+    for other in (["fifo"], ["srtf", "--contention", "degraded:0.5"], ["srtf", "--restart", "1"]):
+        assert simulate(trace, tmp_path / "cut", "--resume", "--policy", *other) == 3
+    assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--contention", "fair", "--resume") == 0
+    assert simulate(trace, tmp_path / "whole", "--policy", "srtf", "--contention", "fair") == 0
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == RESULTS
     assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()
+
+
+def test_a_name_that_is_too_long_is_no_file(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate(trace, tmp_path / "out", "--policy", "fifo", "--cluster", "x" * 300) == 3
+    assert "cannot be read: File name too long" in capsys.readouterr().err
+    assert simulate(trace, tmp_path / ("x" * 300), "--policy", "fifo") == 1
+    assert "cannot make the folder" in capsys.readouterr().err
+
+
+def test_a_summary_is_of_the_tables_beside_it(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    assert simulate(trace, out, "--policy", "fifo") == 0
+
+    def interrupted(*_arguments: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(simulation_report, "simulation_html", interrupted)
+    assert simulate(trace, out, "--policy", "srtf") == 130
+    assert not (out / "summary.json").exists()
 
 
 def test_policies_are_listed_with_their_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Instance
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.seconds import Seconds
@@ -80,10 +81,23 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
             prepare(Request(f"philly:{name}", "2x4", "fifo"))
 
 
+def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
+    models, trace = tmp_path / "models.json", tmp_path / "trace.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,net,1,100\n")
+    net = pair.models["net"]
+    slower = replace(net, segments=(replace(net.segments[0], backward_us={"v100": 601}), *net.segments[1:]))
+    texts = []
+    for model in (net, net, slower):
+        save_instance(replace(pair, models={"net": model}), models)
+        texts.append(prepare(Request(str(trace), "1x2:v100", "fifo", f"profiled:{models}")).inputs())
+    assert texts[0] == texts[1] != texts[2]
+
+
 def test_inputs_tell_requests_apart(trace: str) -> None:
     base = Request(trace, "2x4", "srtf")
     assert prepare(base).inputs() == prepare(replace(base, cluster="2x4:gpu")).inputs()
     changes: list[dict[str, object]] = [{"policy": "las"}, {"policy": "srtf:measure=service"}, {"cluster": "4x2"}]
     changes += [{"round_s": 1.0}, {"restart_s": 1.0}, {"seed": 1}, {"contention": "fair"}]
+    changes += [{"contention": "degraded:0"}, {"contention": "degraded:1"}]
     texts = {prepare(replace(base, **change)).inputs() for change in changes}  # type: ignore[arg-type]
     assert len(texts | {prepare(base).inputs()}) == len(changes) + 1

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import pickle
 
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
+from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
 from jigsaw_opt.simulation.policies.srtf import SRTF
 from jigsaw_opt.simulation.policy import Policy
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, random_jobs, run, setting
 
 
-@pytest.mark.parametrize("policy", [LAS, SRTF], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("policy", [FIFO, LAS, SJF_BCO, SRTF], ids=lambda policy: policy.name)
 @pytest.mark.parametrize("at_s", [0, 95, 1200, 5000])
 def test_the_end_is_the_same(policy: Policy, at_s: int) -> None:
     made = setting(*random_jobs(5, 50), restart_s=10)
@@ -52,10 +56,46 @@ class Forged:
         return eval, ("1/0",)
 
 
-@pytest.mark.parametrize("state", [pickle.dumps(Forged()), pickle.dumps([1, 2]), b"", b"\x80\x04N"])
+def called(module: str, name: str) -> bytes:
+    """A pickle that calls a name of a module with one text."""
+    return pickle.PROTO + b"\x04c" + f"{module}\n{name}\n".encode() + b"(X\x03\0\0\0ls/tR."
+
+
+def forged(state: bytes) -> bytes:
+    """A snapshot with another state, and a header that fits it."""
+    header, _, _ = snapshot(Simulation(setting(*random_jobs(5, 5)), FIFO, {"placement": "packed"}), "these").partition(
+        b"\n"
+    )
+    fields = json.loads(header) | {"state": hashlib.sha256(state).hexdigest()}
+    return json.dumps(fields).encode() + b"\n" + state
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pickle.dumps(Forged()),
+        pickle.dumps([1, 2]),
+        b"",
+        b"\x80\x04N",
+        called("subprocess", "Popen"),
+        called("jigsaw_opt.cli.simulate", "Path"),
+        called("jigsaw_opt.solvers.engines.cbc", "subprocess.Popen"),
+        called("jigsaw_opt.simulation.nothing", "Nothing"),
+        called("jigsaw_opt.simulation.engine", "Nothing"),
+        called("jigsaw_opt.simulation.engine", "Simulation"),
+    ],
+)
 def test_a_forged_snapshot_runs_no_code(state: bytes) -> None:
-    made = setting(*random_jobs(5, 5))
-    data = snapshot(Simulation(made, LAS, {"threshold": "16", "placement": "packed"}), "these")
-    header, _, _ = data.partition(b"\n")
     with pytest.raises(InvalidInputError, match=r"file: is (damaged|not a snapshot)"):
-        restore(header + b"\n" + state, made, "these", "file")
+        restore(forged(state), setting(*random_jobs(5, 5)), "these", "file")
+
+
+def test_a_changed_byte_is_noticed() -> None:
+    made = setting(*random_jobs(5, 5))
+    data = bytearray(snapshot(Simulation(made, FIFO, {"placement": "packed"}), "these"))
+    for place in (data.index(b"\n") + 1, len(data) // 2, len(data) - 1):
+        data[place] ^= 1
+        with pytest.raises(InvalidInputError, match="file: is damaged: what it holds is not what was written"):
+            restore(bytes(data), made, "these", "file")
+        data[place] ^= 1
+    assert restore(bytes(data), made, "these", "file").now_us == 0

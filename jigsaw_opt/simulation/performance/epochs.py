@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.pollux_profiles import read_applications
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -143,7 +144,7 @@ def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTime
     InvalidInputError
         Files that are wrong, or a type of GPU without files.
     """
-    if source is None or not source.is_dir():
+    if source is None or not exists(source) or not source.is_dir():
         raise UsageError(f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}")
     types = dict.fromkeys(server.gpu_type for server in cluster.servers)
     tables = {name: read_applications(source, name) for name in types}
