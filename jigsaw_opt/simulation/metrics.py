@@ -16,7 +16,7 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The measures of a simulation; means and quantiles are over the jobs that ended, None where none did.
+    """The measures of a simulation; means and quantiles of jobs are over those that ended, None where none did.
 
     Parameters
     ----------
@@ -27,11 +27,11 @@ class Summary:
     weighted_completion_h
         The mean with the jobs' weights.
     mean_waiting_h
-        Hours from submission to the first start.
+        Hours from submission to the first start, over the jobs that started.
     makespan_h
-        Hours from the first submission to the last end.
+        Hours from the first submission to the end: the last of a job, or where the simulation was stopped.
     gpu_hours, mean_gpu_hours
-        GPU-hours held, in all and a job.
+        GPU-hours held, in all and a job submitted.
     utilisation
         GPU time held as a share of that of the cluster, from the first submission to the end.
     cluster_efficiency
@@ -39,7 +39,7 @@ class Summary:
     worst_fairness, unfair_share
         Greatest finish-time fairness of a job, and the share of the jobs with more than 1.
     restarts, mean_restarts
-        Starts on other GPUs but the first, in all and a job.
+        Starts on other GPUs but the first, in all and a job submitted.
     rounds
         How often the policy was asked.
     median_policy_ms, p95_policy_ms

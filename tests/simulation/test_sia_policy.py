@@ -129,6 +129,17 @@ def test_a_rigid_job_between_configurations_is_refused(shared_data: Path, tmp_pa
         prepare(rigid).start()
 
 
+def test_what_a_rigid_job_needs_at_least_counts_for_it(shared_data: Path, tmp_path: Path) -> None:
+    # Either the wide job or both narrow ones; by N_i^min the wide one is worth four narrow ones.
+    workload = tmp_path / "w.csv"
+    lines = "".join(f"c{k},0,cifar10,{gpus},512\n" for k, gpus in enumerate((1, 4, 1)))
+    workload.write_text(f"name,time,application,num_replicas,batch_size\n{lines}")
+    profiles = f"goodput:{shared_data / 'cluster/sia/profiles'}"
+    simulation = prepare(Request(f"pollux:{workload}", "1x4:aws", "sia:power=1", profiles)).start()
+    simulation.run(until_us=0)
+    assert [record.index for record in simulation.close().jobs if record.start_us is not None] == [1]
+
+
 def test_the_first_hour_of_a_shared_workload(shared_data: Path) -> None:
     prepared = prepare(request(shared_data, shared_data / "cluster/sia/workloads/philly/workload-1.csv"))
     simulation = prepared.start()

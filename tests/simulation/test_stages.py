@@ -12,13 +12,15 @@ from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
 from jigsaw_opt.problem.job import FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.performance import rate_of
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.performance.stages import Stages, stages
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, Moment, Policy, Setting
 from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import cluster, run
 
 MODELS = {
@@ -108,6 +110,19 @@ def test_every_job_ends_and_shares_hold_jobs_of_one_width(options: dict[str, str
     outcome = run(where, INTERLEAVE, **options)
     assert all(record.done == record.work for record in outcome.jobs)
     assert max(record.running for record in outcome.rounds) > where.gpu_count  # GPUs were shared
+
+
+@pytest.mark.parametrize("policy", [INTERLEAVE, JIGSAW], ids=lambda policy: policy.name)
+@pytest.mark.parametrize("part", [0.2, 0.6])
+def test_a_simulation_put_aside_goes_on_to_the_same_end(policy: Policy, part: float) -> None:
+    where = setting(workload(3, 16))
+    whole = run(where, policy)
+    simulation = Simulation(where, policy, {key: values[0] for key, values in policy.options.items()})
+    simulation.run(until_us=round(part * whole.end_us))
+    resumed = restore(snapshot(simulation, "same"), where, "same", "snapshot")
+    resumed.run()
+    outcome = resumed.close()
+    assert (outcome.jobs, outcome.stints) == (whole.jobs, whole.stints)
 
 
 def test_first_come_the_jobs_with_the_least_service_left() -> None:

@@ -76,7 +76,7 @@ class Profiled:
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """GPUs of another type or with too little memory, or a share without a timetable."""
-        if self._timetabled(share):
+        if self._timetabled(share, jobs):
             return self._groups.refuses(share, jobs)
         fitting = set(self._fitting(self.models[jobs[0].model]))
         if any(self._server_of[gpu] not in fitting for gpu in share.gpus):
@@ -85,15 +85,17 @@ class Profiled:
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
         """Of the timetable of the share, or of the job alone."""
-        if self._timetabled(share):
+        if self._timetabled(share, jobs):
             return tuple(Pace(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
         placement = tuple(sorted(Counter(self._server_of[gpu] for gpu in share.gpus).items()))
         iteration_us, exchange_us = self._iteration(jobs[0].model, placement)
         exposed = exchange_us / iteration_us if len(placement) > 1 else 0.0
         return (Pace(rate_of(iteration_us), None, exposed),)
 
-    def _timetabled(self, share: Share) -> bool:
-        return len(share.jobs) > 1 or any(not isinstance(depth, FullDepth) for depth in share.depths)
+    def _timetabled(self, share: Share, jobs: Sequence[TraceJob]) -> bool:
+        """Whether it is not one job at full depth on all GPUs of the share."""
+        several = len(jobs) > 1 or len(share.gpus) > jobs[0].most  # or what is left of several
+        return several or any(not isinstance(depth, FullDepth) for depth in share.depths)
 
     def _fitting(self, model: Model) -> list[int]:
         """Servers that can hold a worker at full depth."""

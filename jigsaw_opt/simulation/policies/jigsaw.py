@@ -64,6 +64,12 @@ class Packing:
         classes = tuple(JobClass(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in kinds)
         self.empty = PackingProblem(self.types, performance.models, classes)
         self.busy = busy_shares(self.empty, kinds)
+        for job in self.setting.workload.jobs:
+            if self._kind(job) not in self.busy:
+                raise UsageError(
+                    f"policy 'jigsaw' gives a job servers that are alike: of those that can run model {job.model!r}"
+                    f" none have the {job.gpus} GPUs that job {job.name!r} asks for"
+                )
         self.memory = Memory(Timetables(ITERATIONS if isinstance(self.depth, FreeDepth) else 1))
 
     def decide(self, moment: Moment) -> Decision:

@@ -72,7 +72,8 @@ class _Scheduler:
         from jigsaw_opt.solvers.allocation.sia_round import solve_round
 
         jobs = list(moment.jobs.values())
-        goodput = normalised(np.array([self._goodputs(active) for active in jobs]), np.ones(len(jobs), dtype=np.int64))
+        least = np.array([active.job.fewest for active in jobs])
+        goodput = normalised(np.array([self._goodputs(active) for active in jobs]), least)
         before = [self.past[active.index].configuration for active in jobs]
         current = np.array([NO_ALLOCATION if one is None else one for one in before])
         age = np.array([moment.now_us - active.job.submit_us for active in jobs], dtype=float)
