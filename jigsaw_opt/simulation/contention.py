@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
@@ -15,6 +16,8 @@ __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
 
 CONTENTIONS = ("exclusive", "fair", "degraded")
 """Kinds by name; ``exclusive`` is planned transfers, which leave each other alone."""
+
+_LOSS = re.compile(r"[0-9]{1,6}(\.[0-9]{0,9}|/[1-9][0-9]{0,5})?|\.[0-9]{1,9}")
 
 
 class LinkContention:
@@ -67,10 +70,6 @@ def contention_of(text: str, cluster: Cluster) -> LinkContention | None:
         return None
     if kind == "fair":
         return LinkContention(cluster, FairSharing())
-    try:
-        alpha = Fraction(loss)
-    except (ValueError, ZeroDivisionError):
-        alpha = Fraction(-1)
-    if alpha < 0:
+    if _LOSS.fullmatch(loss) is None:
         raise UsageError(f"the loss of degraded contention is a number of at least 0, as in degraded:0.2, not {loss!r}")
-    return LinkContention(cluster, Degraded(alpha))
+    return LinkContention(cluster, Degraded(Fraction(loss)))

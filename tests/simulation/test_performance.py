@@ -172,7 +172,7 @@ def test_jobs_that_meet_on_a_link_share_it() -> None:
     assert list(fair.factors(placements)) == [2.0, 2.0, 1.0]
     assert list(degraded.factors(placements)) == [2.5, 2.5, 1.0]
     assert list(fair.factors(placements[1:])) == [1.0, 1.0]
-    for text in ("unfair", "fair:2", "degraded", "degraded:-1", "degraded:x", "degraded:1/0"):
+    for text in ("unfair", "fair:2", "degraded", "degraded:-1", "degraded:x", "degraded:1/0", "degraded:1e999999999"):
         with pytest.raises(UsageError):
             contention_of(text, joined)
 
