@@ -68,8 +68,8 @@ class Request:
     seed: int = 0
 
     def about(self) -> dict[str, object]:
-        """The words by name."""
-        return asdict(self)
+        """The words by name, as text that can be written."""
+        return {name: _readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,12 @@ def _trace(text: str, accept: Accept) -> Workload:
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InvalidInputError([Problem(file, f"cannot be read: {reason}")]) from error
-    return read_trace(name, data, file, accept)
+    return read_trace(name, data, _readable(file), accept)
+
+
+def _readable(name: str) -> str:
+    """The name of a file with question marks for bytes that are no UTF-8."""
+    return name.encode(errors="replace").decode()
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:

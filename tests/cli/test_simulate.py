@@ -137,6 +137,16 @@ def test_a_name_that_is_too_long_is_no_file(trace: Path, tmp_path: Path, capsys:
     assert "cannot make the folder" in capsys.readouterr().err
 
 
+def test_a_file_whose_name_is_no_text(trace: Path, tmp_path: Path) -> None:
+    odd = trace.with_name("odd\udcff.csv")
+    try:
+        trace.rename(odd)
+    except OSError:
+        pytest.skip("the file system takes no such names")
+    assert simulate(odd, tmp_path / "out", "--policy", "fifo") == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["workload"].endswith("odd?.csv")
+
+
 def test_a_summary_is_of_the_tables_beside_it(trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     assert simulate(trace, out, "--policy", "fifo") == 0
