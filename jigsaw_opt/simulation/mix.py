@@ -33,23 +33,26 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
     Raises
     ------
     UsageError
-        There are no models, or a job can run with none of them.
+        There are no models, or with every job that has no duration or can run with none of them.
     """
     if not models:
         raise UsageError("there are no models to draw from")
     draw = random.Random(seed)
-    return replace(workload, jobs=tuple(_with_model(job, performance, models, draw) for job in workload.jobs))
+    drawn = [_with_model(job, performance, models, draw) for job in workload.jobs]
+    wrong = [one for one in drawn if isinstance(one, str)]
+    if wrong:
+        raise UsageError("\n  ".join(wrong))
+    return replace(workload, jobs=tuple(one for one in drawn if isinstance(one, TraceJob)))
 
 
-def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], draw: random.Random) -> TraceJob:
+def _with_model(job: TraceJob, performance: Performance, models: Sequence[str], draw: random.Random) -> TraceJob | str:
+    """The job with a model, or why it can have none."""
     if job.iterations is None:
-        raise UsageError(f"job {job.name!r} has no duration")
+        return f"job {job.name!r} has no duration"
     order = draw.sample(models, len(models))
     for model in order:
         one = replace(job, model=model, iterations=1)
         if performance.unknown(one) is None:
             count = round(job.iterations * 1_000_000 / performance.alone_us(one))
             return replace(one, iterations=max(1, count))
-    raise UsageError(
-        f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"
-    )
+    return f"job {job.name!r} can run with none of the models: {performance.unknown(replace(job, model=order[0]))}"

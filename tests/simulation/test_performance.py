@@ -157,8 +157,13 @@ def test_models_are_drawn_for_traces_without_them() -> None:
     for job in drawn.jobs:
         one = profiled.alone_us(replace(job, iterations=1))
         assert abs(profiled.alone_us(job) - 50_000_000) <= one / 2
-    with pytest.raises(UsageError, match="can run with none of the models"):
-        with_models(Workload("w", (TraceJob("j", 0, "seconds", 999, 5),)), profiled, sorted(instance.models), 0)
+    wrong = TraceJob("wide", 0, "seconds", 999, 5), TraceJob("endless", 1, "seconds", 1), TraceJob("fine", 2, "x", 1, 5)
+    with pytest.raises(UsageError) as caught:
+        with_models(Workload("w", wrong), profiled, sorted(instance.models), 0)
+    assert [line.strip()[:42] for line in str(caught.value).splitlines()] == [
+        "job 'wide' can run with none of the models",
+        "job 'endless' has no duration",
+    ]
 
 
 def test_jobs_that_meet_on_a_link_share_it() -> None:
