@@ -37,10 +37,11 @@ class _Meter:
 
 @dataclass(slots=True)
 class _Life:
-    """What is noted of a job while it is active, beyond what policies see."""
+    """What is noted of a job while it is active, beyond what policies see; `done` is its work when it last stopped."""
 
     crowd_before: int
     start_us: int | None = None
+    done: int = 0
 
 
 @dataclass(slots=True)
@@ -269,6 +270,7 @@ class Simulation:
         for index, running in old.items():
             self._note_stint(running)
             running.active.share = None
+            self._lives[index].done = running.done
             del self._running[index]
         self._held.set(_gpus_of(self._shares), self.now_us)
         self._set_paces(fresh)
@@ -287,7 +289,8 @@ class Simulation:
         life = self._lives[index]
         life.start_us = self.now_us if life.start_us is None else life.start_us
         ready_us = self.now_us + self.setting.restart_of(active.job)
-        self._running[index] = Running(active, active.done, self.now_us, ready_us, self.now_us)
+        done = life.done if before is None else before.done
+        self._running[index] = Running(active, done, self.now_us, ready_us, self.now_us)
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:

@@ -77,12 +77,14 @@ def test_progress_is_neither_lost_nor_invented() -> None:
         check_progress(active, 30, 4, Pace(7), 9)
 
 
+@pytest.mark.parametrize("waits", [False, True])
 @pytest.mark.parametrize(("change", "message"), [(-1, "lost progress"), (1, "has progress that it has not made")])
-def test_a_policy_that_changes_progress_is_found_out(change: int, message: str) -> None:
+def test_a_policy_that_changes_progress_is_found_out(change: int, message: str, waits: bool) -> None:
     def meddle(moment: Moment) -> Decision:
-        if moment.now_us == 60_000_000:
+        if moment.now_us == 120_000_000:
             moment.jobs[0].done += change
-        return Decision((Share((0,), (0, 1)),), moment.now_us + 1)
+        stopped = waits and 60_000_000 <= moment.now_us <= 120_000_000
+        return Decision(() if stopped else (Share((0,), (0, 1)),), moment.now_us + 1)
 
     with pytest.raises(InvariantError, match=f"job 'a' {message}"):
         run(setting(job("a", 0, 2, 900)), Scripted(meddle))
