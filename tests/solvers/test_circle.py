@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search.berths import Fits
+from jigsaw_opt.solvers.search.berths import Catalogue, Fits
 from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 
@@ -30,7 +30,7 @@ def ground_of(instance: Instance) -> Ground:
 
 def lay(ground: Ground, period: int, tries: int = 60) -> Plan | None:
     draw = Random(1)
-    berths = Fits(ground, period, draw)
+    berths = Fits(Catalogue(ground), period, draw)
     weights = [float(spot.iteration_us * spot.job.iterations) for spot in berths.quickest()]
     timetable = Circle(ground, berths, period, draw).lay(range(len(weights)), weights, tries, lambda: False)
     if timetable is None:
@@ -61,15 +61,15 @@ def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str
 
 def test_what_is_offered_is_short_enough_and_has_the_time() -> None:
     ground = ground_of(generate("cluster", 3, servers=8, load=100))
-    berths = Fits(ground, 10**9, Random(0))
+    berths = Fits(Catalogue(ground), 10**9, Random(0))
     longest = max(spot.iteration_us * spot.job.iterations for spot in berths.quickest())
     board = Circle(ground, berths, longest, Random(0)).board
-    tight = Fits(ground, longest, Random(0))
+    tight = Fits(Catalogue(ground), longest, Random(0))
     for index in range(len(ground.pieces.jobs)):
         spots = list(tight.spots(board.loads, index))
         assert spots
         assert all(fullest_us([spot]) <= longest for spot in spots)
-        lengths = [spot.iteration_us for spot in Fits(ground, 10**9, Random(0)).spots(board.loads, index)]
+        lengths = [spot.iteration_us for spot in Fits(Catalogue(ground), 10**9, Random(0)).spots(board.loads, index)]
         assert min(lengths) >= tight.quickest()[index].iteration_us
 
 
@@ -78,11 +78,11 @@ def test_slow_gpus_are_left_to_jobs_that_they_are_fast_enough_for() -> None:
     type_of = ground.layout.type_of
 
     def types(period: int) -> list[str]:
-        berths = Fits(ground, period, Random(0))
+        berths = Fits(Catalogue(ground), period, Random(0))
         loads = Circle(ground, berths, period, Random(0)).board.loads
         return [type_of[spot.gpus[0]] for spot in berths.spots(loads, 0)]
 
-    quickest = Fits(ground, 10**9, Random(0)).quickest()[0]
+    quickest = Fits(Catalogue(ground), 10**9, Random(0)).quickest()[0]
     length = quickest.iteration_us * quickest.job.iterations
     assert types(4 * length)[0] == "a100"
     assert types(8 * length)[0] == "v100"

@@ -20,6 +20,7 @@ from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH
+from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.retiming import Retiming
 from jigsaw_opt.solvers.solve import solve
@@ -202,7 +203,7 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     control = Control("test", pieces, Options(workers=1), lambda event: None)
     control.offer(plan)
     before = control.objective
-    retiming = Retiming(control, Ground(pieces, Layout(pieces), asked))
+    retiming = Retiming(control, Ground(pieces, Layout(pieces), asked), Engine(control))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()
@@ -214,4 +215,4 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     assert control.offer(better)
     assert control.objective is not None and control.objective < before
     assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
-    assert 0 < retiming.work < 0.2
+    assert 0 < retiming.engine.work < 0.2

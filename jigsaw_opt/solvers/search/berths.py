@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground, Loads
 from jigsaw_opt.solvers.search.places import Places
 
-__all__ = ["Berths", "Fits", "Given"]
+__all__ = ["Berth", "Berths", "Catalogue", "Fits", "Given"]
 
 _MOST_FITTING, _MOST_EMPTY = 4, 2
 _LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
@@ -49,13 +49,69 @@ class Given:
         return self._spots[index]
 
 
-class _Berth(NamedTuple):
-    """Servers for a job, and the job there if it is alone on them."""
+class Berth(NamedTuple):
+    """Servers for a job, and the job there if it is alone on them.
+
+    Parameters
+    ----------
+    servers
+        Numbers of the servers.
+    alone
+        The job on their first GPUs.
+    length, exchange
+        Time of all its iterations, and of all its transfers, in microseconds.
+    """
 
     servers: tuple[int, ...]
     alone: PlacedJob
     length: int
     exchange: int
+
+
+class Catalogue:
+    """All berths of all jobs: single servers, or aligned blocks of them for a job that is wider.
+
+    Parameters
+    ----------
+    ground
+        The instance.
+    """
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self._places = Places(ground, random.Random(0))
+        self._berths: dict[int, list[Berth]] = {}
+
+    def of(self, index: int) -> list[Berth]:
+        """All berths of a job; one list for all jobs that ask the same."""
+        key = id(self.ground.demands[index])
+        if key not in self._berths:
+            berths = [self._berth(index, servers) for servers in self._places.blocks(index)]
+            self._berths[key] = [berth for berth in berths if berth is not None]
+        return self._berths[key]
+
+    def spot(self, loads: Loads, index: int, berth: Berth, period: int) -> PlacedJob | None:
+        """The job on the least loaded GPUs of a berth; None where they have not the memory or the time."""
+        inside, load = self.ground.layout.on_server, loads.gpu_us
+        gpus = [gpu for server in berth.servers for gpu in sorted(inside[server], key=load.__getitem__)]
+        chosen = self._places.chosen(loads, index, gpus)
+        spot = None if chosen is None else loads.spot(index, chosen)
+        if spot is None:
+            return None
+        iterations = spot.job.iterations
+        times = zip(spot.gpus, spot.slot_us, strict=True)
+        return spot if all(load[gpu] + slot_us * iterations <= period for gpu, slot_us in times) else None
+
+    def _berth(self, index: int, servers: tuple[int, ...]) -> Berth | None:
+        ground = self.ground
+        job, demand = ground.pieces.jobs[index], ground.demands[index]
+        gpus = [gpu for server in servers for gpu in ground.layout.on_server[server]][: job.slots]
+        caps = [job.levels] * job.slots
+        plan = ground.levels(demand, caps)
+        alone = None if plan is None else ground.placed(index, gpus, plan, caps)
+        if alone is None:
+            return None
+        return Berth(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
 
 
 class Fits:
@@ -66,8 +122,8 @@ class Fits:
 
     Parameters
     ----------
-    ground
-        The instance.
+    catalogue
+        All berths.
     period
         Length of the circle in microseconds: nothing is offered that takes longer, or that is fuller.
     draw
@@ -77,19 +133,18 @@ class Fits:
     """
 
     def __init__(
-        self, ground: Ground, period: int, draw: random.Random, before: Sequence[PlacedJob] | None = None
+        self, catalogue: Catalogue, period: int, draw: random.Random, before: Sequence[PlacedJob] | None = None
     ) -> None:
-        self.ground, self.period, self.draw, self.before = ground, period, draw, before
-        self._places = Places(ground, draw)
-        self._berths: dict[int, list[_Berth]] = {}
+        self.catalogue, self.period, self.draw, self.before = catalogue, period, draw, before
+        self._fast: dict[int, list[Berth]] = {}
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
         """The spot of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
         if self.before is not None and loads.admits(index, self.before[index]):
             yield self.before[index]
         link_us, blur = loads.link_us, _BLUR * self.period
-        fitting: list[tuple[float, int, _Berth]] = []
-        emptiest: list[tuple[float, int, _Berth]] = []
+        fitting: list[tuple[float, int, Berth]] = []
+        emptiest: list[tuple[float, int, Berth]] = []
         for number, berth in enumerate(self._of(index)):
             if all(link_us[link] + berth.exchange <= self.period for link in berth.alone.links):
                 full, work = self._full(loads, berth)
@@ -99,10 +154,10 @@ class Fits:
         yield from islice(self._admitted(loads, index, fitting), _MOST_FITTING)
         yield from islice(self._admitted(loads, index, emptiest), _MOST_EMPTY)
 
-    def _admitted(self, loads: Loads, index: int, ranked: list[tuple[float, int, _Berth]]) -> Iterator[PlacedJob]:
+    def _admitted(self, loads: Loads, index: int, ranked: list[tuple[float, int, Berth]]) -> Iterator[PlacedJob]:
         """Spots at berths, by rank, where there is memory and time."""
         for *_, berth in sorted(ranked):
-            spot = self._spot(loads, index, berth)
+            spot = self.catalogue.spot(loads, index, berth, self.period)
             if spot is not None:
                 yield spot
 
@@ -112,44 +167,18 @@ class Fits:
 
     def quickest(self) -> list[PlacedJob]:
         """For every job the spot at which it is done soonest if it is alone."""
-        jobs = range(len(self.ground.pieces.jobs))
+        jobs = range(len(self.catalogue.ground.pieces.jobs))
         return [min(self._of(index), key=lambda berth: berth.length).alone for index in jobs]
 
-    def _full(self, loads: Loads, berth: _Berth) -> tuple[float, float]:
+    def _full(self, loads: Loads, berth: Berth) -> tuple[float, float]:
         """Mean load of the links of a berth, and of a GPU of each of its servers."""
-        links, inside = berth.alone.links, self.ground.layout.on_server
+        links, inside = berth.alone.links, self.catalogue.ground.layout.on_server
         full = sum(loads.link_us[link] for link in links) / max(1, len(links))
         return full, sum(loads.gpu_us[inside[server][0]] for server in berth.servers) / len(berth.servers)
 
-    def _spot(self, loads: Loads, index: int, berth: _Berth) -> PlacedJob | None:
-        """The job on the least loaded GPUs of a berth; None where they have not the memory or the time."""
-        inside, load = self.ground.layout.on_server, loads.gpu_us
-        gpus = [gpu for server in berth.servers for gpu in sorted(inside[server], key=load.__getitem__)]
-        chosen = self._places.chosen(loads, index, gpus)
-        spot = None if chosen is None else loads.spot(index, chosen)
-        if spot is None:
-            return None
-        iterations = spot.job.iterations
-        times = zip(spot.gpus, spot.slot_us, strict=True)
-        return spot if all(load[gpu] + slot_us * iterations <= self.period for gpu, slot_us in times) else None
-
-    def _of(self, index: int) -> list[_Berth]:
-        """All berths of a job that are fast enough; the same for all jobs that ask the same."""
-        key = id(self.ground.demands[index])
-        if key not in self._berths:
-            berths = [self._berth(index, servers) for servers in self._places.blocks(index)]
-            usable = [berth for berth in berths if berth is not None]
-            fast = [berth for berth in usable if berth.length <= self.period]
-            self._berths[key] = fast or usable
-        return self._berths[key]
-
-    def _berth(self, index: int, servers: tuple[int, ...]) -> _Berth | None:
-        ground = self.ground
-        job, demand = ground.pieces.jobs[index], ground.demands[index]
-        gpus = [gpu for server in servers for gpu in ground.layout.on_server[server]][: job.slots]
-        caps = [job.levels] * job.slots
-        plan = ground.levels(demand, caps)
-        alone = None if plan is None else ground.placed(index, gpus, plan, caps)
-        if alone is None:
-            return None
-        return _Berth(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
+    def _of(self, index: int) -> list[Berth]:
+        """The berths of a job that are fast enough, or all where none is."""
+        all_of_it = self.catalogue.of(index)
+        if id(all_of_it) not in self._fast:
+            self._fast[id(all_of_it)] = [berth for berth in all_of_it if berth.length <= self.period] or all_of_it
+        return self._fast[id(all_of_it)]

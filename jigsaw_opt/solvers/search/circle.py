@@ -44,7 +44,11 @@ class Circle:
     def lay(
         self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]
     ) -> Timetable | None:
-        """The plan with all jobs laid, or None where some found no room.
+        """The plan with all jobs laid, or None where some found no room; parameters as of `insert`."""
+        return None if self.insert(jobs, weights, tries, stop) else self.board.timetable()
+
+    def insert(self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]) -> list[int]:
+        """Lay jobs; returns those that found no room, or for which there was no time.
 
         Room is made by ruin and recreate, with counts of how often each job was left waiting, as fleets of vehicles
         are made smaller (Christiaens and Vanden Berghe, 2020): others may wait instead of those that wait now
@@ -61,10 +65,11 @@ class Circle:
         stop
             Asked after every job and every try; once it holds, the attempt is given up.
         """
-        waiting = []
-        for index in sorted(jobs, key=lambda index: -weights[index]):
+        waiting: list[int] = []
+        coming = sorted(jobs, key=lambda index: -weights[index])
+        for number, index in enumerate(coming):
             if stop():
-                return None
+                return waiting + coming[number:]
             if not self._insert(index):
                 waiting.append(index)
         absences = [1] * len(weights)
@@ -74,7 +79,7 @@ class Circle:
             fewest, left = (len(waiting), tries) if len(waiting) < fewest else (fewest, left - 1)
             for index in waiting:
                 absences[index] += 1
-        return None if waiting else self.board.timetable()
+        return waiting
 
     def _insert(self, index: int) -> bool:
         """Lay a job at the first spot without any waiting, or else at the one with the least."""

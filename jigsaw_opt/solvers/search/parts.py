@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.retiming import Retiming
 
@@ -27,23 +28,22 @@ class Parts:
         Receives the plans.
     ground
         The instance.
+    engine
+        Solves the models.
     draw
         Source of chance.
     stop
         Asked between calls of the engine; once it holds, nothing more is tried.
     """
 
-    def __init__(self, control: Control, ground: Ground, draw: random.Random, stop: Callable[[], bool]) -> None:
+    def __init__(
+        self, control: Control, ground: Ground, engine: Engine, draw: random.Random, stop: Callable[[], bool]
+    ) -> None:
         self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
-        self._retiming = Retiming(control, ground)
+        self._retiming = Retiming(control, ground, engine)
         self._limit = _LEAST_WORK
         self._all = range(len(ground.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
-
-    @property
-    def work(self) -> float:
-        """Deterministic seconds of the engine so far."""
-        return self._retiming.work
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from jigsaw_opt.formulations import cpsat_retiming
 from jigsaw_opt.formulations.cpsat_timetable import serial_limit
@@ -11,13 +10,11 @@ from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER, new_solver
+from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
+from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Retiming"]
-
-_SECONDS_OF_WORK = 6.0
-"""Seconds of the clock that a deterministic second of the engine may take."""
 
 
 class Retiming:
@@ -29,17 +26,12 @@ class Retiming:
         The solve under way.
     ground
         The instance.
-
-    Attributes
-    ----------
-    work
-        Deterministic seconds of the engine so far.
+    engine
+        Solves the models.
     """
 
-    def __init__(self, control: Control, ground: Ground) -> None:
-        self.control, self.ground = control, ground
-        self.work = 0.0
-        self._calls = 0
+    def __init__(self, control: Control, ground: Ground, engine: Engine) -> None:
+        self.control, self.ground, self.engine = control, ground, engine
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
         """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
@@ -95,29 +87,13 @@ class Retiming:
     ) -> Timetable | None:
         if serial_limit(self.ground.pieces) >= LARGEST_NUMBER:
             return None
-        from ortools.sat.python import cp_model
-
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}
         links = {link for task in tasks for link in task.channel.links}
         model = cpsat_retiming.build(tasks, frame, *self._busy(plan, jobs, frame.period, gpus, links))
         model.hint([_timing(plan.jobs[index]) for index in jobs])
-        self._calls += 1
-        solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
-        solver.parameters.max_deterministic_time = work
-        remaining = self.control.remaining
-        if remaining is not None and self.control.options.work_limit is None:
-            # One thread in turn for all of the engine's strategies: its neighbourhoods are among them. The engine does
-            # not count all of their work, so a clock has to end them.
-            solver.parameters.interleave_search = True
-            remaining = min(remaining, _SECONDS_OF_WORK * work)
-        if remaining is not None:
-            solver.parameters.max_time_in_seconds = remaining
-        status = self.control.run(partial(solver.solve, model.proto), solver.stop_search)
-        self.work += solver.response_proto.deterministic_time
-        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            return None
-        return self._merged(plan, jobs, model.plan(solver.value), frame.period)
+        value = self.engine.solve(model.proto, work)
+        return None if value is None else self._merged(plan, jobs, model.plan(value), frame.period)
 
     def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
         ground = self.ground

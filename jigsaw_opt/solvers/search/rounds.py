@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
@@ -19,11 +20,14 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
-from jigsaw_opt.solvers.search.berths import Berths, Fits, Given
+from jigsaw_opt.solvers.search.berths import Berths, Catalogue, Fits, Given
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.grouped import Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
+from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
@@ -47,12 +51,17 @@ _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
-_SHORTER, _LEAST_SHORTER, _MOST_SHORTER = 0.2, 0.01, 0.5
+_SHORTER = {"grouped": 0.8, "wherever": 0.2}
+_LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
 """Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
 _MOST_FAILURES = 2
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
+_NESTINGS, _NESTING_STEPS, _NESTING_HEAT = 5, 200, 1e-3
+"""Steps of nesting a job, in so many parts with falling heat."""
+_EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
+_WORK_OF_NESTING = 7e-6
 _WEIGHTS = ("exchange", "length", "links")
 _WORK_OF_LAYING = 1e-5
 _BUILDS = 5
@@ -76,7 +85,8 @@ class Rounds:
         self.best: Draft | None = None
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
-        self._work, self._share, self._shorter = 0.0, 1.0, _SHORTER
+        self._nesting: Nesting | None = None
+        self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -107,7 +117,7 @@ class Rounds:
     @property
     def work(self) -> float:
         """Deterministic seconds so far."""
-        return self._work + _SECONDS_OF_ENGINE * self.parts.work
+        return self._work + _SECONDS_OF_ENGINE * self.engine.work
 
     @property
     def _limited(self) -> bool:
@@ -116,15 +126,17 @@ class Rounds:
 
     def _prepare(self, asked: list[Demand]) -> None:
         self.ground = Ground(self.pieces, Layout(self.pieces), asked)
+        self.catalogue = Catalogue(self.ground)
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
-        self.parts = Parts(self.control, self.ground, self.draw, lambda: self._reason() is not None)
+        self.engine = Engine(self.control)
+        self.parts = Parts(self.control, self.ground, self.engine, self.draw, lambda: self._reason() is not None)
         self.choice = Choice(tuple(self._moves), self.draw)
 
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
-            moves |= {"wherever": self._wherever, "circle": self._around}
+            moves |= {"grouped": self._in_groups, "wherever": self._wherever, "circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         return moves
 
@@ -201,26 +213,66 @@ class Rounds:
             else:
                 low = period + 1
 
+    def _in_groups(self) -> None:
+        """Jobs laid group by group at a shorter period, with exchanges between groups."""
+        nesting = self._nesting = self._nesting or self._nested()
+        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups))
+        self._shorten("grouped", lambda period: self._laid_in_groups(nesting, period, patience))
+
+    def _nested(self) -> Nesting:
+        """Jobs assigned to groups of servers and blocks in these, by their loads."""
+        jobs = range(len(self.pieces.jobs))
+        nesting = Nesting(self.catalogue, max(1, self.control.bound), self.draw)
+        for done in range(_NESTINGS):
+            nesting.anneal(
+                jobs,
+                range(len(nesting.groups)),
+                _NESTING_STEPS * len(jobs),
+                _NESTING_HEAT * (1 - done / _NESTINGS) ** 2,
+            )
+            self._work += _NESTING_STEPS * len(jobs) * _WORK_OF_NESTING
+            if self._reason() is not None:
+                break
+        return nesting
+
+    def _laid_in_groups(self, nesting: Nesting, period: int, patience: int) -> bool:
+        """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
+        spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
+        grouped = Grouped(self.catalogue, nesting, period, self.draw, self.engine)
+        return self._laid_as(grouped.lay(self._weights(spots, "links"), patience, self._laid_one), grouped.circle)
+
     def _wherever(self) -> None:
-        """Jobs laid one by one at a shorter period, each where it fits best; then shorter still, or not as short."""
+        """Jobs laid one by one at a shorter period, each where it fits best."""
+        self._shorten("wherever", self._laid_wherever)
+
+    def _laid_wherever(self, period: int) -> bool:
+        before = self._lain if self.draw.random() < _WARM else None
+        berths = Fits(self.catalogue, period, self.draw, before)
+        return self._laid(berths, self._weights(berths.quickest(), "links"), period)
+
+    def _shorten(self, name: str, lay: Callable[[int], bool]) -> None:
+        """Try shorter periods: where all jobs found room shorter still, else not as short."""
         failures = 0
         while failures < _MOST_FAILURES and self._reason() is None:
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
                 return
-            period = objective - max(1, round(self._shorter * (objective - bound)))
-            before = self._lain if self.draw.random() < _WARM else None
-            berths = Fits(self.ground, period, self.draw, before)
-            if self._laid(berths, self._weights(berths.quickest(), "links"), period):
-                self._shorter = min(_MOST_SHORTER, self._shorter * 2)
+            shorter = self._shorter[name]
+            if lay(objective - max(1, round(shorter * (objective - bound)))):
+                self._shorter[name] = min(_MOST_SHORTER, shorter * 2)
             else:
                 failures += 1
-                self._shorter = self._shorter / 3 if self._shorter > _LEAST_SHORTER else _SHORTER
+                self._shorter[name] = shorter / 3 if shorter > _LEAST_SHORTER else _SHORTER[name]
 
     def _laid(self, berths: Berths, weights: Sequence[float], period: int) -> bool:
         """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
         circle = Circle(self.ground, berths, period, self.draw)
-        plan = circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one)
+        return self._laid_as(
+            circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one), circle
+        )
+
+    def _laid_as(self, plan: Timetable | None, circle: Circle) -> bool:
+        """Offer a plan, if it is one, and remember where the jobs are."""
         if plan is not None:
             self.control.offer(plan)
             self._lain = [laid.spot for laid in circle.board.laid if laid is not None]

@@ -1,0 +1,183 @@
+"""Placed jobs of fixed levels on a circle of given length, as a CP-SAT model; in formulas in ``docs/search.md``.
+
+What runs a block is a *machine*: a GPU, or all GPUs of a server together, where a block takes as long as the longest of
+them. Then the model is small, and whatever it finds is a timing of the GPUs too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Iteration", "Model", "Task", "Timing", "build"]
+
+_LINKS = -1
+"""Stands for the links of a job where else the place of a machine among its machines stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration of a job, all times in microseconds.
+
+    Parameters
+    ----------
+    ready
+        For each machine, when it has each bucket ready after its block begins; 0 for one that it does not reach.
+    sizes
+        Duration of the block of each machine.
+    exchange
+        Durations of the transfers, by bucket.
+    """
+
+    ready: Sequence[Sequence[int]]
+    sizes: Sequence[int]
+    exchange: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A placed job.
+
+    Parameters
+    ----------
+    machines, links
+        Numbers of its machines and of the links of its transfers.
+    iterations
+        Its iterations.
+    """
+
+    machines: Sequence[int]
+    links: Sequence[int]
+    iterations: Sequence[Iteration]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """When a job runs; from the first block to the last end within one period.
+
+    Parameters
+    ----------
+    blocks, transfers
+        Starts by iteration: of each machine's block, of each bucket's transfer.
+    end
+        End of the last iteration.
+    """
+
+    blocks: list[list[int]]
+    transfers: list[list[int]]
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Variables and constraints.
+
+    Parameters
+    ----------
+    tasks
+        Variables, one entry for each job.
+    proto
+        The CP-SAT model.
+    """
+
+    tasks: Sequence[_Variables]
+    proto: cp_model.CpModel
+
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[Timing]:
+        """Timing of each job in a solution, given the value of each variable."""
+        return [
+            Timing(
+                [[value(start) for start in row] for row in it.blocks],
+                [[value(start) for start in row] for row in it.transfers],
+                value(it.ends[-1]),
+            )
+            for it in self.tasks
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variables:
+    """Start of each block and transfer, and the barrier, by iteration."""
+
+    task: Task
+    blocks: list[list[cp_model.IntVar]]
+    transfers: list[list[cp_model.IntVar]]
+    ends: list[cp_model.IntVar]
+
+
+def build(tasks: Sequence[Task], period: int) -> Model:
+    """Build the model; any solution will do.
+
+    Parameters
+    ----------
+    tasks
+        The jobs; nothing else is on their machines and links.
+    period
+        Length of the circle in microseconds.
+    """
+    from ortools.sat.python import cp_model
+
+    proto = cp_model.CpModel()
+    # The circle has no beginning, so one job may begin at 0.
+    jobs = [_add_job(proto, task, period, first=number == 0) for number, task in enumerate(tasks)]
+    _add_disjoint(proto, jobs, period)
+    return Model(jobs, proto)
+
+
+def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _Variables:
+    """Readiness, order and barrier (SPEC section 3); the last barrier wraps (SPEC section 5)."""
+    it = _Variables(task, [], [], [])
+    phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
+    for iteration in task.iterations:
+        blocks = [proto.new_int_var(0, 2 * period, "") for _ in task.machines]
+        moves = [proto.new_int_var(0, 2 * period, "") for _ in iteration.exchange]
+        end = proto.new_int_var(0, 2 * period, "")
+        for block, ready, size in zip(blocks, iteration.ready, iteration.sizes, strict=True):
+            proto.add(block >= barrier)
+            proto.add(end >= block + size)
+            for move, after in zip(moves, ready, strict=True):
+                if after:
+                    proto.add(move >= block + after)
+        for move, following, duration in zip(moves, [*moves[1:], end], iteration.exchange, strict=True):
+            proto.add(following >= move + duration)
+        it.blocks.append(blocks)
+        it.transfers.append(moves)
+        it.ends.append(end)
+        barrier = end
+    proto.add(barrier <= phase + period)
+    return it
+
+
+def _add_disjoint(proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int) -> None:
+    """SPEC 4.4: pieces on a machine or link do not overlap; those with the same users share one constraint."""
+    users: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for j, it in enumerate(jobs):
+        for place, machine in enumerate(it.task.machines):
+            users.setdefault(("machine", machine), []).append((j, place))
+        for link in it.task.links:
+            users.setdefault(("link", link), []).append((j, _LINKS))
+    known: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
+    for there in {tuple(there): None for there in users.values() if len(there) > 1}:
+        for j, place in there:
+            if (j, place) not in known:
+                known[j, place] = _intervals(proto, jobs[j], place, period)
+        proto.add_no_overlap([interval for user in there for interval in known[user]])
+
+
+def _intervals(proto: cp_model.CpModel, it: _Variables, place: int, period: int) -> list[cp_model.IntervalVar]:
+    """Blocks of a machine of a job, or its transfers, each as it lies in a period and one period later."""
+    found = []
+    for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):
+        block = [(blocks[place], iteration.sizes[place])]
+        for start, size in zip(moves, iteration.exchange, strict=True) if place == _LINKS else block:
+            if size:
+                residue = proto.new_int_var(0, period - 1, "")
+                later = proto.new_bool_var("")
+                proto.add(residue == start - period * later)
+                found.append(proto.new_fixed_size_interval_var(residue, size, ""))
+                found.append(proto.new_fixed_size_interval_var(residue + period, size, ""))
+    return found

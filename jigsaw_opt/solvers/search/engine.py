@@ -1,0 +1,94 @@
+"""CP-SAT on the small models of the search, within its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Value = Callable[[cp_model.IntVar], int]
+
+__all__ = ["Engine"]
+
+_SECONDS_OF_WORK = 6.0
+"""Seconds of the clock that a deterministic second of the engine may take."""
+
+
+class Engine:
+    """One engine for all parts of a search.
+
+    Parameters
+    ----------
+    control
+        The solve under way.
+
+    Attributes
+    ----------
+    work
+        Deterministic seconds so far.
+    """
+
+    def __init__(self, control: Control) -> None:
+        self.control = control
+        self.work = 0.0
+        self._calls = 0
+
+    def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
+        """Solve a model on one thread; returns the value of each variable, or None where no solution was found.
+
+        Parameters
+        ----------
+        model
+            The model.
+        work
+            Limit in deterministic seconds.
+        """
+        # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
+        return self._solved([model], work, mixed=self._clocked)[0]
+
+    def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
+        """Solve small models side by side, each on one thread; `work` is the limit for each."""
+        return self._solved(models, work, mixed=False)
+
+    @property
+    def _clocked(self) -> bool:
+        return self.control.remaining is not None and self.control.options.work_limit is None
+
+    def _solved(self, models: Sequence[cp_model.CpModel], work: float, mixed: bool) -> list[Value | None]:
+        from ortools.sat.python import cp_model
+
+        if not models:
+            return []
+        solvers = [self._solver(work, mixed) for _ in models]
+
+        def all_of_them() -> list[cp_model.CpSolverStatus]:
+            with ThreadPoolExecutor(min(len(models), self.control.options.workers)) as pool:
+                return list(pool.map(lambda pair: pair[0].solve(pair[1]), zip(solvers, models, strict=True)))
+
+        def cancel() -> None:
+            for solver in solvers:
+                solver.stop_search()
+
+        statuses = self.control.run(all_of_them, cancel)
+        self.work += sum(solver.response_proto.deterministic_time for solver in solvers)
+        found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
+
+    def _solver(self, work: float, mixed: bool) -> cp_model.CpSolver:
+        self._calls += 1
+        solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
+        solver.parameters.max_deterministic_time = work
+        solver.parameters.interleave_search = mixed
+        remaining = self.control.remaining
+        if self._clocked and remaining is not None:
+            # The engine does not count all of its work, so a clock has to end it.
+            remaining = min(remaining, _SECONDS_OF_WORK * work)
+        if remaining is not None:
+            solver.parameters.max_time_in_seconds = remaining
+        return solver
