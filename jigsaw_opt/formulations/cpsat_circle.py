@@ -6,15 +6,17 @@ them. Then the model is small, and whatever it finds is a timing of the GPUs too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Iteration", "Model", "Task", "Timing", "build"]
+__all__ = ["Busy", "Iteration", "Model", "Task", "Timing", "build"]
 
+Busy = Mapping[int, Sequence[tuple[int, int]]]
+"""Intervals within one period by number of a machine or link."""
 _LINKS = -1
 """Stands for the links of a job where else the place of a machine among its machines stands."""
 
@@ -109,22 +111,25 @@ class _Variables:
     ends: list[cp_model.IntVar]
 
 
-def build(tasks: Sequence[Task], period: int) -> Model:
+def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: Busy) -> Model:
     """Build the model; any solution will do.
 
     Parameters
     ----------
     tasks
-        The jobs; nothing else is on their machines and links.
+        The jobs.
     period
         Length of the circle in microseconds.
+    busy_machines, busy_links
+        Intervals that others take, by number of a machine or link.
     """
     from ortools.sat.python import cp_model
 
     proto = cp_model.CpModel()
-    # The circle has no beginning, so one job may begin at 0.
-    jobs = [_add_job(proto, task, period, first=number == 0) for number, task in enumerate(tasks)]
-    _add_disjoint(proto, jobs, period)
+    # A circle on which nothing is fixed has no beginning, so one job may begin at 0.
+    free = not any(busy_machines.values()) and not any(busy_links.values())
+    jobs = [_add_job(proto, task, period, first=free and number == 0) for number, task in enumerate(tasks)]
+    _add_disjoint(proto, jobs, period, busy_machines, busy_links)
     return Model(jobs, proto)
 
 
@@ -152,20 +157,29 @@ def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _
     return it
 
 
-def _add_disjoint(proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int) -> None:
+def _add_disjoint(
+    proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int, busy_machines: Busy, busy_links: Busy
+) -> None:
     """SPEC 4.4: pieces on a machine or link do not overlap; those with the same users share one constraint."""
-    users: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    users: dict[tuple[bool, int], list[tuple[int, int]]] = {}
     for j, it in enumerate(jobs):
         for place, machine in enumerate(it.task.machines):
-            users.setdefault(("machine", machine), []).append((j, place))
+            users.setdefault((False, machine), []).append((j, place))
         for link in it.task.links:
-            users.setdefault(("link", link), []).append((j, _LINKS))
+            users.setdefault((True, link), []).append((j, _LINKS))
     known: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
-    for there in {tuple(there): None for there in users.values() if len(there) > 1}:
+    stated = set()
+    for (of_links, number), there in users.items():
+        fixed = tuple((busy_links if of_links else busy_machines).get(number, ()))
+        if (len(there) == 1 and not fixed) or (tuple(there), fixed) in stated:
+            continue
+        stated.add((tuple(there), fixed))
         for j, place in there:
             if (j, place) not in known:
                 known[j, place] = _intervals(proto, jobs[j], place, period)
-        proto.add_no_overlap([interval for user in there for interval in known[user]])
+        intervals = [interval for user in there for interval in known[user]]
+        twice = ((start + turn, end - start) for turn in (0, period) for start, end in fixed)
+        proto.add_no_overlap(intervals + [proto.new_fixed_size_interval_var(*each, "") for each in twice])
 
 
 def _intervals(proto: cp_model.CpModel, it: _Variables, place: int, period: int) -> list[cp_model.IntervalVar]:

@@ -98,9 +98,10 @@ class Grouped:
                     failed.add(g)
                 else:
                     placed[g] = spots
-        timed = timed_together(self.catalogue.ground, [*placed.values()], self.period, self.engine, _WORK_TOGETHER)
+        timed = timed_together(board, [*placed.values()], self.engine, _WORK_TOGETHER)
         for g, laid in zip(placed, timed, strict=True):
-            if laid is None:
+            # Groups that were timed at once may meet on a link between racks.
+            if laid is None or not all(map(board.admits, laid)):
                 failed.add(g)
             else:
                 for index, it in zip(wide[g], laid, strict=True):

@@ -15,6 +15,7 @@ from math import exp
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.search.berths import Berth, Catalogue
 from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.places import by_type
 
 __all__ = ["Nesting", "groups_of"]
 
@@ -38,7 +39,7 @@ def groups_of(ground: Ground) -> list[list[int]]:
     for server in range(len(layout.servers)):
         if server in seen:
             continue
-        rack = sorted({s for ring in layout.near(server)[:2] for s in ring} - seen)
+        rack = by_type(layout, sorted({s for ring in layout.near(server)[:2] for s in ring} - seen))
         seen.update(rack)
         for at in range(0, len(rack), size):
             part = rack[at : at + size]
@@ -87,7 +88,9 @@ class Nesting:
     catalogue
         All berths. Every job has one.
     target
-        Load in microseconds above which a link or a server counts as too full; a longer job avoids a berth.
+        Load in microseconds above which a link or a server counts as too full.
+    longest
+        Berths at which a job takes longer are left out, in microseconds, unless all of its are.
     draw
         Source of chance.
 
@@ -97,7 +100,7 @@ class Nesting:
         Groups of servers.
     """
 
-    def __init__(self, catalogue: Catalogue, target: int, draw: random.Random) -> None:
+    def __init__(self, catalogue: Catalogue, target: int, longest: int, draw: random.Random) -> None:
         self.ground, self.target, self.draw = catalogue.ground, target, draw
         layout, jobs = self.ground.layout, self.ground.pieces.jobs
         self.groups = groups_of(self.ground)
@@ -111,7 +114,7 @@ class Nesting:
         for index in range(len(jobs)):
             berths = catalogue.of(index)
             if id(berths) not in shared:
-                fast = [berth for berth in berths if berth.length <= target]
+                fast = [berth for berth in berths if berth.length <= longest]
                 shared[id(berths)] = _Choices(fast or berths, self, index)
         self._of = [shared[id(catalogue.of(index))] for index in range(len(jobs))]
         self._now: list[int | None] = [None] * len(jobs)

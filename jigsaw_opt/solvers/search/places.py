@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.search.loads import Ground, Loads
 
-__all__ = ["Places"]
+__all__ = ["Places", "by_type"]
 
 T = TypeVar("T")
 
 _MOST_ANCHORS = 3
 _SAMPLE = 16
 _BLUR = 0.5
+
+
+def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
+    """Servers with those of one type in a row, the most frequent type first; so aligned blocks are of one type."""
+    known = {server: layout.servers[server].gpu_type for server in servers}
+    count = Counter(known.values())
+    return sorted(known, key=lambda server: (-count[known[server]], known[server]))
 
 
 class Places:
@@ -193,7 +202,7 @@ class Places:
         left = dict.fromkeys(servers)
         while left:
             first = next(iter(left))
-            near = self._neighbourhood(slots, servers, first)
+            near = by_type(self.layout, self._neighbourhood(slots, servers, first))
             block: list[int] = []
             room = 0
             for server in [s for s in near if s in left]:

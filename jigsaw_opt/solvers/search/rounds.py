@@ -136,7 +136,7 @@ class Rounds:
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
-            moves |= {"grouped": self._in_groups, "wherever": self._wherever, "circle": self._around}
+            moves |= {"wherever": self._wherever, "grouped": self._in_groups, "circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         return moves
 
@@ -222,7 +222,9 @@ class Rounds:
     def _nested(self) -> Nesting:
         """Jobs assigned to groups of servers and blocks in these, by their loads."""
         jobs = range(len(self.pieces.jobs))
-        nesting = Nesting(self.catalogue, max(1, self.control.bound), self.draw)
+        objective, bound = self.control.objective, max(1, self.control.bound)
+        longest = bound if objective is None else objective - round(self._shorter["grouped"] * (objective - bound))
+        nesting = Nesting(self.catalogue, bound, longest, self.draw)
         for done in range(_NESTINGS):
             nesting.anneal(
                 jobs,

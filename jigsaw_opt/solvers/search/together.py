@@ -6,34 +6,37 @@ from collections.abc import Sequence
 
 from jigsaw_opt.formulations import cpsat_circle
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.timeline import union
 
 __all__ = ["timed_together"]
 
 
 def timed_together(
-    ground: Ground, groups: Sequence[Sequence[PlacedJob]], period: int, engine: Engine, work: float
+    board: Board, groups: Sequence[Sequence[PlacedJob]], engine: Engine, work: float
 ) -> list[list[Laid] | None]:
-    """The jobs of each group laid on a circle of their own; None for a group for which no timing was found.
+    """The jobs of each group laid around a circle; None for a group for which no timing was found.
+
+    Groups do not see one another, only what is on the board, which does not change.
 
     Deep levels are at the fastest GPUs, and where GPUs are alike at the first servers of one job and the last of the
     next; all blocks of a job on a server begin together.
 
     Parameters
     ----------
-    ground
-        The instance.
+    board
+        The circle, with other jobs.
     groups
         Where the jobs of each group are.
-    period
-        Length of the circle in microseconds.
     engine
         Solves the models.
     work
         Limit in the engine's deterministic seconds for each group.
     """
+    ground = board.ground
     models: dict[int, cpsat_circle.Model] = {}
     levels: dict[int, list[list[list[int]]]] = {}
     for g, spots in enumerate(groups):
@@ -41,13 +44,27 @@ def timed_together(
         levels[g] = [row for row in rows if row is not None]
         if len(levels[g]) == len(spots):
             tasks = [_task(ground, spot, row) for spot, row in zip(spots, levels[g], strict=True)]
-            models[g] = cpsat_circle.build(tasks, period)
+            models[g] = _model(board, tasks)
     found: list[list[Laid] | None] = [None] * len(groups)
     values = engine.solve_all([model.proto for model in models.values()], work)
     for (g, model), value in zip(models.items(), values, strict=True):
         if value is not None:
             found[g] = [_laid(ground, *each) for each in zip(groups[g], levels[g], model.plan(value), strict=True)]
     return found
+
+
+def _model(board: Board, tasks: Sequence[cpsat_circle.Task]) -> cpsat_circle.Model:
+    assert board.period is not None, "a circle has a period"
+    machines = {machine for task in tasks for machine in task.machines}
+    links = {link for task in tasks for link in task.links}
+    inside = board.ground.layout.on_server
+    servers = {s: union([board.gpus[gpu] for gpu in inside[s]], board.period) for s in machines}
+    return cpsat_circle.build(
+        tasks,
+        board.period,
+        {s: list(zip(timeline.starts, timeline.ends, strict=True)) for s, timeline in servers.items()},
+        {k: list(zip(board.links[k].starts, board.links[k].ends, strict=True)) for k in links},
+    )
 
 
 def _levels(ground: Ground, spot: PlacedJob, turned: bool) -> list[list[int]] | None:

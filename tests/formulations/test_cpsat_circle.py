@@ -1,0 +1,132 @@
+"""Jobs of fixed levels on a circle: what the model finds keeps every rule, and it misses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+
+import pytest
+from ortools.sat.python import cp_model
+
+from jigsaw_opt.formulations.cpsat_circle import Iteration, Task, Timing, build
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+
+NOTHING: dict[int, list[tuple[int, int]]] = {}
+
+
+def solve(
+    tasks: list[Task],
+    period: int,
+    machines: dict[int, list[tuple[int, int]]] = NOTHING,
+    links: dict[int, list[tuple[int, int]]] = NOTHING,
+) -> list[Timing] | None:
+    model = build(tasks, period, machines, links)
+    solver = new_solver()
+    solver.parameters.max_deterministic_time = 5
+    status = solver.solve(model.proto)
+    assert status in (cp_model.OPTIMAL, cp_model.FEASIBLE, cp_model.INFEASIBLE)
+    return None if status == cp_model.INFEASIBLE else model.plan(solver.value)
+
+
+def require_rules(tasks: list[Task], timings: list[Timing], period: int) -> None:
+    taken: dict[tuple[str, int], list[int]] = {}
+
+    def take(kind: str, number: int, start: int, size: int) -> None:
+        taken.setdefault((kind, number), []).extend(moment % period for moment in range(start, start + size))
+
+    for task, timing in zip(tasks, timings, strict=True):
+        barrier = min(timing.blocks[0])
+        begin = barrier
+        for iteration, blocks, moves in zip(task.iterations, timing.blocks, timing.transfers, strict=True):
+            assert min(blocks) >= barrier
+            for machine, block, ready, size in zip(
+                task.machines, blocks, iteration.ready, iteration.sizes, strict=True
+            ):
+                take("machine", machine, block, size)
+                barrier = max(barrier, block + size)
+                assert all(move >= block + after for move, after in zip(moves, ready, strict=True) if after)
+            moment = 0
+            for move, duration in zip(moves, iteration.exchange, strict=True):
+                assert move >= moment
+                moment = move + duration
+                for link in task.links:
+                    take("link", link, move, duration)
+            barrier = max(barrier, moment)
+        assert barrier <= timing.end <= begin + period
+    assert all(len(moments) == len(set(moments)) for moments in taken.values())
+
+
+def pair(size: int, ready: int, exchange: int) -> list[Task]:
+    return [Task([0], [0], [Iteration([[ready]], [size], [exchange])])] * 2
+
+
+@pytest.mark.parametrize(
+    ("tasks", "least"),
+    [
+        (pair(5, 3, 4), 10),  # the machine
+        (pair(2, 2, 6), 12),  # the link
+        ([Task([0, 1], [0], [Iteration([[4], [1]], [4, 9], [7])])], 11),  # one job alone: what is ready last
+    ],
+)
+def test_the_least_period_is_found(tasks: list[Task], least: int) -> None:
+    found = solve(tasks, least)
+    assert found is not None
+    require_rules(tasks, found, least)
+    assert solve(tasks, least - 1) is None
+
+
+def test_what_others_take_is_left_to_them() -> None:
+    tasks = pair(2, 2, 6)
+    for begin in range(14):
+        end = begin + 2
+        busy = [(begin, end)] if end <= 14 else [(begin, 14), (0, end - 14)]
+        found = solve(tasks, 14, links={0: busy})
+        assert found is not None
+        require_rules(tasks, found, 14)
+        inside = {moment % 14 for moment in range(begin, end)}
+        used = {(move + k) % 14 for timing in found for (move,) in timing.transfers for k in range(6)}
+        assert not inside & used
+        assert solve(tasks, 13, links={0: [(b % 13, b % 13 + 1) for b in range(begin, end)]}) is None
+    assert solve(pair(5, 3, 4), 10, machines={0: [(3, 4)]}) is None
+
+
+def test_random_jobs_keep_every_rule_and_the_least_period_is_that_of_all_starts_tried() -> None:
+    draw = Random(1)
+    reached = 0
+    for _ in range(12):
+        tasks = []
+        for _ in range(2):
+            sizes = [draw.randint(1, 3) for _ in range(2)]
+            ready = [[draw.randint(0, size) for _ in range(1)] for size in sizes]
+            tasks.append(Task([0, 1], [0], [Iteration(ready, sizes, [draw.randint(1, 3)])]))
+        period = next(t for t in range(1, 30) if solve(tasks, t) is not None)
+        found = solve(tasks, period)
+        assert found is not None
+        require_rules(tasks, found, period)
+        assert period == next(t for t in range(1, 30) if possible(tasks, t))
+        reached += period > max(sum(task.iterations[0].sizes[m] for task in tasks) for m in range(2))
+    assert reached
+
+
+def possible(tasks: list[Task], period: int) -> bool:
+    """By trying all starts of two jobs of one iteration, two machines and one bucket."""
+    first, second = (list(occupied(task, period)) for task in tasks)
+    return any(
+        not one & {(what, (moment + shift) % period) for what, moment in other}
+        for one, other, shift in product(first, second, range(period))
+    )
+
+
+def occupied(task: Task, period: int) -> Iterator[set[tuple[str, int]]]:
+    """What the job may take, by the moments of its blocks and its transfer from its beginning on."""
+    (it,) = task.iterations
+    for a, b, move in product(range(period), repeat=3):
+        least = max((start + after for start, (after,) in zip((a, b), it.ready, strict=True) if after), default=0)
+        ends = (a + it.sizes[0], b + it.sizes[1], move + it.exchange[0])
+        if move >= least and max(ends) <= period:
+            yield {
+                (what, moment)
+                for what, start, end in zip(("a", "b", "link"), (a, b, move), ends, strict=True)
+                for moment in range(start, end)
+            }

@@ -1,0 +1,146 @@
+"""Jobs laid around a circle group by group, and groups that exchange jobs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.search.berths import Catalogue
+from jigsaw_opt.solvers.search.board import Board
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.grouped import Grouped
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.nesting import Nesting, groups_of
+from jigsaw_opt.solvers.search.together import timed_together
+
+
+def ignore(event: Event) -> None:
+    """Progress is of no interest here."""
+
+
+def ground_of(instance: Instance) -> Ground:
+    pieces = cut(instance)
+    asked = demands(pieces)
+    assert asked is not None
+    return Ground(pieces, Layout(pieces), asked)
+
+
+def nested(ground: Ground, steps: int = 20_000) -> Nesting:
+    least = lower_bound(ground.pieces).value
+    nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1))
+    nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, 1e-3)
+    return nesting
+
+
+def lay(ground: Ground, nesting: Nesting, period: int, patience: int) -> Plan | None:
+    control = Control("grouped", ground.pieces, Options(workers=1), ignore)
+    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control))
+    weights = [float(nesting.berth(index).length) for index in range(len(ground.pieces.jobs))]
+    timetable = grouped.lay(weights, patience, lambda: False)
+    if timetable is None:
+        return None
+    control.offer(timetable)
+    return control.result(StoppedBy.COMPLETED).plan
+
+
+CROWDED = generate("cluster", 13, servers=24, load=400, objective="period", releases=False)
+
+
+@pytest.mark.parametrize(
+    ("family", "seed", "sizes"),
+    [("cluster", 3, {8}), ("pod", 3, {4}), ("rack", 7, {2, 4, 8}), ("server", 15, {1, 2, 4})],
+)
+def test_every_server_is_in_one_group_with_room_for_the_widest_job(family: str, seed: int, sizes: set[int]) -> None:
+    ground = ground_of(generate(family, seed, objective="period", releases=False))
+    groups = groups_of(ground)
+    assert sorted(server for group in groups for server in group) == list(range(len(ground.layout.servers)))
+    widest = max(job.slots for job in ground.pieces.jobs)
+    inside = ground.layout.on_server
+    assert all(sum(len(inside[server]) for server in group) >= widest for group in groups)
+    assert {len(group) for group in groups} <= sizes
+
+
+def test_nesting_evens_loads_and_keeps_blocks_within_groups() -> None:
+    ground = ground_of(CROWDED)
+    groups = range(len(groups_of(ground)))
+    before = nested(ground, 0)
+    after = nested(ground)
+    assert len(groups) == 3
+    assert after.fullest(groups) < before.fullest(groups)
+    for index, job in enumerate(ground.pieces.jobs):
+        servers = after.berth(index).servers
+        home = after.group(index)
+        assert home is not None
+        assert set(servers) <= set(after.groups[home])
+        assert sum(len(ground.layout.on_server[server]) for server in servers) >= job.slots
+
+
+def test_loads_are_those_of_the_berths_and_come_back() -> None:
+    ground = ground_of(CROWDED)
+    nesting = nested(ground, 3_000)
+    links: dict[int, int] = {}
+    for index in range(len(ground.pieces.jobs)):
+        berth = nesting.berth(index)
+        for link in berth.alone.links:
+            links[link] = links.get(link, 0) + berth.exchange
+    groups = range(len(nesting.groups))
+    assert nesting.fullest(groups) * nesting.target == pytest.approx(max(links.values()))
+    numbers, fullest = nesting.berths(), nesting.fullest(groups)
+    jobs = range(len(numbers))
+    nesting.anneal(jobs, groups, 500, 10.0)
+    assert nesting.berths() != numbers
+    nesting.restore(numbers, jobs)
+    assert nesting.berths() == numbers
+    assert nesting.fullest(groups) == pytest.approx(fullest)
+
+
+@pytest.mark.parametrize(
+    ("family", "seed", "changes"),
+    [("cluster", 3, {"servers": 16}), ("rack", 7, {"load": 150}), ("server", 15, {}), ("pod", 4, {"servers": 8})],
+)
+def test_what_is_laid_in_groups_keeps_every_rule(family: str, seed: int, changes: dict[str, int]) -> None:
+    instance = generate(family, seed, objective="period", releases=False, **changes)
+    ground = ground_of(instance)
+    least = lower_bound(ground.pieces).value
+    plan = lay(ground, nested(ground), 2 * least, 5)
+    assert plan is not None
+    assert plan.period_us is not None
+    assert plan.period_us <= 2 * least
+    assert not check(instance, plan)
+    assert lay(ground, nested(ground), least - 1, 1) is None
+
+
+def test_groups_exchange_jobs_until_all_have_room() -> None:
+    ground = ground_of(CROWDED)
+    period = lower_bound(ground.pieces).value * 112 // 100
+    assert lay(ground, nested(ground), period, 0) is None
+    plan = lay(ground, nested(ground), period, 40)
+    assert plan is not None
+    assert not check(CROWDED, plan)
+
+
+def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
+    ground = ground_of(CROWDED)
+    nesting = nested(ground)
+    period = 2 * lower_bound(ground.pieces).value
+    engine = Engine(Control("together", ground.pieces, Options(workers=1), ignore))
+    wide = [k for k in range(len(ground.pieces.jobs)) if nesting.berth(k).alone.links and nesting.group(k) == 0]
+    board = Board(ground, period)
+    for some in (wide[:3], wide[3:6]):
+        (laid,) = timed_together(board, [[nesting.berth(index).alone for index in some]], engine, 1.0)
+        assert laid is not None
+        assert all(map(board.admits, laid))
+        for index, it in zip(some, laid, strict=True):
+            board.put(index, it)
+    assert engine.work > 0
