@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Grouped
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.nesting import Nesting, groups_of
+from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting, groups_of
 from jigsaw_opt.solvers.search.together import timed_together
 
 
@@ -39,7 +39,7 @@ def ground_of(instance: Instance) -> Ground:
 def nested(ground: Ground, steps: int = 20_000) -> Nesting:
     least = lower_bound(ground.pieces).value
     nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1))
-    nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, 1e-3)
+    nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, HOT, COLD)
     return nesting
 
 
@@ -98,7 +98,7 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
     assert nesting.fullest(groups) * nesting.target == pytest.approx(max(links.values()))
     numbers, fullest = nesting.berths(), nesting.fullest(groups)
     jobs = range(len(numbers))
-    nesting.anneal(jobs, groups, 500, 10.0)
+    nesting.anneal(jobs, groups, 500, HOT, HOT)
     assert nesting.berths() != numbers
     nesting.restore(numbers, jobs)
     assert nesting.berths() == numbers

@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Loads
-from jigsaw_opt.solvers.search.nesting import Nesting
+from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
 from jigsaw_opt.solvers.search.together import timed_together
 
 __all__ = ["Grouped"]
@@ -21,8 +21,8 @@ _TRIES = 30
 """How often room is made in vain in a group, until jobs are exchanged with another one."""
 _WORK_TOGETHER = 0.15
 """Deterministic seconds of the engine for the wide jobs of a group."""
-_STEPS_A_JOB, _HEAT = 300, 0.1
-"""Steps of nesting when groups exchange jobs, hot enough to let everyone go anywhere at first."""
+_STEPS_A_JOB = 300
+"""Steps of nesting when groups exchange jobs."""
 
 
 class Grouped:
@@ -135,7 +135,7 @@ class Grouped:
         pair = {self.draw.choice(sorted(unlaid)), self.draw.randrange(len(nesting.groups))}
         jobs = [index for index in range(len(self._weights)) if nesting.group(index) in pair]
         numbers = nesting.berths()
-        nesting.anneal(jobs, sorted(pair), _STEPS_A_JOB * len(jobs), _HEAT)
+        nesting.anneal(jobs, sorted(pair), _STEPS_A_JOB * len(jobs), HOT, COLD)
         if nesting.fullest(pair) * nesting.target > self.period:
             nesting.restore(numbers, jobs)
             return unlaid

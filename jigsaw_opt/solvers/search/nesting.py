@@ -17,8 +17,10 @@ from jigsaw_opt.solvers.search.berths import Berth, Catalogue
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.places import by_type
 
-__all__ = ["Nesting", "groups_of"]
+__all__ = ["COLD", "HOT", "Nesting", "groups_of"]
 
+HOT, COLD = 0.1, 1e-5
+"""By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
 _EXCHANGES = 0.5
 """How often two jobs change places, and not one job its own."""
 _SAMPLE = 64
@@ -169,7 +171,7 @@ class Nesting:
         for index in jobs:
             self._move(index, numbers[index])
 
-    def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, heat: float) -> None:
+    def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
         """Move jobs about within some groups, so that less is too full.
 
         Parameters
@@ -180,9 +182,9 @@ class Nesting:
             Numbers of the groups.
         steps
             Number of steps.
-        heat
-            By how much the sum of squared excesses, as shares of the target, may well rise in the beginning; falls to
-            nothing.
+        hot, cold
+            By how much the sum of squared excesses, as shares of the target, may well rise in the beginning and in the
+            end.
         """
         draw, drawn = self.draw, self.draw.random
         for step in range(steps):
@@ -194,8 +196,8 @@ class Nesting:
             if drawn() < _EXCHANGES:
                 moves += self._back(*moves[0])
             rise = self._rise(moves)
-            temperature = heat * (1 - step / steps) ** 2
-            if rise <= 0 or drawn() < exp(max(-700.0, -rise / temperature)):
+            temperature = hot * (cold / hot) ** (step / steps)
+            if rise <= 0 or drawn() < exp(-rise / temperature):
                 for moved, number in moves:
                     self._move(moved, number)
 

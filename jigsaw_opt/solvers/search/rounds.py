@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
-from jigsaw_opt.solvers.search.nesting import Nesting
+from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
 from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
@@ -51,15 +51,16 @@ _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
-_SHORTER = {"grouped": 0.8, "wherever": 0.2}
+_SHORT = 0.7
+_SHORTER = {"grouped": 0.65, "wherever": 0.2}
 _LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
 """Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
 _MOST_FAILURES = 2
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
-_NESTINGS, _NESTING_STEPS, _NESTING_HEAT = 5, 200, 1e-3
-"""Steps of nesting a job, in so many parts with falling heat."""
+_NESTINGS, _NESTING_STEPS = 5, 200
+"""Parts of the nesting, and steps a job in each."""
 _EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
 _WORK_OF_NESTING = 7e-6
 _WEIGHTS = ("exchange", "length", "links")
@@ -136,9 +137,17 @@ class Rounds:
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
-            moves |= {"wherever": self._wherever, "grouped": self._in_groups, "circle": self._around}
+            laying = {"wherever": self._wherever, "grouped": self._in_groups}
+            moves |= dict(sorted(laying.items())) if self._short_of_links() else laying
+            moves |= {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         return moves
+
+    def _short_of_links(self) -> bool:
+        """Whether the transfers of all jobs, each on as few links as may be, take most of the time of all links."""
+        berths = (self.catalogue.of(index) for index in range(len(self.pieces.jobs)))
+        least = sum(min(berth.exchange * len(berth.alone.links) for berth in own) for own in berths if own)
+        return least > _SHORT * self.ground.layout.links * self.control.bound
 
     def _reason(self) -> StoppedBy | None:
         options = self.control.options
@@ -225,13 +234,11 @@ class Rounds:
         objective, bound = self.control.objective, max(1, self.control.bound)
         longest = bound if objective is None else objective - round(self._shorter["grouped"] * (objective - bound))
         nesting = Nesting(self.catalogue, bound, longest, self.draw)
-        for done in range(_NESTINGS):
-            nesting.anneal(
-                jobs,
-                range(len(nesting.groups)),
-                _NESTING_STEPS * len(jobs),
-                _NESTING_HEAT * (1 - done / _NESTINGS) ** 2,
-            )
+        hot, groups = HOT, range(len(nesting.groups))
+        for _ in range(_NESTINGS):
+            cooler = hot * (COLD / HOT) ** (1 / _NESTINGS)
+            nesting.anneal(jobs, groups, _NESTING_STEPS * len(jobs), hot, cooler)
+            hot = cooler
             self._work += _NESTING_STEPS * len(jobs) * _WORK_OF_NESTING
             if self._reason() is not None:
                 break
