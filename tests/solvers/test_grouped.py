@@ -45,9 +45,9 @@ def nested(ground: Ground, steps: int = 20_000) -> Nesting:
 
 def lay(ground: Ground, nesting: Nesting, period: int, patience: int) -> Plan | None:
     control = Control("grouped", ground.pieces, Options(workers=1), ignore)
-    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control))
     weights = [float(nesting.berth(index).length) for index in range(len(ground.pieces.jobs))]
-    timetable = grouped.lay(weights, patience, lambda: False)
+    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control), weights, lambda: False)
+    timetable = grouped.lay(patience)
     if timetable is None:
         return None
     control.offer(timetable)

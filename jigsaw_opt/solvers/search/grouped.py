@@ -40,13 +40,24 @@ class Grouped:
         Source of chance.
     engine
         Times the wide jobs of a group together where laying them one by one leaves some without room.
+    weights
+        Of all jobs; the heaviest of a group are laid first.
+    stop
+        Asked after every job and every try; once it holds, the attempt is given up.
     """
 
     def __init__(
-        self, catalogue: Catalogue, nesting: Nesting, period: int, draw: random.Random, engine: Engine
+        self,
+        catalogue: Catalogue,
+        nesting: Nesting,
+        period: int,
+        draw: random.Random,
+        engine: Engine,
+        weights: Sequence[float],
+        stop: Callable[[], bool],
     ) -> None:
         self.catalogue, self.nesting, self.period, self.draw = catalogue, nesting, period, draw
-        self.engine = engine
+        self.engine, self.weights, self.stop = engine, weights, stop
         self.circle = Circle(catalogue.ground, self, period, draw)
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
@@ -59,27 +70,22 @@ class Grouped:
         """The job at its berth as if it were alone."""
         return self.nesting.berth(index).alone
 
-    def lay(self, weights: Sequence[float], patience: int, stop: Callable[[], bool]) -> Timetable | None:
+    def lay(self, patience: int) -> Timetable | None:
         """The plan with all jobs laid, or None where some found no room.
 
         Parameters
         ----------
-        weights
-            Of all jobs; the heaviest of a group are laid first.
         patience
-            How often groups exchange jobs in vain, without fewer waiting than ever before, until it is given up.
-        stop
-            Asked after every job and every try; once it holds, the attempt is given up.
+            How often groups exchange jobs in vain, without fewer failing than ever before, until it is given up.
         """
-        self._weights, self._stop = weights, stop
         inside: dict[int | None, list[int]] = {}
-        for index in range(len(weights)):
+        for index in range(len(self.weights)):
             inside.setdefault(self.nesting.group(index), []).append(index)
-        if self.circle.insert(inside.pop(None, ()), weights, _TRIES, stop):
+        if self.circle.insert(inside.pop(None, ()), self.weights, _TRIES, self.stop):
             return None
         unlaid = self._lay_groups({group: jobs for group, jobs in inside.items() if group is not None})
         fewest, left = len(unlaid), patience
-        while unlaid and left and not stop():
+        while unlaid and left and not self.stop():
             unlaid = self._exchange(unlaid)
             fewest, left = (len(unlaid), patience) if len(unlaid) < fewest else (fewest, left - 1)
         return None if unlaid else self.circle.board.timetable()
@@ -91,7 +97,7 @@ class Grouped:
         placed: dict[int, list[PlacedJob]] = {}
         failed: set[int] = set()
         for g, jobs in wide.items():
-            if insert(jobs, self._weights, 0, self._stop):
+            if insert(jobs, self.weights, 0, self.stop):
                 self._taken(jobs)
                 spots = self._placed(jobs)
                 if spots is None:
@@ -108,7 +114,7 @@ class Grouped:
                     board.put(index, it)
         for g, inside in groups.items():
             narrow = [index for index in inside if index not in wide[g]]
-            if g not in failed and insert(narrow, self._weights, _TRIES, self._stop):
+            if g not in failed and insert(narrow, self.weights, _TRIES, self.stop):
                 self._taken(inside)
                 failed.add(g)
         return failed
@@ -121,7 +127,8 @@ class Grouped:
             if spot is None:
                 break
             found.append(spot)
-            loads.place(index, spot, [max(column) for column in zip(*spot.plan.rows, strict=True)])
+            # Who is at which level is settled later.
+            loads.place(index, spot, [max(map(max, spot.plan.rows))] * len(spot.gpus))
         for index, _ in zip(jobs, found, strict=False):
             loads.unplace(index)
         return found if len(found) == len(jobs) else None
@@ -133,7 +140,7 @@ class Grouped:
         """
         nesting, board = self.nesting, self.circle.board
         pair = {self.draw.choice(sorted(unlaid)), self.draw.randrange(len(nesting.groups))}
-        jobs = [index for index in range(len(self._weights)) if nesting.group(index) in pair]
+        jobs = [index for index in range(len(self.weights)) if nesting.group(index) in pair]
         numbers = nesting.berths()
         nesting.anneal(jobs, sorted(pair), _STEPS_A_JOB * len(jobs), HOT, COLD)
         if nesting.fullest(pair) * nesting.target > self.period:

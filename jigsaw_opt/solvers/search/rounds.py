@@ -247,8 +247,9 @@ class Rounds:
     def _laid_in_groups(self, nesting: Nesting, period: int, patience: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
         spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
-        grouped = Grouped(self.catalogue, nesting, period, self.draw, self.engine)
-        return self._laid_as(grouped.lay(self._weights(spots, "links"), patience, self._laid_one), grouped.circle)
+        weights = self._weights(spots, "links")
+        grouped = Grouped(self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one)
+        return self._laid_as(grouped.lay(patience), grouped.circle)
 
     def _wherever(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best."""
