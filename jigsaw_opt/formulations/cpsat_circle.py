@@ -6,19 +6,16 @@ them. Then the model is small, and whatever it finds is a timing of the GPUs too
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, laid
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
 __all__ = ["Busy", "Iteration", "Model", "Task", "Timing", "build"]
-
-Busy = Mapping[int, Sequence[tuple[int, int]]]
-"""Intervals within one period by number of a machine or link."""
-_LINKS = -1
-"""Stands for the links of a job where else the place of a machine among its machines stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,38 +157,22 @@ def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _
 def _add_disjoint(
     proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int, busy_machines: Busy, busy_links: Busy
 ) -> None:
-    """SPEC 4.4: pieces on a machine or link do not overlap; those with the same users share one constraint."""
-    users: dict[tuple[bool, int], list[tuple[int, int]]] = {}
+    """SPEC 4.4: pieces on a machine or link do not overlap, neither each other nor what is fixed."""
+    users: dict[tuple[str, int], list[User]] = {}
     for j, it in enumerate(jobs):
         for place, machine in enumerate(it.task.machines):
-            users.setdefault((False, machine), []).append((j, place))
+            users.setdefault(("machine", machine), []).append((j, place))
         for link in it.task.links:
-            users.setdefault((True, link), []).append((j, _LINKS))
-    known: dict[tuple[int, int], list[cp_model.IntervalVar]] = {}
-    stated = set()
-    for (of_links, number), there in users.items():
-        fixed = tuple((busy_links if of_links else busy_machines).get(number, ()))
-        if (len(there) == 1 and not fixed) or (tuple(there), fixed) in stated:
-            continue
-        stated.add((tuple(there), fixed))
-        for j, place in there:
-            if (j, place) not in known:
-                known[j, place] = _intervals(proto, jobs[j], place, period)
-        intervals = [interval for user in there for interval in known[user]]
-        twice = ((start + turn, end - start) for turn in (0, period) for start, end in fixed)
-        proto.add_no_overlap(intervals + [proto.new_fixed_size_interval_var(*each, "") for each in twice])
+            users.setdefault(("link", link), []).append((j, LINKS))
 
+    def intervals(user: User) -> list[cp_model.IntervalVar]:
+        """Blocks of a machine of a job, or its transfers."""
+        it, place = jobs[user[0]], user[1]
+        found = []
+        for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):
+            block = [(blocks[place], iteration.sizes[place])]
+            for start, size in zip(moves, iteration.exchange, strict=True) if place == LINKS else block:
+                found += laid(proto, start, size, period, turns=1) if size else []
+        return found
 
-def _intervals(proto: cp_model.CpModel, it: _Variables, place: int, period: int) -> list[cp_model.IntervalVar]:
-    """Blocks of a machine of a job, or its transfers, each as it lies in a period and one period later."""
-    found = []
-    for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):
-        block = [(blocks[place], iteration.sizes[place])]
-        for start, size in zip(moves, iteration.exchange, strict=True) if place == _LINKS else block:
-            if size:
-                residue = proto.new_int_var(0, period - 1, "")
-                later = proto.new_bool_var("")
-                proto.add(residue == start - period * later)
-                found.append(proto.new_fixed_size_interval_var(residue, size, ""))
-                found.append(proto.new_fixed_size_interval_var(residue + period, size, ""))
-    return found
+    add_no_overlaps(proto, users, {"machine": busy_machines, "link": busy_links}, intervals, period)

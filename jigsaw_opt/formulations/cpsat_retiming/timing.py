@@ -10,7 +10,7 @@ from jigsaw_opt.problem.critical import fewest_contributors
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from jigsaw_opt.formulations.cpsat_retiming.variables import Expression
+    from jigsaw_opt.formulations.disjoint import Expression
 
 __all__ = ["add_job"]
 

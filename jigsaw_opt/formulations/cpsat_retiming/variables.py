@@ -12,7 +12,7 @@ from jigsaw_opt.problem.pieces import PieceGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    Expression = cp_model.LinearExpr | int
+    from jigsaw_opt.formulations.disjoint import Expression
 
 __all__ = ["Frame", "Task", "TaskVariables"]
 

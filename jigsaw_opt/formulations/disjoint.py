@@ -1,0 +1,91 @@
+"""Resources for one piece at a time (SPEC 4.4), on a line or on a circle of known length, as parts of CP-SAT models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Expression = cp_model.LinearExpr | int
+
+__all__ = ["LINKS", "Busy", "User", "add_no_overlaps", "laid"]
+
+Busy = Mapping[int, Sequence[tuple[int, int]]]
+"""Disjoint intervals by number of a resource; on a circle within one period."""
+User = tuple[int, int]
+"""Number of a job, and the number of one of its slots or machines, or `LINKS`."""
+LINKS = -1
+"""Stands for all transfers of a job."""
+
+
+def add_no_overlaps(
+    model: cp_model.CpModel,
+    users: Mapping[tuple[str, int], Sequence[User]],
+    busy: Mapping[str, Busy],
+    intervals: Callable[[User], list[cp_model.IntervalVar]],
+    period: int | None,
+) -> None:
+    """On no resource pieces overlap, neither each other nor what is fixed.
+
+    Resources with the same users and the same busy intervals share one constraint; one with one user and nothing
+    fixed needs none, for the pieces of a job come one after the other.
+
+    Parameters
+    ----------
+    model
+        It is added to.
+    users
+        Who uses each resource, by its kind and number.
+    busy
+        Intervals that others take, by kind.
+    intervals
+        Makes the intervals of a user; asked once for each that needs them.
+    period
+        Length of the circle, or None for a line.
+    """
+    stated = set()
+    known: dict[User, list[cp_model.IntervalVar]] = {}
+    for (kind, number), there in users.items():
+        fixed = tuple(busy[kind].get(number, ()))
+        if (len(there) == 1 and not fixed) or (tuple(there), fixed) in stated:
+            continue
+        stated.add((tuple(there), fixed))
+        for user in there:
+            if user not in known:
+                known[user] = intervals(user)
+        model.add_no_overlap([*(one for user in there for one in known[user]), *_fixed(model, fixed, period)])
+
+
+def laid(
+    model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, period: int | None, turns: int
+) -> list[cp_model.IntervalVar]:
+    """Interval of a piece; on a circle those from its residue and from a period later.
+
+    `turns` is how many whole periods its start may be after 0.
+    """
+    if period is None:
+        return [_interval(model, start, size)]
+    first = model.new_int_var(0, period - 1, "")
+    turn = model.new_int_var(0, turns, "")
+    model.add(first == start - period * turn)
+    return [_interval(model, first, size), _interval(model, first + period, size)]
+
+
+def _interval(model: cp_model.CpModel, start: Expression, size: Expression) -> cp_model.IntervalVar:
+    if isinstance(size, int):
+        return model.new_fixed_size_interval_var(start, size, "")
+    # The end is a variable of its own, for the engine wants affine ends.
+    end = model.new_int_var(0, 2**50, "")
+    model.add(end == start + size)
+    return model.new_interval_var(start, size, end, "")
+
+
+def _fixed(
+    model: cp_model.CpModel, intervals: Sequence[tuple[int, int]], period: int | None
+) -> list[cp_model.IntervalVar]:
+    turns = (0,) if period is None else (0, period)
+    return [
+        model.new_fixed_size_interval_var(start + turn, end - start, "") for turn in turns for start, end in intervals
+    ]
