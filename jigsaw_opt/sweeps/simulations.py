@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import pickle
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +22,6 @@ __all__ = ["cells", "measure", "rows_csv", "simulations"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
-_PICKLE_PROTOCOL = 5
 
 
 def simulations(
@@ -55,15 +53,9 @@ def simulations(
     ]
     tasks: dict[str, Task] = {}
     for request, prepared in zip(requests, prepare(requests), strict=True):
-        key = _key(request, prepared)
+        key = hashlib.sha256(prepared.inputs().encode()).hexdigest()
         tasks[key] = Task(key, measure, (prepared,), request.about())
     return list(tasks.values())
-
-
-def _key(request: Request, prepared: Prepared) -> str:
-    """The same for equal simulations; the figures of the performance model count, not the file that they come from."""
-    figures = pickle.dumps(prepared.setting.performance, _PICKLE_PROTOCOL)
-    return hashlib.sha256(f"{prepared.inputs()} {request.contention} ".encode() + figures).hexdigest()
 
 
 def measure(prepared: Prepared) -> dict[str, Any]:
