@@ -52,6 +52,7 @@ _LINK_WEIGHTS = (1.0, 10.0, 50.0)
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
 _SHORT = 0.7
+"""Share of the time of all links from which on the transfers are what is short."""
 _SHORTER = {"grouped": 0.65, "wherever": 0.2}
 _LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
 """Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
@@ -103,6 +104,8 @@ class Rounds:
             return StoppedBy.COMPLETED
         self._prepare(asked)
         self._begin()
+        # Only now: which move comes first takes a look at all berths, and a plan should not wait for that.
+        self.choice = Choice(tuple(self._moves), self.draw)
         idle = 0
         while (reason := self._reason()) is None:
             if idle >= _PATIENCE and not self._limited:
@@ -131,15 +134,14 @@ class Rounds:
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
         self.engine = Engine(self.control)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, lambda: self._reason() is not None)
-        self.choice = Choice(tuple(self._moves), self.draw)
 
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
             laying = {"wherever": self._wherever, "grouped": self._in_groups}
-            moves |= dict(sorted(laying.items())) if self._short_of_links() else laying
-            moves |= {"circle": self._around}
+            first = "grouped" if self._short_of_links() else "wherever"
+            moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         return moves
 
