@@ -261,8 +261,8 @@ def levelled(instance: Instance) -> tuple[Levelling, Evaluator, int, int] | None
     if balance is None or spots is None:
         return None
     evaluator, count = Evaluator(balance.ground.pieces, balance.ground.layout), len(spots)
-    done = evaluator.evaluate(spots, [1.0] * count, [0] * count).schedule.jobs
-    levelling = Levelling(balance.ground, spots, [progress.levels for progress in done])
+    outcome = evaluator.evaluate(spots, [1.0] * count, [0] * count)
+    levelling = Levelling(balance.ground, spots, evaluator.levels(outcome))
     before = max(levelling.load)
     return levelling, evaluator, before, levelling.run(500)
 

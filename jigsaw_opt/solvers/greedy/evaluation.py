@@ -8,22 +8,37 @@ from operator import mul
 
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.greedy.cyclic import compress
+from jigsaw_opt.solvers.greedy.flat import Flat
 from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.greedy.timing import Schedule, list_schedule
 
 __all__ = ["Evaluator", "Outcome"]
 
 _LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """A schedule, its objective, and its period on a cyclic horizon."""
+    """A list schedule, in short.
 
+    Parameters
+    ----------
+    jobs, urgency, hold_us
+        What was scheduled.
+    value
+        Its objective.
+    begins, ends
+        First start and last barrier of every job.
+    period_us
+        Its period on a cyclic horizon.
+    """
+
+    jobs: Sequence[PlacedJob]
+    urgency: Sequence[float]
+    hold_us: Sequence[int]
     value: int
-    schedule: Schedule
+    begins: list[int]
+    ends: list[int]
     period_us: int | None
 
 
@@ -42,7 +57,11 @@ class Evaluator:
         self.pieces, self.layout = pieces, layout
         self.weighted = pieces.objective == "weighted_completion"
         size = pieces.blocks + pieces.transfers
-        self._sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size))
+        cyclic = pieces.horizon == "cyclic"
+        self._sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size)) if cyclic else 0
+        self._flat = Flat(pieces, layout)
+        self._weights = [job.weight for job in pieces.jobs]
+        self._last: Outcome | None = None
 
     def evaluate(self, jobs: Sequence[PlacedJob], urgency: Sequence[float], hold_us: Sequence[int]) -> Outcome:
         """The list schedule of placed jobs.
@@ -52,35 +71,40 @@ class Evaluator:
         jobs
             The jobs, placed.
         urgency
-            By job, a factor on its priority.
+            By job, a factor on its priority. The job with the longest time still to run goes first, for weighted
+            completions that with the least time per weight (Smith's rule).
         hold_us
             By job, its earliest start; list scheduling alone never waits for a better job to come.
         """
-        gpus, links = len(self.layout.gpus), self.layout.links
-        rule = _smith if self.weighted else _tail
-        schedule = list_schedule(jobs, gpus, links, rule, urgency, hold_us)
-        if self.pieces.horizon == "cyclic":
-            period, schedule = compress(schedule, gpus, links, self._sweeps)
-            return Outcome(period, schedule, period)
-        ends = [progress.end for progress in schedule.jobs]
-        weights = [job.weight for job in self.pieces.jobs]
-        return Outcome(sum(map(mul, weights, ends)) if self.weighted else max(ends), schedule, None)
+        flat = self._flat
+        flat.schedule(jobs, self._rate(jobs, urgency), hold_us, self._sweeps)
+        ends = flat.ends()
+        value = flat.period_us or (sum(map(mul, self._weights, ends)) if self.weighted else max(ends))
+        self._last = Outcome(jobs, urgency, hold_us, value, flat.begins(), ends, flat.period_us)
+        return self._last
 
     def timetable(self, outcome: Outcome) -> Timetable:
         """The timetable of an outcome."""
-        gpus = self.layout.gpus
+        flat, gpus = self._again(outcome), self.layout.gpus
         decisions = [
-            JobDecision([gpus[gpu] for gpu in done.job.gpus], done.levels, done.blocks, done.transfers)
-            for done in outcome.schedule.jobs
+            JobDecision([gpus[gpu] for gpu in job.gpus], flat.levels(index), flat.blocks(index), flat.transfers(index))
+            for index, job in enumerate(outcome.jobs)
         ]
         return Timetable(assemble(self.pieces, decisions), outcome.period_us)
 
+    def levels(self, outcome: Outcome) -> list[list[list[int]]]:
+        """Levels in an outcome, by job, iteration and slot."""
+        flat = self._again(outcome)
+        return [flat.levels(index) for index in range(len(outcome.jobs))]
 
-def _tail(job: PlacedJob, left: int) -> float:
-    """The job with the longest time still to run goes first."""
-    return -left * job.iteration_us
+    def _again(self, outcome: Outcome) -> Flat:
+        """The whole schedule, made once more if it is not the last one."""
+        if outcome is not self._last:
+            self.evaluate(outcome.jobs, outcome.urgency, outcome.hold_us)
+            self._last = outcome
+        return self._flat
 
-
-def _smith(job: PlacedJob, left: int) -> float:
-    """The job with the least time still to run per weight goes first (Smith's rule)."""
-    return left * job.iteration_us / job.job.weight
+    def _rate(self, jobs: Sequence[PlacedJob], urgency: Sequence[float]) -> list[float]:
+        if self.weighted:
+            return [job.iteration_us / job.job.weight * factor for job, factor in zip(jobs, urgency, strict=True)]
+        return [-job.iteration_us * factor for job, factor in zip(jobs, urgency, strict=True)]

@@ -165,8 +165,9 @@ class _Search:
         for _ in range(draw.randint(1, 3)):
             index, kind = draw.randrange(count), draw.randrange(5)
             if kind == 0:
-                other = best.outcome.schedule.jobs[draw.randrange(count)]
-                keys.hold_us[index] = draw.choice((0, 0, other.job.job.release_us, min(other.blocks[0]), other.end))
+                other, outcome = draw.randrange(count), best.outcome
+                release = self.pieces.jobs[other].release_us
+                keys.hold_us[index] = draw.choice((0, 0, release, outcome.begins[other], outcome.ends[other]))
             else:
                 (keys.place if kind % 2 else keys.urgency)[index] = draw.uniform(0.3, 1.7)
         return keys

@@ -114,9 +114,9 @@ class Annealing:
         """Now and then the job that ends last, or one that shares a GPU with it."""
         if self.draw.random() >= _FOCUS_SHARE:
             return None
-        jobs = current.outcome.schedule.jobs
-        last = max(range(len(jobs)), key=lambda index: jobs[index].end)
-        gpu = self.draw.choice(jobs[last].job.gpus)
+        ends = current.outcome.ends
+        last = max(range(len(ends)), key=ends.__getitem__)
+        gpu = self.draw.choice(current.outcome.jobs[last].gpus)
         return self.draw.choice(list(self.balance.loads.on_gpu[gpu]))
 
     def _priorities(self, current: Draft) -> tuple[list[float], list[int]]:
@@ -126,6 +126,6 @@ class Annealing:
         for _ in range(draw.choice((1, 1, 2))):
             urgency[draw.randrange(count)] = draw.uniform(_LEAST_FACTOR, _MOST_FACTOR)
         if draw.random() < 0.3:
-            other = current.outcome.schedule.jobs[draw.randrange(count)]
-            hold[draw.randrange(count)] = draw.choice((0, 0, min(other.blocks[0]), other.end))
+            other, outcome = draw.randrange(count), current.outcome
+            hold[draw.randrange(count)] = draw.choice((0, 0, outcome.begins[other], outcome.ends[other]))
         return urgency, hold

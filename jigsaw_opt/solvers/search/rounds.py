@@ -34,13 +34,13 @@ __all__ = ["Rounds"]
 
 _PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
-_STEP_PIECES = 600_000
-_LEAST_STEPS, _MOST_STEPS = 5, 2500
+_STEP_PIECES = 2_400_000
+_LEAST_STEPS, _MOST_STEPS = 5, 10_000
 _LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
 _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
 _LEVELLING_STEPS = 2000
-_WORK_OF_PIECE = 2e-6
+_WORK_OF_PIECE = 4e-7
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
 _SECONDS_OF_ENGINE = 3.0
@@ -323,8 +323,7 @@ class Rounds:
 
     def _level(self, draft: Draft) -> None:
         """The loads of a draft's GPUs made even."""
-        done = draft.outcome.schedule.jobs
-        levelling = Levelling(self.ground, [progress.job for progress in done], [progress.levels for progress in done])
+        levelling = Levelling(self.ground, draft.outcome.jobs, self.evaluator.levels(draft.outcome))
         if levelling.run(_LEVELLING_STEPS):
             spots = levelling.placed()
             outcome = self.evaluator.evaluate(spots, draft.urgency, draft.hold_us)

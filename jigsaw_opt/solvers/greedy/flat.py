@@ -1,0 +1,197 @@
+"""Placed jobs in flat lists or arrays of integers, and the schedules that `timing` makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+
+import numpy as np
+
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.greedy.compiled import INTERPRETED, compiled, prepare
+from jigsaw_opt.solvers.greedy.layout import Layout
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.timing import Filled, Numbers, Places, Shape
+
+__all__ = ["Flat"]
+
+_PATIENCE = 200_000
+"""Pieces that are scheduled before compiled functions are asked for: less than a second."""
+_LARGEST = 1 << 61
+"""Sum of all durations from which on 64 bits might not do."""
+
+
+class Flat:
+    """The jobs of an instance in flat lists; in arrays, once there are compiled functions to take them.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    layout
+        Its GPUs.
+    """
+
+    def __init__(self, pieces: Pieces, layout: Layout) -> None:
+        jobs = pieces.jobs
+        self.gpus, self.links = len(layout.gpus), layout.links
+        self._functions = INTERPRETED
+        self._scheduled, self._size = 0, pieces.blocks + pieces.transfers
+        self._placed: list[PlacedJob | None] = [None] * len(jobs)
+        self._total_us = [0] * len(jobs)
+        slots, depth = [job.slots for job in jobs], [job.levels for job in jobs]
+        iterations, buckets = [job.iterations for job in jobs], [len(job.transfers) for job in jobs]
+        sizes = {
+            "slot_at": slots,
+            "table_at": [s * d for s, d in zip(slots, depth, strict=True)],
+            "row_at": [s * i for s, i in zip(slots, iterations, strict=True)],
+            "exchange_at": [b * i for b, i in zip(buckets, iterations, strict=True)],
+            "link_at": [min(layout.links, 2 * s) if s > 1 else 0 for s in slots],
+        }
+        self._room = sizes["link_at"]
+        offsets = {name: [0, *accumulate(size)] for name, size in sizes.items()}
+        total = {name: max(1, offset.pop()) for name, offset in offsets.items()}
+        self.shape = Shape(slots, depth, iterations, buckets, [job.release_us for job in jobs], **offsets)
+        count, rows, exchanges = len(jobs), total["row_at"], total["exchange_at"]
+        by_slot, traced = total["slot_at"], rows + exchanges
+        sizes_of_places = (
+            by_slot,
+            by_slot,
+            by_slot,
+            total["table_at"],
+            rows,
+            count,
+            exchanges,
+            total["link_at"],
+            count,
+        )
+        self.places = Places(*([0] * size for size in sizes_of_places))
+        self.filled, self._trial = (
+            Filled(*([0] * size for size in (rows, rows, exchanges, traced, traced, count, count))) for _ in range(2)
+        )
+        self.period_us: int | None = None
+
+    def schedule(
+        self, jobs: Sequence[PlacedJob], rate: Sequence[float], hold_us: Sequence[int], sweeps: int = 0
+    ) -> None:
+        """Fill in the list schedule of placed jobs.
+
+        Parameters
+        ----------
+        jobs
+            The jobs, placed.
+        rate
+            By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
+        hold_us
+            By job, it starts no earlier than this moment nor than its release.
+        sweeps
+            Where positive, the schedule is laid around a circle and compressed by at most so many sweeps.
+        """
+        self._hasten()
+        for index, job in enumerate(jobs):
+            if job is not self._placed[index]:
+                self._place(index, job)
+        fast = self._functions is not INTERPRETED and sum(self._total_us) < _LARGEST
+        functions = self._functions if fast else INTERPRETED
+        hold = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
+        traced = functions.list_schedule(
+            self.shape,
+            self.places,
+            np.array(rate, np.float64) if fast else rate,
+            np.array(hold, np.int64) if fast else hold,
+            self.gpus,
+            self.links,
+            self.filled,
+        )
+        self.period_us = None
+        if sweeps:
+            self.period_us = int(
+                functions.compress(
+                    self.shape, self.places, traced, sweeps, self.gpus, self.links, self.filled, self._trial
+                )
+            )
+
+    def ends(self) -> list[int]:
+        """Last barrier of every job."""
+        return _integers(self.filled.end)
+
+    def begins(self) -> list[int]:
+        """First start of every job."""
+        return _integers(self.filled.begin)
+
+    def levels(self, index: int) -> list[list[int]]:
+        """Levels of a job by iteration and slot."""
+        return self._by_iteration(index, self.filled.level, self.shape.row_at, self.shape.slots)
+
+    def blocks(self, index: int) -> list[list[int]]:
+        """Starts of the blocks of a job by iteration and slot."""
+        return self._by_iteration(index, self.filled.start, self.shape.row_at, self.shape.slots)
+
+    def transfers(self, index: int) -> list[list[int]]:
+        """Starts of the transfers of a job by iteration and bucket."""
+        return self._by_iteration(index, self.filled.begun, self.shape.exchange_at, self.shape.buckets)
+
+    def _by_iteration(self, index: int, numbers: Numbers, offset: Numbers, width: Numbers) -> list[list[int]]:
+        at, wide, iterations = int(offset[index]), int(width[index]), int(self.shape.iterations[index])
+        flat = _integers(numbers[at : at + wide * iterations])
+        return [flat[i * wide : (i + 1) * wide] for i in range(iterations)]
+
+    def _place(self, index: int, job: PlacedJob) -> None:
+        """Write down where a job is."""
+        self._placed[index] = job
+        shape, places = self.shape, self.places
+        slots, levels, iterations = job.job.slots, job.job.levels, job.job.iterations
+        exchange = list(chain.from_iterable(job.exchange))
+        if len(job.links) > self._room[index]:
+            self._make_room(index, len(job.links))
+            shape, places = self.shape, self.places
+        for numbers, at, values in (
+            (places.gpu, shape.slot_at, job.gpus),
+            (places.slot_us, shape.slot_at, job.slot_us),
+            (places.cap, shape.slot_at, job.caps or [levels] * slots),
+            (places.table, shape.table_at, list(chain.from_iterable(job.tables))),
+            (places.row, shape.row_at, list(chain.from_iterable(job.plan.rows))),
+            (places.exchange, shape.exchange_at, exchange),
+            (places.link, shape.link_at, job.links),
+        ):
+            begin = at[index]
+            numbers[begin : begin + len(values)] = values
+        places.fixed[index], places.links[index] = int(job.plan.fixed), len(job.links)
+        longest = sum(table[-1] for table in job.tables)
+        self._total_us[index] = job.job.release_us + iterations * longest + sum(exchange)
+
+    def _make_room(self, index: int, links: int) -> None:
+        """Give a job room for more links, at the end of all."""
+        link: Numbers = self.places.link
+        self._room[index], self.shape.link_at[index] = links, len(link)
+        if isinstance(link, np.ndarray):
+            link = np.concatenate((link, np.zeros(links, np.int64)))
+        else:
+            link += [0] * links
+        self.places = self.places._replace(link=link)
+
+    def _hasten(self) -> None:
+        """Take the compiled functions as soon as there are any; ask for them once they are worth it."""
+        if self._functions is not INTERPRETED:
+            return
+        found = compiled()
+        if found is not None:
+            self._functions = found
+            self.shape, self.places = Shape(*_arrays(self.shape)), Places(*_arrays(self.places))
+            self.filled, self._trial = Filled(*_arrays(self.filled)), Filled(*_arrays(self._trial))
+        elif self._scheduled < _PATIENCE:
+            self._scheduled += self._size
+            if self._scheduled >= _PATIENCE:
+                prepare()
+
+
+def _arrays(lists: Iterable[Numbers]) -> list[Numbers]:
+    arrays: list[Numbers] = []
+    for numbers in lists:
+        array: Numbers = np.array(numbers, np.int64)  # type: ignore[assignment]
+        arrays.append(array)
+    return arrays
+
+
+def _integers(numbers: Numbers) -> list[int]:
+    return numbers.tolist() if isinstance(numbers, np.ndarray) else list(numbers)

@@ -1,0 +1,87 @@
+"""List schedules on flat numbers: the same, whoever computes them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from jigsaw_opt.instances import generate
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.solvers.greedy import compiled, flat
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
+from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+
+CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("rack", 5)) for seed in range(seeds)]
+
+
+def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]]:
+    """List schedules of the first placements under priorities drawn at random, with their timetables."""
+    pieces = cut(generate(family, seed))
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, draw, count, found = Evaluator(pieces, Layout(pieces)), random.Random(seed), len(pieces.jobs), []
+    for spots in placements(pieces, asked):
+        urgency = [draw.uniform(0.3, 1.7) for _ in range(count)]
+        outcome = evaluator.evaluate(spots, urgency, [draw.choice((0, draw.randrange(10**5))) for _ in range(count)])
+        found.append((outcome, evaluator.timetable(outcome).jobs))
+    return found
+
+
+def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiled.prepare(wait=True)
+    functions = compiled.compiled()
+    assert functions is not None and functions != compiled.INTERPRETED
+    fast = [outcomes(*case) for case in CASES]
+    monkeypatch.setattr(flat, "compiled", lambda: None)
+    slow = [outcomes(*case) for case in CASES]
+    for ours, theirs in zip(fast, slow, strict=True):
+        assert [timetable for _, timetable in ours] == [timetable for _, timetable in theirs]
+        for (one, _), (other, _) in zip(ours, theirs, strict=True):
+            assert (one.value, one.period_us, one.begins, one.ends) == (
+                other.value,
+                other.period_us,
+                other.begins,
+                other.ends,
+            )
+
+
+def test_begins_and_ends_are_those_of_the_timetable() -> None:
+    for case in CASES:
+        for outcome, jobs in outcomes(*case):
+            assert len(jobs) == len(outcome.ends)
+            for job, begin, end in zip(jobs, outcome.begins, outcome.ends, strict=True):
+                first, last = job.iterations[0], job.iterations[-1]
+                assert begin == min(block.start_us for block in first.blocks)
+                assert end == max(piece.end_us for piece in (*last.blocks, *last.transfers))
+
+
+def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiled.prepare(wait=True)
+    expected = [timetable for _, timetable in outcomes("server", 3)]
+
+    def fail(*arguments: object) -> int:
+        raise AssertionError("not to be called")
+
+    monkeypatch.setattr(flat, "_LARGEST", 1)
+    monkeypatch.setattr(flat, "compiled", lambda: compiled.Functions(fail, fail))
+    assert [timetable for _, timetable in outcomes("server", 3)] == expected
+
+
+def test_a_later_outcome_does_not_change_an_earlier_one() -> None:
+    pieces = cut(generate("server", 6))
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    spots = next(placements(pieces, asked))
+    first = evaluator.evaluate(spots, [1.0] * count, [0] * count)
+    before = evaluator.timetable(first)
+    other = evaluator.evaluate(
+        spots, [1.0 + index for index in range(count)], [index * 10**5 for index in range(count)]
+    )
+    assert evaluator.timetable(other) != before
+    assert evaluator.timetable(first) == before
