@@ -10,9 +10,9 @@ from functools import cached_property
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.solvers.greedy.levels import Levels, multisets
+from jigsaw_opt.solvers.greedy.levels import SHAPES, Levels, multisets
 
-__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us"]
+__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "shapes"]
 
 
 class Layout:
@@ -102,6 +102,16 @@ def demands(pieces: Pieces) -> list[Demand] | None:
     return found
 
 
+def shapes(demand: Demand) -> tuple[Demand, ...]:
+    """The same demand with its levels in every shape that differs; itself first."""
+    found = {demand.rows: demand}
+    for shape in SHAPES:
+        rows = multisets(demand.job, shape)
+        if rows is not None and rows not in found:
+            found[rows] = _asking(demand.job, rows)
+    return tuple(found.values())
+
+
 def exchange_us(job: PieceGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
     """Durations of the transfers of an iteration, by bucket."""
     counts = [0] * (job.levels + 1)
@@ -134,8 +144,10 @@ def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchang
 
 def _demand(job: PieceGraph) -> Demand | None:
     rows = multisets(job)
-    if rows is None:
-        return None
+    return None if rows is None else _asking(job, rows)
+
+
+def _asking(job: PieceGraph, rows: tuple[Levels, ...]) -> Demand:
     need = (job.levels,) * job.slots if job.rule.balance is not None else max(rows, key=sum)
     times = Counter(level for row in rows for level in row)
     tables = job.blocks[0].duration_us

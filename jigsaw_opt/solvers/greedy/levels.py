@@ -12,12 +12,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import cycle
 
-from jigsaw_opt.problem.costs import staircase
+from jigsaw_opt.problem.costs import lower_hull, staircase
 from jigsaw_opt.problem.pieces import PieceGraph
 
-__all__ = ["LevelPlan", "dominated", "level_plan", "multisets"]
+__all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "multisets"]
 
 Levels = tuple[int, ...]
+
+SHAPES = ("staircase", "flat", "cheap")
+"""Shapes of the levels of a ``free`` job: near the staircase; all but the deepest alike, so most buckets have either
+all contributors or the fewest; or the least GPU time. The same sum each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,18 @@ class LevelPlan:
     fixed: bool
 
 
-def multisets(job: PieceGraph) -> tuple[Levels, ...] | None:
+def multisets(job: PieceGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...] | None:
     """Levels by iteration, each descending, as shallow as the rule permits; None where none is allowed.
 
-    Under ``free`` the staircase is bent until the sum over the horizon is exactly the least one
-    that coverage and mean depth permit; `LevelRule.balance` is left to `level_plan`.
+    Under ``free`` the sum over the horizon is exactly the least one that coverage and mean depth permit;
+    `LevelRule.balance` is left to `level_plan`.
+
+    Parameters
+    ----------
+    job
+        The job.
+    shape
+        One of `SHAPES`, for ``free``.
     """
     rule = job.rule
     if rule.multiset is not None:
@@ -51,7 +62,10 @@ def multisets(job: PieceGraph) -> tuple[Levels, ...] | None:
     if share + (rest > 0) > job.levels * job.slots:
         return None
     totals = [share + (iteration < rest) for iteration in range(job.iterations)]
-    return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in totals)
+    if shape == "staircase":
+        return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in totals)
+    steps = _hull(job) if shape == "cheap" else tuple(range(1, job.levels + 1))
+    return tuple(_between(steps, job.slots, contributors, total) for total in totals)
 
 
 def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
@@ -59,10 +73,19 @@ def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
     return all(level <= cap for level, cap in zip(levels, sorted(caps, reverse=True), strict=True))
 
 
-def level_plan(job: PieceGraph, caps: Sequence[int]) -> LevelPlan | None:
-    """Levels of a job whose slots may go no deeper than `caps`; None where no way was found."""
-    rows = multisets(job)
-    if rows is None or min(caps) < 1:
+def level_plan(job: PieceGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -> LevelPlan | None:
+    """Levels of a job whose slots may go no deeper than `caps`; None where no way was found.
+
+    Parameters
+    ----------
+    job
+        The job.
+    rows
+        What it asks for, from `multisets`.
+    caps
+        Deepest level of each slot.
+    """
+    if min(caps) < 1:
         return None
     if job.rule.balance is None:
         if all(dominated(row, caps) for row in set(rows)):
@@ -84,6 +107,28 @@ def _bent_staircase(depth: int, slots: int, contributors: int, total: int) -> Le
             if not missing:
                 break
     return tuple(sorted(levels, reverse=True))
+
+
+def _hull(job: PieceGraph) -> tuple[int, ...]:
+    """Levels such that all others cost as much GPU time as a mixture of two of these, or more; on the first type."""
+    times = job.blocks[0].duration_us[job.gpu_types[0]]
+    return tuple(level for level, _ in lower_hull(enumerate(times, 1)))
+
+
+@lru_cache(maxsize=4096)
+def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels:
+    """Levels, descending: `contributors` of the deepest, the others on two neighbouring steps but for one; sum `total`.
+
+    `steps` ascend from 1 to the deepest level.
+    """
+    depth, others = steps[-1], slots - contributors
+    total -= contributors * depth
+    if not others or total >= others * depth:
+        return (depth,) * slots
+    at = max(n for n, step in enumerate(steps) if step * others <= total)
+    low, high = steps[at], steps[at + 1]
+    up, rest = divmod(total - low * others, high - low)
+    return (depth,) * contributors + (high,) * up + (low + rest,) + (low,) * (others - up - 1)
 
 
 def _unbalanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:

@@ -20,6 +20,8 @@ class PlacedJob:
 
     Parameters
     ----------
+    demand
+        What it asks for.
     job
         Its pieces.
     gpus
@@ -40,6 +42,7 @@ class PlacedJob:
         Time of its slowest iteration when no one is in the way.
     """
 
+    demand: Demand
     job: PieceGraph
     gpus: list[int]
     tables: list[tuple[int, ...]]
@@ -60,7 +63,7 @@ def place_jobs(
     placed = []
     for job, demand, gpus in zip(pieces.jobs, demands, placement, strict=True):
         caps = level_caps(layout, demand, gpus, state)
-        plan = level_plan(job, caps)
+        plan = level_plan(job, demand.rows, caps)
         channel = layout.channel(gpus)
         if plan is None or channel is None:
             return None
@@ -68,6 +71,7 @@ def place_jobs(
         exchange = _exchange(exchanges, demand, plan, channel)
         placed.append(
             PlacedJob(
+                demand=demand,
                 job=job,
                 gpus=gpus,
                 tables=tables,

@@ -187,7 +187,10 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
 
     def admits(placed: Sequence[int]) -> bool:
         caps = (level_caps(layout, jobs[index], placement[index], state) for index in placed)
-        return all(level_plan(jobs[index].job, cap) is not None for index, cap in zip(placed, caps, strict=True))
+        return all(
+            level_plan(jobs[index].job, jobs[index].rows, cap) is not None
+            for index, cap in zip(placed, caps, strict=True)
+        )
 
     def place(placed: list[int], left: list[int]) -> bool:
         if not left:

@@ -18,6 +18,7 @@ __all__ = ["Balance"]
 
 _NEAR_SHARE = 0.8
 _PATH_WEIGHT = 20.0
+_SHAPE_SHARE = 0.1
 
 
 class Balance:
@@ -45,12 +46,20 @@ class Balance:
         self.ground, self.draw, self.target_us, self.link_weight = ground, draw, target_us, link_weight
         self.loads = Loads(ground)
         self.places = Places(ground, draw)
+        self.shaped = [index for index in range(len(ground.demands)) if len(ground.shapes(index)) > 1]
 
     def build(self, order: Sequence[int]) -> bool:
-        """Place all jobs anew in an order, each where it costs least; says whether all found room."""
+        """Place all jobs anew in an order, each where it costs least; says whether all found room.
+
+        The levels have the shapes that the heuristic gives them, or others by chance.
+        """
         for index, spot in enumerate(self.loads.spots):
             if spot is not None:
                 self.loads.unplace(index)
+        self.loads.demands = list(self.ground.demands)
+        if self.draw.random() < 0.5:
+            for index in self.shaped:
+                self.loads.demands[index] = self.draw.choice(self.ground.shapes(index))
         return all(self._insert(index) for index in order)
 
     def adopt(self, spots: Sequence[PlacedJob]) -> None:
@@ -85,6 +94,8 @@ class Balance:
         kind = self.draw.random()
         if first is None:
             first = self._crowded()
+        if self.draw.random() < _SHAPE_SHARE and self.shaped:
+            return self._reshape(first)
         if kind < 0.15 or len(self.loads.spots) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
@@ -120,7 +131,7 @@ class Balance:
         """Put a job on a spot."""
         plan = spot.plan
         fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
-        self.loads.place(index, spot, fixed or self.ground.demands[index].need)
+        self.loads.place(index, spot, fixed or spot.demand.need)
 
     def _move(
         self, moves: Sequence[tuple[int, Sequence[int] | None]]
@@ -145,6 +156,14 @@ class Balance:
             self.place(index, spot_or_none)
             done.append(index)
         return old, gain
+
+    def _reshape(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Levels of a job, of any where this one has no choice, in another shape, on the same GPUs or elsewhere."""
+        index = first if len(self.ground.shapes(first)) > 1 else self.draw.choice(self.shaped)
+        before = self.loads.demands[index]
+        others = [demand for demand in self.ground.shapes(index) if demand is not before]
+        self.loads.demands[index] = self.draw.choice(others)
+        return self._move([(index, self.spot(index).gpus if self.draw.random() < 0.5 else None)])
 
     def _trade(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Exchange the places of two jobs of one width."""

@@ -87,7 +87,7 @@ class Levelling:
         for index, (gpus, rows) in enumerate(zip(self.gpus, self.levels, strict=True)):
             plan = LevelPlan(tuple(tuple(row) for row in rows), fixed=True)
             levels = self.spots[index].job.levels
-            job = self.ground.placed(index, gpus, plan, [levels] * len(gpus))
+            job = self.ground.placed(index, gpus, plan, [levels] * len(gpus), self.spots[index].demand)
             if job is None:
                 raise ValueError("workers stay on their servers, so the ring stays joined")
             found.append(job)

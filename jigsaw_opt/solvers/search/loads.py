@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, shapes
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 
@@ -32,6 +32,7 @@ class Ground:
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
         self._lengths: dict[tuple[object, ...], int] = {}
+        self._shapes: dict[int, tuple[Demand, ...]] = {}
         self.of_width: dict[int, list[int]] = {}
         for index, job in enumerate(pieces.jobs):
             self.of_width.setdefault(job.slots, []).append(index)
@@ -62,7 +63,7 @@ class Ground:
         """Levels under caps."""
         key = (id(demand), tuple(caps))
         if key not in self._levels:
-            self._levels[key] = level_plan(demand.job, caps) if min(caps) > 0 else None
+            self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
         return self._levels[key]
 
     def tables(self, job: PieceGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
@@ -70,15 +71,37 @@ class Ground:
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
-    def placed(self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int]) -> PlacedJob | None:
-        """A job on these GPUs with these levels; None where no path joins them."""
+    def shapes(self, index: int) -> tuple[Demand, ...]:
+        """The demand of a job, with its levels in every shape."""
+        demand = self.demands[index]
+        if id(demand) not in self._shapes:
+            self._shapes[id(demand)] = shapes(demand)
+        return self._shapes[id(demand)]
+
+    def placed(
+        self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
+    ) -> PlacedJob | None:
+        """A job on these GPUs with these levels; None where no path joins them.
+
+        Parameters
+        ----------
+        index
+            The job.
+        gpus
+            GPU of each slot.
+        plan, caps
+            Its levels, and the deepest one of each slot.
+        demand
+            What the levels come from; the demand of the job unless said.
+        """
         channel = self.channel(gpus)
         if channel is None:
             return None
-        job, demand, type_of = self.pieces.jobs[index], self.demands[index], self.layout.type_of
+        job, demand, type_of = self.pieces.jobs[index], demand or self.demands[index], self.layout.type_of
         tables = self.tables(job, gpus)
         exchange = [self.exchange(demand, row, channel) for row in plan.rows]
         return PlacedJob(
+            demand=demand,
             job=job,
             gpus=list(gpus),
             tables=tables,
@@ -118,6 +141,8 @@ class Loads:
 
     Attributes
     ----------
+    demands
+        What each job asks for, its levels in the shape that they have at present.
     spots
         Spot of each job, or None.
     gpu_us, link_us
@@ -128,6 +153,7 @@ class Loads:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
+        self.demands = list(ground.demands)
         self.spots: list[PlacedJob | None] = [None] * len(ground.pieces.jobs)
         count = len(ground.layout.gpus)
         self.gpu_us = [0] * count
@@ -147,12 +173,13 @@ class Loads:
 
     def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
         """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
-        times, type_of = self.ground.demands[index].slot_us, self.ground.layout.type_of
+        demand, type_of = self.demands[index], self.ground.layout.type_of
+        times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
         caps = [self.cap(index, gpu) for gpu in gpus]
-        plan = self.ground.levels(self.ground.demands[index], caps)
-        return None if plan is None else self.ground.placed(index, gpus, plan, caps)
+        plan = self.ground.levels(demand, caps)
+        return None if plan is None else self.ground.placed(index, gpus, plan, caps, demand)
 
     def admits(self, index: int, spot: PlacedJob) -> bool:
         """Whether memory as it is now admits a job at a spot with its levels as they are."""
@@ -162,6 +189,7 @@ class Loads:
     def place(self, index: int, spot: PlacedJob, deepest: Sequence[int]) -> None:
         """Put a job on its spot; `deepest` is the largest level of each slot."""
         self.spots[index] = spot
+        self.demands[index] = spot.demand
         job = self.ground.pieces.jobs[index]
         for gpu, level in zip(spot.gpus, deepest, strict=True):
             self._state[gpu] += job.state_bytes
@@ -191,8 +219,8 @@ class Loads:
             tight = any(memory[gpu] - state[gpu] < sizes[-1] for gpu in spot.gpus)
             if tight or spot.caps is not None:
                 caps = [sum(size <= memory[gpu] - state[gpu] for size in sizes) for gpu in spot.gpus]
-                plan = self.ground.levels(self.ground.demands[index], caps)
-                anew = None if plan is None else self.ground.placed(index, spot.gpus, plan, caps)
+                plan = self.ground.levels(spot.demand, caps)
+                anew = None if plan is None else self.ground.placed(index, spot.gpus, plan, caps, spot.demand)
                 if anew is None:
                     return None
                 settled.append(anew)

@@ -86,7 +86,7 @@ class Places:
     def exchanged(self, loads: Loads, index: int, gpus: Sequence[int], home: int, server: int) -> list[int] | None:
         """GPUs of a job with those on `home` replaced by the least loaded ones of `server`; None without room."""
         leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == home]
-        need = self.ground.demands[index].need
+        need = loads.demands[index].need
         free = self._sorted(loads, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
         free = [gpu for gpu in free if loads.cap(index, gpu) >= need[leaving[0]]]
         if len(free) < len(leaving):
@@ -101,7 +101,7 @@ class Places:
         chosen: list[int] = []
         skipped: list[tuple[int, int]] = []
         coming = iter(gpus)
-        for level in self.ground.demands[index].need:
+        for level in loads.demands[index].need:
             at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
             if at is not None:
                 chosen.append(skipped.pop(at)[0])

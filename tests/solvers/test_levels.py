@@ -1,0 +1,83 @@
+"""The levels that a free job asks for, in every shape."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import pytest
+
+from jigsaw_opt.instances import generate
+from jigsaw_opt.problem.pieces import PieceGraph, cut
+from jigsaw_opt.solvers.greedy.layout import Layout, demands, exchange_us, shapes
+from jigsaw_opt.solvers.greedy.levels import SHAPES, multisets
+
+
+def free_jobs() -> list[PieceGraph]:
+    """Free jobs of several workers, of various families."""
+    cases = [("rack", 106), ("rack", 101), ("server", 7), ("server", 23), ("tiny", 12), ("tiny", 9), ("tiny", 11)]
+    jobs = [job for family, seed in cases for job in cut(generate(family, seed)).jobs]
+    return [job for job in jobs if job.rule.multiset is None and job.slots > 1]
+
+
+def gpu_us(job: PieceGraph, row: tuple[int, ...]) -> int:
+    times = job.blocks[0].duration_us[job.gpu_types[0]]
+    return sum(times[level - 1] for level in row)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_shape_asks_for_the_least_sum_that_the_rule_allows(shape: str) -> None:
+    jobs = free_jobs()
+    assert len(jobs) > 20
+    for job in jobs:
+        rows = multisets(job, shape)
+        assert rows is not None and len(rows) == job.iterations
+        fewest = job.rule.min_contributors
+        least = fewest * job.levels + job.slots - fewest
+        assert sum(map(sum, rows)) == max(job.rule.min_total, least * job.iterations)
+        for row in rows:
+            assert len(row) == job.slots
+            assert list(row) == sorted(row, reverse=True)
+            assert row[fewest - 1] == job.levels and row[-1] >= 1
+
+
+def test_cheap_is_least_gpu_time() -> None:
+    smaller = 0
+    for job in free_jobs():
+        if job.slots > 6:
+            continue
+        fewest = job.rule.min_contributors
+        for row, plain in zip(multisets(job, "cheap") or (), multisets(job) or (), strict=True):
+            levels = combinations_with_replacement(range(1, job.levels + 1), job.slots - fewest)
+            all_rows = ((job.levels,) * fewest + other for other in levels)
+            least = min(gpu_us(job, other) for other in all_rows if sum(other) == sum(row))
+            # One worker is between the corners of the hull.
+            slack = max(job.blocks[0].duration_us[job.gpu_types[0]])
+            assert least <= gpu_us(job, row) <= min(gpu_us(job, plain) + slack, least + slack)
+            smaller += gpu_us(job, row) < gpu_us(job, plain)
+    assert smaller
+
+
+def test_flat_exchanges_less_than_the_staircase() -> None:
+    pieces = cut(generate("rack", 101))
+    layout = Layout(pieces)
+    smaller = 0
+    for job in pieces.jobs:
+        if job.rule.multiset is not None or job.slots < 12:
+            continue
+        channel = layout.channel(range(job.slots))
+        assert channel is not None
+        flat, plain = ((multisets(job, shape) or ())[0] for shape in ("flat", "staircase"))
+        assert sum(exchange_us(job, flat, channel)) <= sum(exchange_us(job, plain, channel))
+        smaller += sum(exchange_us(job, flat, channel)) < sum(exchange_us(job, plain, channel))
+    assert smaller
+
+
+def test_shapes_differ_and_begin_with_the_demand_itself() -> None:
+    asked = demands(cut(generate("rack", 106)))
+    assert asked is not None
+    for demand in asked:
+        found = shapes(demand)
+        assert found[0] is demand
+        assert len({other.rows for other in found}) == len(found)
+        assert len(found) == 1 or demand.job.rule.multiset is None
+    assert any(len(shapes(demand)) == 3 for demand in asked)
