@@ -40,6 +40,16 @@ def test_every_shape_asks_for_the_least_sum_that_the_rule_allows(shape: str) -> 
             assert row[fewest - 1] == job.levels and row[-1] >= 1
 
 
+def test_alternating_has_all_but_the_deepest_at_one_level_in_all_iterations_but_one() -> None:
+    several = 0
+    for job in free_jobs():
+        rows = multisets(job, "alternating") or ()
+        uneven = [row for row in rows if len(set(row[job.rule.min_contributors :])) > 1]
+        assert len(uneven) <= 1
+        several += len(set(rows)) > 1
+    assert several
+
+
 def test_cheap_is_least_gpu_time() -> None:
     smaller = 0
     for job in free_jobs():
@@ -80,4 +90,4 @@ def test_shapes_differ_and_begin_with_the_demand_itself() -> None:
         assert found[0] is demand
         assert len({other.rows for other in found}) == len(found)
         assert len(found) == 1 or demand.job.rule.multiset is None
-    assert any(len(shapes(demand)) == 3 for demand in asked)
+    assert any(len(shapes(demand)) == 4 for demand in asked)

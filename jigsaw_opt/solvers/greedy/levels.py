@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import cycle
+from itertools import accumulate, cycle
 
 from jigsaw_opt.problem.costs import lower_hull, staircase
 from jigsaw_opt.problem.pieces import PieceGraph
@@ -19,9 +19,10 @@ __all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "multisets"]
 
 Levels = tuple[int, ...]
 
-SHAPES = ("staircase", "flat", "cheap")
-"""Shapes of the levels of a ``free`` job: near the staircase; all but the deepest alike, so most buckets have either
-all contributors or the fewest; or the least GPU time. The same sum each."""
+SHAPES = ("staircase", "flat", "cheap", "alternating")
+"""Shapes of the levels of a ``free`` job, of the same sum each: near the staircase; all but the deepest alike, so that
+most buckets have either all contributors or the fewest; the least GPU time; or all but the deepest alike in each
+iteration but one, some iterations deeper than others, with the least payload at buckets of all contributors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,14 @@ def multisets(job: PieceGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...] | N
     share, rest = divmod(max(rule.min_total, least * job.iterations), job.iterations)
     if share + (rest > 0) > job.levels * job.slots:
         return None
+    if shape == "alternating":
+        return _alternating(job, share * job.iterations + rest)
     totals = [share + (iteration < rest) for iteration in range(job.iterations)]
     if shape == "staircase":
         return tuple(_bent_staircase(job.levels, job.slots, contributors, total) for total in totals)
-    steps = _hull(job) if shape == "cheap" else tuple(range(1, job.levels + 1))
+    steps = tuple(range(1, job.levels + 1))
+    if shape == "cheap":
+        steps = _corners(job.blocks[0].duration_us[job.gpu_types[0]])
     return tuple(_between(steps, job.slots, contributors, total) for total in totals)
 
 
@@ -109,10 +114,29 @@ def _bent_staircase(depth: int, slots: int, contributors: int, total: int) -> Le
     return tuple(sorted(levels, reverse=True))
 
 
-def _hull(job: PieceGraph) -> tuple[int, ...]:
-    """Levels such that all others cost as much GPU time as a mixture of two of these, or more; on the first type."""
-    times = job.blocks[0].duration_us[job.gpu_types[0]]
-    return tuple(level for level, _ in lower_hull(enumerate(times, 1)))
+def _corners(costs: Sequence[int]) -> Levels:
+    """Levels such that any other costs as much as a mixture of two of these, or more; given the costs of all."""
+    return tuple(level for level, _ in lower_hull(enumerate(costs, 1)))
+
+
+def _alternating(job: PieceGraph, total: int) -> tuple[Levels, ...]:
+    """Levels by iteration with sum `total`: in each but one, all slots but the fewest contributors at one level."""
+    contributors = job.rule.min_contributors
+    others, count = job.slots - contributors, job.iterations
+    full = (job.levels,) * contributors
+    if not others:
+        return (full,) * count
+    payload = {transfer.bucket: transfer.payload_bytes for transfer in job.transfers}
+    steps = _corners(list(accumulate(payload.get(level, 0) for level in range(1, job.levels + 1))))
+    # The iterations are to the sum of the levels of one slot what slots are to the sum of an iteration.
+    sums, rest = divmod(total - count * sum(full), others)
+    levels = _between(steps, count, 0, sums)
+    rows = [full + (level,) * others for level in levels]
+    if rest:
+        # What is left makes some slots of the deepest iteration that is not full one deeper.
+        at = next(n for n, level in enumerate(levels) if level < job.levels)
+        rows[at] = full + (levels[at] + 1,) * rest + (levels[at],) * (others - rest)
+    return tuple(rows)
 
 
 @lru_cache(maxsize=4096)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
@@ -39,7 +41,7 @@ class PlacedJob:
     slot_us
         Mean GPU time of an iteration by slot.
     iteration_us
-        Time of its slowest iteration when no one is in the way.
+        Mean time of its iterations when no one is in the way.
     """
 
     demand: Demand
@@ -80,13 +82,16 @@ def place_jobs(
                 caps=None if min(caps) >= job.levels else caps,
                 exchange=exchange,
                 slot_us=[demand.slot_us[layout.type_of[gpu]] // job.iterations for gpu in gpus],
-                iteration_us=max(
-                    iteration_us(tables, sorted(row, reverse=True), durations)
-                    for row, durations in set(zip(plan.rows, exchange, strict=True))
-                ),
+                iteration_us=_mean_us(tables, plan, exchange),
             )
         )
     return placed
+
+
+def _mean_us(tables: Sequence[Sequence[int]], plan: LevelPlan, exchange: Sequence[tuple[int, ...]]) -> int:
+    kinds = Counter(zip(plan.rows, exchange, strict=True))
+    total = sum(n * iteration_us(tables, sorted(row, reverse=True), durations) for (row, durations), n in kinds.items())
+    return ceil_div(total, len(plan.rows))
 
 
 def _exchange(

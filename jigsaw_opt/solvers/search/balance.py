@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from math import exp
 
+from jigsaw_opt.solvers.greedy.levels import SHAPES
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground, Loads
 from jigsaw_opt.solvers.search.places import Places
@@ -51,15 +52,15 @@ class Balance:
     def build(self, order: Sequence[int]) -> bool:
         """Place all jobs anew in an order, each where it costs least; says whether all found room.
 
-        The levels have the shapes that the heuristic gives them, or others by chance.
+        The levels of all jobs have the same shape, or each has its own.
         """
         for index, spot in enumerate(self.loads.spots):
             if spot is not None:
                 self.loads.unplace(index)
-        self.loads.demands = list(self.ground.demands)
-        if self.draw.random() < 0.5:
-            for index in self.shaped:
-                self.loads.demands[index] = self.draw.choice(self.ground.shapes(index))
+        shape = self.draw.randrange(len(SHAPES) + 1)
+        for index in self.shaped:
+            shapes = self.ground.shapes(index)
+            self.loads.demands[index] = shapes[shape] if shape < len(shapes) else self.draw.choice(shapes)
         return all(self._insert(index) for index in order)
 
     def adopt(self, spots: Sequence[PlacedJob]) -> None:
