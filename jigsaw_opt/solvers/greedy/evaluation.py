@@ -15,6 +15,8 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 __all__ = ["Evaluator", "Outcome"]
 
 _LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
+_SHARE_OF_SWEEPS = 0.2
+"""How much of a list schedule a sweep takes, for not all are made."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,6 +53,11 @@ class Evaluator:
         The instance, cut; either horizon, any objective.
     layout
         Its GPUs.
+
+    Attributes
+    ----------
+    pieces_a_look
+        About how many pieces an evaluation goes through.
     """
 
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
@@ -59,6 +66,7 @@ class Evaluator:
         size = pieces.blocks + pieces.transfers
         cyclic = pieces.horizon == "cyclic"
         self._sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size)) if cyclic else 0
+        self.pieces_a_look = round(size * (1 + _SHARE_OF_SWEEPS * self._sweeps))
         self._flat = Flat(pieces, layout)
         self._weights = [job.weight for job in pieces.jobs]
         self._last: Outcome | None = None

@@ -15,8 +15,8 @@ from jigsaw_opt.solvers.greedy.timing import Filled, Numbers, Places, Shape
 
 __all__ = ["Flat"]
 
-_PATIENCE = 200_000
-"""Pieces that are scheduled before compiled functions are asked for: less than a second."""
+_PATIENCE = 60_000
+"""Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
 _LARGEST = 1 << 61
 """Sum of all durations from which on 64 bits might not do."""
 
@@ -87,7 +87,7 @@ class Flat:
         sweeps
             Where positive, the schedule is laid around a circle and compressed by at most so many sweeps.
         """
-        self._hasten()
+        self._hasten(sweeps)
         for index, job in enumerate(jobs):
             if job is not self._placed[index]:
                 self._place(index, job)
@@ -170,7 +170,7 @@ class Flat:
             link += [0] * links
         self.places = self.places._replace(link=link)
 
-    def _hasten(self) -> None:
+    def _hasten(self, sweeps: int) -> None:
         """Take the compiled functions as soon as there are any; ask for them once they are worth it."""
         if self._functions is not INTERPRETED:
             return
@@ -180,7 +180,7 @@ class Flat:
             self.shape, self.places = Shape(*_arrays(self.shape)), Places(*_arrays(self.places))
             self.filled, self._trial = Filled(*_arrays(self.filled)), Filled(*_arrays(self._trial))
         elif self._scheduled < _PATIENCE:
-            self._scheduled += self._size
+            self._scheduled += self._size * (1 + sweeps)
             if self._scheduled >= _PATIENCE:
                 prepare()
 

@@ -16,6 +16,9 @@ from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Retiming"]
 
+_GAINS = 500
+"""The least gain, as a part of the room between bound and objective."""
+
 
 class Retiming:
     """Improves a plan around some of its jobs.
@@ -56,16 +59,22 @@ class Retiming:
     def _weighted(self) -> bool:
         return self.ground.pieces.objective == "weighted_completion"
 
+    @property
+    def _least_gain(self) -> int:
+        """By how much a better plan must be better, lest the engine goes down by microseconds."""
+        objective = self.control.objective
+        return 1 if objective is None else max(1, (objective - self.control.bound) // _GAINS)
+
     def _latest_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         chosen = set(jobs)
         stays = max((job_end(job) for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
         latest = max(job_end(plan.jobs[index]) for index in jobs)
-        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - 1)
+        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - self._least_gain)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         weights = self.ground.pieces.jobs
         now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
-        return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - 1)
+        return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - self._least_gain)
 
     def _least(self, index: int) -> int:
         """Weighted least end of a job."""

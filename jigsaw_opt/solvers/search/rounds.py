@@ -34,11 +34,13 @@ __all__ = ["Rounds"]
 
 _PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
-_STEP_PIECES = 2_400_000
-_LEAST_STEPS, _MOST_STEPS = 5, 10_000
+_STEP_PIECES = 1_200_000
+_LEAST_STEPS, _MOST_STEPS = 5, 5_000
 _LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
 _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
+_LONGER, _LONGEST = 1.5, 30.0
+"""By what factor annealing takes longer after each time that it found no better plan, and at most."""
 _LEVELLING_STEPS = 2000
 _WORK_OF_PIECE = 4e-7
 _WORK_OF_BALANCING = 6e-5
@@ -89,6 +91,7 @@ class Rounds:
         self._lain: Sequence[PlacedJob] | None = None
         self._nesting: Nesting | None = None
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
+        self._longer = 1.0
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -163,7 +166,7 @@ class Rounds:
         count = len(self.pieces.jobs)
         for spots in placements(self.pieces, self.ground.demands):
             outcome = self.evaluator.evaluate(spots, [1.0] * count, [0] * count)
-            self._work += self.pieces.blocks * _WORK_OF_PIECE
+            self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
             self._keep(Draft(spots, [1.0] * count, [0] * count, outcome))
             if self._reason() is not None:
                 return
@@ -314,12 +317,13 @@ class Rounds:
 
     def _anneal(self, balance: Balance, start: Draft) -> None:
         self._keep(start)
-        size = self.pieces.blocks + self.pieces.transfers
-        steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // size))
-        annealing = Annealing(balance, self.evaluator, self.draw)
-        best = annealing.run(start, steps, self.draw.choice(_HEATS), self._watch)
+        steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // self.evaluator.pieces_a_look))
+        annealing, before = Annealing(balance, self.evaluator, self.draw), self.control.objective
+        best = annealing.run(start, round(self._longer * steps), self.draw.choice(_HEATS), self._watch)
         if self._reason() is None:
             self._level(best)
+        fruitless = self.control.objective == before
+        self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
 
     def _level(self, draft: Draft) -> None:
         """The loads of a draft's GPUs made even."""
@@ -331,7 +335,7 @@ class Rounds:
 
     def _watch(self, best: Draft) -> bool:
         """Keep the best draft of the annealing as it goes; says whether to stop."""
-        self._work += (self.pieces.blocks + self.pieces.transfers) * _WORK_OF_PIECE
+        self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
         self._keep(best)
         return self._reason() is not None
 
