@@ -42,6 +42,7 @@ _STEPS_A_LOOK = 50
 _LONGER, _LONGEST = 1.5, 30.0
 """By what factor annealing takes longer after each time that it found no better plan, and at most."""
 _LEVELLING_STEPS = 2000
+_OTHERS = 5
 _WORK_OF_PIECE = 4e-7
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
@@ -87,6 +88,7 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed)
         self.best: Draft | None = None
+        self._others: list[Draft] = []
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
         self._nesting: Nesting | None = None
@@ -146,6 +148,8 @@ class Rounds:
             first = "grouped" if self._short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
+        if self.pieces.horizon == "finite":
+            moves["other"] = self._improve_other
         return moves
 
     def _short_of_links(self) -> bool:
@@ -210,6 +214,13 @@ class Rounds:
         """The best plan, improved part by part."""
         if self.control.best is not None:
             self.parts.improve(self.control.best)
+
+    def _improve_other(self) -> None:
+        """The best of the other placements found, improved part by part: its schedule may have more to give."""
+        if self._others:
+            other = min(self._others, key=lambda draft: draft.outcome.value)
+            self._others.remove(other)
+            self.parts.improve(self.evaluator.timetable(other.outcome))
 
     def _around(self) -> None:
         """Jobs laid one by one at a shorter period, at the placement last balanced or at that of the best draft."""
@@ -321,17 +332,29 @@ class Rounds:
         annealing, before = Annealing(balance, self.evaluator, self.draw), self.control.objective
         best = annealing.run(start, round(self._longer * steps), self.draw.choice(_HEATS), self._watch)
         if self._reason() is None:
-            self._level(best)
+            best = self._level(best)
+        self._remember(best)
         fruitless = self.control.objective == before
         self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
 
-    def _level(self, draft: Draft) -> None:
-        """The loads of a draft's GPUs made even."""
+    def _remember(self, draft: Draft) -> None:
+        """Keep a draft that is not the best one, and is at another place, as one of a few."""
+        places = [[spot.gpus for spot in one.outcome.jobs] for one in (*self._others, *filter(None, [self.best]))]
+        if draft is not self.best and [spot.gpus for spot in draft.outcome.jobs] not in places:
+            self._others.append(draft)
+            self._others = sorted(self._others, key=lambda one: one.outcome.value)[:_OTHERS]
+
+    def _level(self, draft: Draft) -> Draft:
+        """The loads of a draft's GPUs made even, where that makes it better."""
         levelling = Levelling(self.ground, draft.outcome.jobs, self.evaluator.levels(draft.outcome))
         if levelling.run(_LEVELLING_STEPS):
             spots = levelling.placed()
             outcome = self.evaluator.evaluate(spots, draft.urgency, draft.hold_us)
-            self._keep(Draft(spots, draft.urgency, draft.hold_us, outcome))
+            level = Draft(spots, draft.urgency, draft.hold_us, outcome)
+            self._keep(level)
+            if outcome.value < draft.outcome.value:
+                return level
+        return draft
 
     def _watch(self, best: Draft) -> bool:
         """Keep the best draft of the annealing as it goes; says whether to stop."""
