@@ -9,10 +9,12 @@ import pytest
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.plan import JobPlan
-from jigsaw_opt.solvers.greedy import compiled, flat
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.greedy.timing import compress, list_schedule
 
 CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("rack", 5)) for seed in range(seeds)]
 
@@ -33,10 +35,10 @@ def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]
 def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     compiled.prepare(wait=True)
-    functions = compiled.compiled()
-    assert functions is not None and functions != compiled.INTERPRETED
+    assert compiled.compiled(list_schedule) not in (None, list_schedule)
+    assert compiled.compiled(compress) not in (None, compress)
     fast = [outcomes(*case) for case in CASES]
-    monkeypatch.setattr(flat, "compiled", lambda: None)
+    monkeypatch.setattr(flat, "compiled", lambda function: None)
     slow = [outcomes(*case) for case in CASES]
     for ours, theirs in zip(fast, slow, strict=True):
         assert [timetable for _, timetable in ours] == [timetable for _, timetable in theirs]
@@ -68,7 +70,7 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
         raise AssertionError("not to be called")
 
     monkeypatch.setattr(flat, "_LARGEST", 1)
-    monkeypatch.setattr(flat, "compiled", lambda: compiled.Functions(fail, fail))
+    monkeypatch.setattr(flat, "compiled", lambda function: fail)
     assert [timetable for _, timetable in outcomes("server", 3)] == expected
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 
 import numpy as np
 
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.greedy.compiled import INTERPRETED, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.greedy.timing import Filled, Numbers, Places, Shape
+from jigsaw_opt.solvers.greedy.timing import Filled, Places, Shape, compress, list_schedule
 
 __all__ = ["Flat"]
 
@@ -35,7 +35,7 @@ class Flat:
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
         jobs = pieces.jobs
         self.gpus, self.links = len(layout.gpus), layout.links
-        self._functions = INTERPRETED
+        self._fast = self._large = False
         self._scheduled, self._size = 0, pieces.blocks + pieces.transfers
         self._placed: list[PlacedJob | None] = [None] * len(jobs)
         self._total_us = [0] * len(jobs)
@@ -91,24 +91,21 @@ class Flat:
         for index, job in enumerate(jobs):
             if job is not self._placed[index]:
                 self._place(index, job)
-        fast = self._functions is not INTERPRETED and sum(self._total_us) < _LARGEST
-        functions = self._functions if fast else INTERPRETED
-        hold = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
-        traced = functions.list_schedule(
-            self.shape,
-            self.places,
-            np.array(rate, np.float64) if fast else rate,
-            np.array(hold, np.int64) if fast else hold,
-            self.gpus,
-            self.links,
-            self.filled,
-        )
+        if sum(self._total_us) >= _LARGEST:
+            self._fast, self._large = False, True
+            self._rewrite(lambda all_of_them: [_integers(numbers) for numbers in all_of_them])
+        hold: Numbers = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
+        rates: Reals = list(rate)
+        schedule, shorten = compiled(list_schedule), compiled(compress)
+        if not self._fast or schedule is None or shorten is None:
+            schedule, shorten = list_schedule, compress
+        else:
+            hold, rates = arrays([hold])[0], reals(rates)
+        traced = schedule(self.shape, self.places, rates, hold, self.gpus, self.links, self.filled)
         self.period_us = None
         if sweeps:
             self.period_us = int(
-                functions.compress(
-                    self.shape, self.places, traced, sweeps, self.gpus, self.links, self.filled, self._trial
-                )
+                shorten(self.shape, self.places, traced, sweeps, self.gpus, self.links, self.filled, self._trial)
             )
 
     def ends(self) -> list[int]:
@@ -160,6 +157,11 @@ class Flat:
         longest = sum(table[-1] for table in job.tables)
         self._total_us[index] = job.job.release_us + iterations * longest + sum(exchange)
 
+    def _rewrite(self, kind: Callable[[Iterable[Numbers]], list[Numbers]]) -> None:
+        """Turn all lists into arrays, or back."""
+        self.shape, self.places = Shape(*kind(self.shape)), Places(*kind(self.places))
+        self.filled, self._trial = Filled(*kind(self.filled)), Filled(*kind(self._trial))
+
     def _make_room(self, index: int, links: int) -> None:
         """Give a job room for more links, at the end of all."""
         link: Numbers = self.places.link
@@ -172,25 +174,15 @@ class Flat:
 
     def _hasten(self, sweeps: int) -> None:
         """Take the compiled functions as soon as there are any; ask for them once they are worth it."""
-        if self._functions is not INTERPRETED:
+        if self._fast or self._large:
             return
-        found = compiled()
-        if found is not None:
-            self._functions = found
-            self.shape, self.places = Shape(*_arrays(self.shape)), Places(*_arrays(self.places))
-            self.filled, self._trial = Filled(*_arrays(self.filled)), Filled(*_arrays(self._trial))
+        if compiled(list_schedule) and compiled(compress):
+            self._fast = True
+            self._rewrite(arrays)
         elif self._scheduled < _PATIENCE:
             self._scheduled += self._size * (1 + sweeps)
             if self._scheduled >= _PATIENCE:
                 prepare()
-
-
-def _arrays(lists: Iterable[Numbers]) -> list[Numbers]:
-    arrays: list[Numbers] = []
-    for numbers in lists:
-        array: Numbers = np.array(numbers, np.int64)  # type: ignore[assignment]
-        arrays.append(array)
-    return arrays
 
 
 def _integers(numbers: Numbers) -> list[int]:

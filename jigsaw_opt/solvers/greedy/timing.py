@@ -1,22 +1,18 @@
 """List scheduling, and the least period of a given order, on flat lists of integers or arrays (`flat`).
 
-Python runs these functions as they are; numba compiles them as they are, which `compiled` sees to. So they use
-nothing but numbers, lists and heaps, and what they take and fill are lists of integers in the one case, arrays of
-64-bit integers in the other. The result is the same.
+Python runs these functions, or numba has compiled them (`engines.compiled`).
 
 `Shape` and `Places` say what the tuples hold; a piece of a list that belongs to a job begins at the job's offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence
 from heapq import heappop, heappush
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-__all__ = ["Filled", "Numbers", "Places", "Shape", "compress", "list_schedule"]
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
 
-Numbers: TypeAlias = MutableSequence[int]
-"""A list of integers, or an array of them."""
+__all__ = ["Filled", "Places", "Shape", "compress", "list_schedule"]
 
 _BARRIER, _GPU, _READY, _LINK = 0, 1, 2, 3
 _RAISES = 12
@@ -102,7 +98,7 @@ class Filled(NamedTuple):
 
 
 def list_schedule(
-    shape: Shape, places: Places, rate: MutableSequence[float], hold: Numbers, gpus: int, links: int, filled: Filled
+    shape: Shape, places: Places, rate: Reals, hold: Numbers, gpus: int, links: int, filled: Filled
 ) -> int:
     """Simulate a cluster in which no GPU and no link idles while a piece waits for it.
 
@@ -439,3 +435,24 @@ def compress(
         else:
             for n in range(size):
                 heads[n] = max(begin[n], free[n] - target)
+
+
+def _types(numba: Any) -> tuple[Any, ...]:
+    """Types of a number, of an array of numbers, and of `Shape`, `Places` and `Filled`."""
+    numbers = numba.int64[::1]
+    tuples = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Shape, Places, Filled))
+    return (numba.int64, numbers, *tuples)
+
+
+def _list_schedule_types(numba: Any) -> Any:
+    integer, numbers, shape, places, filled = _types(numba)
+    return integer(shape, places, numba.float64[::1], numbers, integer, integer, filled)
+
+
+def _compress_types(numba: Any) -> Any:
+    integer, _, shape, places, filled = _types(numba)
+    return integer(shape, places, integer, integer, integer, integer, filled, filled)
+
+
+compilable(list_schedule, _list_schedule_types)
+compilable(compress, _compress_types)

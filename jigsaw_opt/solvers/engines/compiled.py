@@ -1,0 +1,92 @@
+"""Functions on flat numbers, compiled by numba where it is installed.
+
+A solve does not wait for the compiler. It runs the functions as they are until a thread beside it has them compiled,
+or read from the cache that numba keeps on disk. What they compute is the same, so nothing but the pace changes. They
+use nothing but numbers, lists and heaps; what they take and fill are lists of numbers as long as Python runs them, and
+arrays of 64 bits once they are compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, MutableSequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
+
+Numbers: TypeAlias = MutableSequence[int]
+"""A list of integers, or an array of them."""
+Reals: TypeAlias = MutableSequence[float]
+"""A list of floats, or an array of them."""
+
+_lock = threading.Lock()
+_signatures: dict[Callable[..., int], Callable[[Any], Any]] = {}
+_compiled: dict[Callable[..., int], Callable[..., int]] = {}
+_thread: threading.Thread | None = None
+
+
+def compilable(function: Callable[..., int], signature: Callable[[Any], Any]) -> None:
+    """Have a function compiled by the next `prepare`.
+
+    Parameters
+    ----------
+    function
+        The function.
+    signature
+        Takes the module ``numba``; returns the types of the result and of the arguments.
+    """
+    _signatures[function] = signature
+
+
+def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
+    """The function compiled, once it is."""
+    return _compiled.get(function)
+
+
+def prepare(wait: bool = False) -> None:
+    """Have all functions compiled by a thread of its own, as far as they are not.
+
+    Parameters
+    ----------
+    wait
+        Return only once that has ended.
+    """
+    global _thread
+    with _lock:
+        if _thread is None or (not _thread.is_alive() and len(_compiled) < len(_signatures)):
+            _thread = threading.Thread(target=_compile, name="jigsaw-compile")
+            _thread.start()
+    if wait:
+        _thread.join()
+
+
+def arrays(lists: Iterable[Numbers]) -> list[Numbers]:
+    """Lists of integers as arrays."""
+    found: list[Numbers] = []
+    for numbers in lists:
+        array: Numbers = np.array(numbers, np.int64)  # type: ignore[assignment]
+        found.append(array)
+    return found
+
+
+def reals(numbers: Reals) -> Reals:
+    """A list of floats as an array."""
+    array: Reals = np.array(numbers, np.float64)  # type: ignore[assignment]
+    return array
+
+
+def _compile() -> None:
+    try:
+        import numba
+    except ImportError:
+        return
+    for function, signature in list(_signatures.items()):
+        if function in _compiled:
+            continue
+        types = signature(numba)
+        try:
+            _compiled[function] = numba.njit(types, nogil=True, cache=True)(function)
+        except RuntimeError:  # No folder for the cache can be written.
+            _compiled[function] = numba.njit(types, nogil=True)(function)
