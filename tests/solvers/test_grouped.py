@@ -36,7 +36,7 @@ def ground_of(instance: Instance) -> Ground:
     return Ground(pieces, Layout(pieces), asked)
 
 
-def nested(ground: Ground, steps: int = 20_000) -> Nesting:
+def nested(ground: Ground, steps: int = 60_000) -> Nesting:
     least = lower_bound(ground.pieces).value
     nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1))
     nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, HOT, COLD)
@@ -96,12 +96,11 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
             links[link] = links.get(link, 0) + berth.exchange
     groups = range(len(nesting.groups))
     assert nesting.fullest(groups) * nesting.target == pytest.approx(max(links.values()))
-    numbers, fullest = nesting.berths(), nesting.fullest(groups)
-    jobs = range(len(numbers))
-    nesting.anneal(jobs, groups, 500, HOT, HOT)
-    assert nesting.berths() != numbers
-    nesting.restore(numbers, jobs)
-    assert nesting.berths() == numbers
+    state, fullest = nesting.state(), nesting.fullest(groups)
+    nesting.anneal(range(len(ground.pieces.jobs)), groups, 500, HOT, HOT)
+    assert nesting.state() != state
+    nesting.restore(state)
+    assert nesting.state() == state
     assert nesting.fullest(groups) == pytest.approx(fullest)
 
 

@@ -34,7 +34,7 @@ def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]
 
 def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    compiled.prepare(wait=True)
+    compiled.prepare(None)
     assert compiled.compiled(list_schedule) not in (None, list_schedule)
     assert compiled.compiled(compress) not in (None, compress)
     fast = [outcomes(*case) for case in CASES]
@@ -63,7 +63,7 @@ def test_begins_and_ends_are_those_of_the_timetable() -> None:
 
 def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
-    compiled.prepare(wait=True)
+    compiled.prepare(None)
     expected = [timetable for _, timetable in outcomes("server", 3)]
 
     def fail(*arguments: object) -> int:

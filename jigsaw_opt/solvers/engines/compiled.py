@@ -1,9 +1,9 @@
 """Functions on flat numbers, compiled by numba where it is installed.
 
-A solve does not wait for the compiler. It runs the functions as they are until a thread beside it has them compiled,
-or read from the cache that numba keeps on disk. What they compute is the same, so nothing but the pace changes. They
-use nothing but numbers, lists and heaps; what they take and fill are lists of numbers as long as Python runs them, and
-arrays of 64 bits once they are compiled.
+A solve waits a moment for a thread beside it to read the functions from the cache that numba keeps on disk. Where they
+are not there yet, it runs them as they are until the thread has them compiled. What they compute is the same, so
+nothing but the pace changes. They use nothing but numbers, lists and heaps; what they take and fill are lists of
+numbers as long as Python runs them, and arrays of 64 bits once they are compiled.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ Numbers: TypeAlias = MutableSequence[int]
 """A list of integers, or an array of them."""
 Reals: TypeAlias = MutableSequence[float]
 """A list of floats, or an array of them."""
+
+_MOMENT = 2.0
+"""Seconds within which functions are read from the disk, but not compiled."""
 
 _lock = threading.Lock()
 _signatures: dict[Callable[..., int], Callable[[Any], Any]] = {}
@@ -45,21 +48,20 @@ def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
     return _compiled.get(function)
 
 
-def prepare(wait: bool = False) -> None:
+def prepare(wait: float | None = _MOMENT) -> None:
     """Have all functions compiled by a thread of its own, as far as they are not.
 
     Parameters
     ----------
     wait
-        Return only once that has ended.
+        For how many seconds to wait for it at most; None for as long as it takes.
     """
     global _thread
     with _lock:
         if _thread is None or (not _thread.is_alive() and len(_compiled) < len(_signatures)):
             _thread = threading.Thread(target=_compile, name="jigsaw-compile")
             _thread.start()
-    if wait:
-        _thread.join()
+    _thread.join(wait)
 
 
 def arrays(lists: Iterable[Numbers]) -> list[Numbers]:

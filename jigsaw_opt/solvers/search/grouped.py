@@ -21,7 +21,7 @@ _TRIES = 30
 """How often room is made in vain in a group, until jobs are exchanged with another one."""
 _WORK_TOGETHER = 0.15
 """Deterministic seconds of the engine for the wide jobs of a group."""
-_STEPS_A_JOB = 300
+_STEPS_A_JOB = 3000
 """Steps of nesting when groups exchange jobs."""
 
 
@@ -141,17 +141,17 @@ class Grouped:
         nesting, board = self.nesting, self.circle.board
         pair = {self.draw.choice(sorted(unlaid)), self.draw.randrange(len(nesting.groups))}
         jobs = [index for index in range(len(self.weights)) if nesting.group(index) in pair]
-        numbers = nesting.berths()
+        state = nesting.state()
         nesting.anneal(jobs, sorted(pair), _STEPS_A_JOB * len(jobs), HOT, COLD)
         if nesting.fullest(pair) * nesting.target > self.period:
-            nesting.restore(numbers, jobs)
+            nesting.restore(state)
             return unlaid
         before = self._taken(jobs)
         failed = self._lay_groups({g: [index for index in jobs if nesting.group(index) == g] for g in sorted(pair)})
         if len(failed) <= len(unlaid & pair):
             return unlaid - pair | failed
         self._taken(jobs)
-        nesting.restore(numbers, jobs)
+        nesting.restore(state)
         for index, laid in before:
             board.put(index, laid)
         return unlaid

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from math import exp
+from itertools import accumulate
 
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.search.berths import Berth, Catalogue
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.places import by_type
+from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED, Options, State, shuffle
 
 __all__ = ["COLD", "HOT", "Nesting", "groups_of"]
 
 HOT, COLD = 0.1, 1e-5
 """By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
-_EXCHANGES = 0.5
-"""How often two jobs change places, and not one job its own."""
+_SPARE_GUESTS = 32
+"""Jobs that may come to a server beside twice those that the fullest has in the beginning."""
 _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
@@ -66,20 +68,68 @@ class _Choices:
         self.berths = [berth for berth, keep in zip(berths, kept, strict=True) if keep]
         self.homes = [home for home, keep in zip(homes, kept, strict=True) if keep]
         self.takes = [list(nesting.takes(index, berth)) for berth in self.berths]
-        self._of_group: dict[int | None, list[int]] = {}
-        self._at_server: dict[int, list[int]] = {}
-        for number, (berth, home) in enumerate(zip(self.berths, self.homes, strict=True)):
-            self._of_group.setdefault(home, []).append(number)
-            for server in berth.servers:
-                self._at_server.setdefault(server, []).append(number)
 
-    def within(self, group: int) -> Sequence[int]:
-        """Numbers of the berths in a group, or of those that are in no group."""
-        return self._of_group.get(group) or self._of_group.get(None) or ()
 
-    def at(self, server: int) -> Sequence[int]:
-        """Numbers of the berths with a server."""
-        return self._at_server.get(server, ())
+class _Lists:
+    """The berths of all kinds in flat lists.
+
+    Parameters
+    ----------
+    kind
+        By job, the number of its kind.
+    choices
+        By kind.
+    groups
+        Groups of servers.
+    servers
+        How many there are.
+    """
+
+    def __init__(
+        self, kind: Sequence[int], choices: Sequence[_Choices], groups: Sequence[Sequence[int]], servers: int
+    ) -> None:
+        self.first = [0, *accumulate(len(own.berths) for own in choices)]
+        homes = [home for own in choices for home in own.homes]
+        takes = [take for own in choices for take in own.takes]
+        berths = [berth for own in choices for berth in own.berths]
+        within: list[int] = []
+        within_from, within_to = [0] * (len(choices) * len(groups)), [0] * (len(choices) * len(groups))
+        at: list[int] = []
+        at_from, at_to = [0] * (len(choices) * servers), [0] * (len(choices) * servers)
+        for k, own in enumerate(choices):
+            of_group: dict[int | None, list[int]] = {}
+            at_server: dict[int, list[int]] = {}
+            for number, (berth, home) in enumerate(zip(own.berths, own.homes, strict=True), self.first[k]):
+                of_group.setdefault(home, []).append(number)
+                for server in berth.servers:
+                    at_server.setdefault(server, []).append(number)
+            for home, numbers in of_group.items():
+                for g in range(len(groups)) if home is None else (home,):
+                    if home is not None or g not in of_group:
+                        cell = k * len(groups) + g
+                        within_from[cell], within_to[cell] = len(within), len(within) + len(numbers)
+                within += numbers
+            for server, numbers in at_server.items():
+                cell = k * servers + server
+                at_from[cell], at_to[cell] = len(at), len(at) + len(numbers)
+                at += numbers
+        self.options = Options(
+            kind=list(kind),
+            home=[-1 if home is None else home for home in homes],
+            take_at=[0, *accumulate(map(len, takes))],
+            resource=[resource for own in takes for resource, _ in own],
+            server_at=[0, *accumulate(len(berth.servers) for berth in berths)],
+            server=[server for berth in berths for server in berth.servers],
+            within_from=within_from,
+            within_to=within_to,
+            within=within or [0],
+            at_from=at_from,
+            at_to=at_to,
+            at=at or [0],
+            group_at=[0, *accumulate(map(len, groups))],
+            member=[server for group in groups for server in group],
+        )
+        self.amount: Reals = [amount for own in takes for _, amount in own]
 
 
 class Nesting:
@@ -110,17 +160,25 @@ class Nesting:
         # Activations come and go with the blocks; states stay.
         activations = sum(job.activation_bytes[-1] * job.slots for job in jobs) // sum(job.slots for job in jobs)
         self._room = [sum(max(1, layout.memory[gpu] - activations) for gpu in gpus) for gpus in layout.on_server]
-        self._load = [0.0] * (layout.links + 2 * len(layout.servers))
-        self._on: list[dict[int, None]] = [{} for _ in layout.servers]
-        shared: dict[int, _Choices] = {}
+        self._load: Reals = [0.0] * (layout.links + 2 * len(layout.servers))
+        shared: dict[int, int] = {}
+        choices: list[_Choices] = []
+        kind: list[int] = []
         for index in range(len(jobs)):
             berths = catalogue.of(index)
             if id(berths) not in shared:
+                shared[id(berths)] = len(choices)
                 fast = [berth for berth in berths if berth.length <= longest]
-                shared[id(berths)] = _Choices(fast or berths, self, index)
-        self._of = [shared[id(catalogue.of(index))] for index in range(len(jobs))]
-        self._now: list[int | None] = [None] * len(jobs)
-        self._begin()
+                choices.append(_Choices(fast or berths, self, index))
+            kind.append(shared[id(berths)])
+        self._of = [choices[k] for k in kind]
+        lists = _Lists(kind, choices, self.groups, len(layout.servers))
+        self._first = [lists.first[k] for k in kind]
+        self._options, self._amount = lists.options, lists.amount
+        self._exponentials: Reals = list(EXPONENTIALS)
+        self._fast = False
+        self._state = self._begin()
+        prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
         """The group of some servers; None where it is not the same for all."""
@@ -157,19 +215,21 @@ class Nesting:
     def fullest(self, groups: Iterable[int]) -> float:
         """Largest load of a link or server in some groups, as a share of the target."""
         layout, load = self.ground.layout, self._load
-        servers = [server for group in groups for server in self.groups[group]]
-        guests = {index for server in servers for index in self._on[server]}
+        servers = {server for group in groups for server in self.groups[group]}
+        guests = [index for index in range(len(self._of)) if servers.intersection(self.berth(index).servers)]
         links = {link for index in guests for link in self.berth(index).alone.links}
-        return max([load[link] for link in links] + [load[layout.links + 2 * server] for server in servers])
+        return float(max([load[link] for link in links] + [load[layout.links + 2 * server] for server in servers]))
 
-    def berths(self) -> list[int | None]:
-        """All berths by number, to come back to."""
-        return list(self._now)
+    def state(self) -> tuple[list[float], list[list[int]]]:
+        """Where all jobs are, to come back to."""
+        return list(self._load), [list(numbers) for numbers in self._state]
 
-    def restore(self, numbers: Sequence[int | None], jobs: Iterable[int]) -> None:
-        """Put jobs back to the berths that they had."""
-        for index in jobs:
-            self._move(index, numbers[index])
+    def restore(self, state: tuple[list[float], list[list[int]]]) -> None:
+        """Put all jobs back to where they were."""
+        load, numbers = state
+        self._load[:] = load
+        for now, before in zip(self._state, numbers, strict=True):
+            now[:] = before
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
         """Move jobs about within some groups, so that less is too full.
@@ -186,84 +246,48 @@ class Nesting:
             By how much the sum of squared excesses, as shares of the target, may well rise in the beginning and in the
             end.
         """
-        draw, drawn = self.draw, self.draw.random
-        for step in range(steps):
-            index = self._pick(jobs, groups)
-            options = self._of[index].within(draw.choice(groups))
-            if not options:
-                continue
-            moves = [(index, draw.choice(options))]
-            if drawn() < _EXCHANGES:
-                moves += self._back(*moves[0])
-            rise = self._rise(moves)
-            temperature = hot * (cold / hot) ** (step / steps)
-            if rise <= 0 or drawn() < exp(-rise / temperature):
-                for moved, number in moves:
-                    self._move(moved, number)
+        fast = compiled(shuffle)
+        if fast is not None and not self._fast:
+            self._fast = True
+            self._options, self._state = Options(*arrays(self._options)), State(*arrays(self._state))
+            self._amount, self._load = reals(self._amount), reals(self._load)
+            self._exponentials = reals(self._exponentials)
+        own: list[Numbers] = [list(jobs), list(groups)]
+        jobs_there, groups_there = arrays(own) if self._fast else own
+        (fast if fast is not None and self._fast else shuffle)(
+            self._options,
+            self._amount,
+            jobs_there,
+            groups_there,
+            steps,
+            hot,
+            (cold / hot) ** (1 / max(1, steps)),
+            self._exponentials,
+            self.draw.randint(1, LARGEST_SEED),
+            self._load,
+            self._state,
+        )
 
-    def _pick(self, jobs: Sequence[int], groups: Sequence[int]) -> int:
-        """A job, the sooner the more servers it has: what is left for the small ones is settled by the wide ones."""
-        draw = self.draw
-        guests = self._on[draw.choice(self.groups[draw.choice(groups)])]
-        index = draw.choice(list(guests)) if guests else draw.choice(jobs)
-        return index if self.group(index) is not None else draw.choice(jobs)
-
-    def _back(self, index: int, number: int) -> list[tuple[int, int]]:
-        """A job at a berth that another one comes to, and a berth for it where that one was; empty where none is."""
-        draw = self.draw
-        guests = self._on[draw.choice(self._of[index].berths[number].servers)]
-        if not guests:
-            return []
-        other = draw.choice(list(guests))
-        options = self._of[other].at(draw.choice(self.berth(index).servers))
-        return [] if other == index or not options or self.group(other) is None else [(other, draw.choice(options))]
-
-    def _rise(self, moves: Iterable[tuple[int, int]]) -> float:
-        """By how much moves raise the sum of the squares of what is too full."""
-        change: dict[int, float] = {}
-        for index, number in moves:
-            own = self._of[index]
-            for resource, amount in own.takes[self._number(index)]:
-                change[resource] = change.get(resource, 0.0) - amount
-            for resource, amount in own.takes[number]:
-                change[resource] = change.get(resource, 0.0) + amount
-        load, rise = self._load, 0.0
-        for resource, amount in change.items():
-            before = load[resource] - 1.0
-            after = before + amount
-            if before > 0.0:
-                rise -= before * before
-            if after > 0.0:
-                rise += after * after
-        return rise
-
-    def _begin(self) -> None:
+    def _begin(self) -> State:
         """Every job at the emptiest of some berths, those that take most first."""
-        load = self._load
+        load, servers = self._load, len(self.ground.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
+        now = [0] * len(most)
+        on: list[list[int]] = [[] for _ in range(servers)]
         for index in sorted(range(len(most)), key=lambda index: -most[index]):
             own = self._of[index]
             numbers = range(len(own.berths))
             some = numbers if len(numbers) <= _SAMPLE else self.draw.sample(numbers, _SAMPLE)
-            self._move(
-                index, min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
-            )
+            best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
+            now[index] = self._first[index] + best
+            for resource, amount in own.takes[best]:
+                load[resource] += amount
+            for server in own.berths[best].servers:
+                on[server].append(index)
+        width = 2 * max(map(len, on)) + _SPARE_GUESTS
+        rows = [index for guests in on for index in guests + [0] * (width - len(guests))]
+        return State(now, [len(guests) for guests in on], rows)
 
     def _number(self, index: int) -> int:
-        number = self._now[index]
-        assert number is not None, "every job has a berth from the beginning on"
-        return number
-
-    def _move(self, index: int, number: int | None) -> None:
-        """Take a job from its berth to another."""
-        for berth, sign in ((self._now[index], -1.0), (number, 1.0)):
-            if berth is None:
-                continue
-            for resource, amount in self._of[index].takes[berth]:
-                self._load[resource] += sign * amount
-            for server in self._of[index].berths[berth].servers:
-                if sign > 0:
-                    self._on[server][index] = None
-                else:
-                    del self._on[server][index]
-        self._now[index] = number
+        """Which of its berths a job has."""
+        return int(self._state.now[index]) - self._first[index]

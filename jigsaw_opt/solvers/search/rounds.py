@@ -63,10 +63,10 @@ _MOST_FAILURES = 2
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
-_NESTINGS, _NESTING_STEPS = 5, 200
+_NESTINGS, _NESTING_STEPS = 20, 500
 """Parts of the nesting, and steps a job in each."""
 _EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
-_WORK_OF_NESTING = 7e-6
+_WORK_OF_NESTING = 4e-7
 _WEIGHTS = ("exchange", "length", "links")
 _WORK_OF_LAYING = 1e-5
 _BUILDS = 5
