@@ -13,15 +13,18 @@ from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.search import nesting as nesting_module
 from jigsaw_opt.solvers.search.berths import Catalogue
 from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Grouped
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting, groups_of
+from jigsaw_opt.solvers.search.shuffle import shuffle
 from jigsaw_opt.solvers.search.together import timed_together
 
 
@@ -122,7 +125,7 @@ def test_what_is_laid_in_groups_keeps_every_rule(family: str, seed: int, changes
 
 def test_groups_exchange_jobs_until_all_have_room() -> None:
     ground = ground_of(CROWDED)
-    period = lower_bound(ground.pieces).value * 112 // 100
+    period = lower_bound(ground.pieces).value * 105 // 100
     assert lay(ground, nested(ground), period, 0) is None
     plan = lay(ground, nested(ground), period, 40)
     assert plan is not None
@@ -143,3 +146,15 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
         for index, it in zip(some, laid, strict=True):
             board.put(index, it)
     assert engine.work > 0
+
+
+def test_compiled_shuffling_moves_jobs_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiled.prepare(None)
+    assert compiled.compiled(shuffle) not in (None, shuffle)
+    ground = ground_of(CROWDED)
+    fast = nested(ground, 5_000)
+    monkeypatch.setattr(nesting_module, "compiled", lambda function: None)
+    slow = nested(ground, 5_000)
+    assert fast.state() == slow.state()
+    assert slow.state() != nested(ground, 0).state()

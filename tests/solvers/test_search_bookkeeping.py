@@ -286,4 +286,4 @@ def test_levelling_makes_the_fullest_gpu_emptier_and_keeps_to_the_rules(horizon:
         plan = Plan(instance.name, digest, "feasible", outcome.value, 0, outcome.period_us, timetable.jobs, {})
         assert not check(instance, plan)
         emptier += max(levelling.load) < before and trades > 0
-    assert emptier >= 5
+    assert emptier >= 3

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable, Iterable, MutableSequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 __all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
 
 Numbers: TypeAlias = MutableSequence[int]
@@ -66,6 +64,8 @@ def prepare(wait: float | None = _MOMENT) -> None:
 
 def arrays(lists: Iterable[Numbers]) -> list[Numbers]:
     """Lists of integers as arrays."""
+    import numpy as np
+
     found: list[Numbers] = []
     for numbers in lists:
         array: Numbers = np.array(numbers, np.int64)  # type: ignore[assignment]
@@ -75,6 +75,8 @@ def arrays(lists: Iterable[Numbers]) -> list[Numbers]:
 
 def reals(numbers: Reals) -> Reals:
     """A list of floats as an array."""
+    import numpy as np
+
     array: Reals = np.array(numbers, np.float64)  # type: ignore[assignment]
     return array
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 
-import numpy as np
-
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.layout import Layout
@@ -164,12 +162,10 @@ class Flat:
 
     def _make_room(self, index: int, links: int) -> None:
         """Give a job room for more links, at the end of all."""
-        link: Numbers = self.places.link
-        self._room[index], self.shape.link_at[index] = links, len(link)
-        if isinstance(link, np.ndarray):
-            link = np.concatenate((link, np.zeros(links, np.int64)))
-        else:
-            link += [0] * links
+        self._room[index], self.shape.link_at[index] = links, len(self.places.link)
+        link: Numbers = [*_integers(self.places.link), *[0] * links]
+        if self._fast:
+            (link,) = arrays([link])
         self.places = self.places._replace(link=link)
 
     def _hasten(self, sweeps: int) -> None:
@@ -186,4 +182,5 @@ class Flat:
 
 
 def _integers(numbers: Numbers) -> list[int]:
-    return numbers.tolist() if isinstance(numbers, np.ndarray) else list(numbers)
+    plain: Callable[[], list[int]] | None = getattr(numbers, "tolist", None)
+    return list(numbers) if plain is None else plain()

@@ -19,7 +19,7 @@ __all__ = ["Grouped"]
 
 _TRIES = 30
 """How often room is made in vain in a group, until jobs are exchanged with another one."""
-_WORK_TOGETHER = 0.15
+_WORK_TOGETHER = 0.1
 """Deterministic seconds of the engine for the wide jobs of a group."""
 _STEPS_A_JOB = 3000
 """Steps of nesting when groups exchange jobs."""
