@@ -52,7 +52,7 @@ class Balance:
     def build(self, order: Sequence[int]) -> bool:
         """Place all jobs anew in an order, each where it costs least; says whether all found room.
 
-        The levels of all jobs have the same shape, or each has its own.
+        The levels of all jobs have the same shape, or each has its own; where memory has no room for it, another one.
         """
         for index, spot in enumerate(self.loads.spots):
             if spot is not None:
@@ -215,10 +215,13 @@ class Balance:
         return (first + self.draw.randrange(1, count)) % count
 
     def _insert(self, index: int) -> bool:
-        spot = self._cheapest(index, thorough=True)
-        if spot is not None:
-            self.place(index, spot)
-        return spot is not None
+        for demand in dict.fromkeys((self.loads.demands[index], *self.ground.shapes(index))):
+            self.loads.demands[index] = demand
+            spot = self._cheapest(index, thorough=True)
+            if spot is not None:
+                self.place(index, spot)
+                return True
+        return False
 
     def _cheapest(self, index: int, thorough: bool = False) -> PlacedJob | None:
         best, least = None, float("inf")

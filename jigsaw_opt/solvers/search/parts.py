@@ -14,8 +14,8 @@ from jigsaw_opt.solvers.search.retiming import Retiming
 __all__ = ["Parts"]
 
 _PIECES = (80, 200, 700)
-_LEAST_WORK, _MOST_WORK = 0.3, 2.0
-_TRIES = 4
+_LEAST_WORK, _MOST_WORK = 0.1, 2.0
+_TRIES = 3
 _WINDOWS = 12
 
 

@@ -39,8 +39,10 @@ _LEAST_STEPS, _MOST_STEPS = 5, 5_000
 _LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
 _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
+_BRIEF, _BRIEFLY = 0.5, 0.5
+"""How often a new placement is annealed briefly, and for how long."""
 _LONGER, _LONGEST = 1.5, 30.0
-"""By what factor annealing takes longer after each time that it found no better plan, and at most."""
+"""By what factor annealing takes longer otherwise after each time that it found no better plan, and at most."""
 _LEVELLING_STEPS = 2000
 _OTHERS = 5
 _WORK_OF_PIECE = 4e-7
@@ -190,7 +192,7 @@ class Rounds:
         self._settled = balance.loads.settled()
         draft = Annealing(balance, self.evaluator, self.draw).draft()
         if draft is not None:
-            self._anneal(balance, draft)
+            self._anneal(balance, draft, brief=self.draw.random() < _BRIEF)
         return None
 
     def _built(self, balance: Balance) -> bool:
@@ -326,16 +328,19 @@ class Rounds:
             weights.append(weight * self.draw.uniform(0.9, 1.1))
         return weights
 
-    def _anneal(self, balance: Balance, start: Draft) -> None:
+    def _anneal(self, balance: Balance, start: Draft, brief: bool = False) -> None:
+        """Anneal a draft: briefly, or the longer the more often that was in vain."""
         self._keep(start)
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // self.evaluator.pieces_a_look))
         annealing, before = Annealing(balance, self.evaluator, self.draw), self.control.objective
-        best = annealing.run(start, round(self._longer * steps), self.draw.choice(_HEATS), self._watch)
+        longer = _BRIEFLY if brief else self._longer
+        best = annealing.run(start, round(longer * steps), self.draw.choice(_HEATS), self._watch)
         if self._reason() is None:
             best = self._level(best)
         self._remember(best)
-        fruitless = self.control.objective == before
-        self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
+        if not brief:
+            fruitless = self.control.objective == before
+            self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
 
     def _remember(self, draft: Draft) -> None:
         """Keep a draft that is not the best one, and is at another place, as one of a few."""
