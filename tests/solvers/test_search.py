@@ -83,7 +83,7 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
         assert asked is not None
         evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
         first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
-        result = searched(instance, 0.6)
+        result = searched(instance, 0.3)
         assert result.objective is not None
         assert result.objective <= min(first)
         better += result.objective < min(first)

@@ -39,7 +39,7 @@ _LEAST_STEPS, _MOST_STEPS = 5, 5_000
 _LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
 _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
-_BRIEF, _BRIEFLY = 0.5, 0.5
+_BRIEF, _BRIEFLY = 0.65, 0.5
 """How often a new placement is annealed briefly, and for how long."""
 _LONGER, _LONGEST = 1.5, 30.0
 """By what factor annealing takes longer otherwise after each time that it found no better plan, and at most."""
