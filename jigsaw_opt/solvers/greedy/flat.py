@@ -89,7 +89,7 @@ class Flat:
         for index, job in enumerate(jobs):
             if job is not self._placed[index]:
                 self._place(index, job)
-        if sum(self._total_us) >= _LARGEST:
+        if self._fast and sum(self._total_us) >= _LARGEST:
             self._fast, self._large = False, True
             self._rewrite(lambda all_of_them: [_integers(numbers) for numbers in all_of_them])
         hold: Numbers = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]

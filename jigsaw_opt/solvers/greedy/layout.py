@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.greedy.levels import SHAPES, Levels, multisets
 
-__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "shapes"]
+__all__ = ["Demand", "Layout", "demands", "exchange_us", "iteration_us", "mean_us", "shapes"]
 
 
 class Layout:
@@ -140,6 +141,22 @@ def iteration_us(tables: Sequence[Sequence[int]], levels: Sequence[int], exchang
         ready = max(t[bucket] for t, level in zip(fastest_first, levels, strict=True) if level > bucket)
         end = max(end, ready) + duration
     return max(end, *(t[level - 1] for t, level in zip(fastest_first, levels, strict=True)))
+
+
+def mean_us(
+    rows: Sequence[Levels], exchange: Sequence[tuple[int, ...]], length: Callable[[Levels, tuple[int, ...]], int]
+) -> int:
+    """Mean length of iterations, rounded up.
+
+    Parameters
+    ----------
+    rows, exchange
+        Levels and durations of the transfers by iteration.
+    length
+        Of an iteration with such levels and transfers.
+    """
+    kinds = Counter(zip(rows, exchange, strict=True))
+    return ceil_div(sum(count * length(*kind) for kind, count in kinds.items()), len(rows))
 
 
 def _demand(job: PieceGraph) -> Demand | None:

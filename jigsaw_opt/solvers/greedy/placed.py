@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
@@ -82,16 +81,14 @@ def place_jobs(
                 caps=None if min(caps) >= job.levels else caps,
                 exchange=exchange,
                 slot_us=[demand.slot_us[layout.type_of[gpu]] // job.iterations for gpu in gpus],
-                iteration_us=_mean_us(tables, plan, exchange),
+                iteration_us=mean_us(plan.rows, exchange, partial(_length_us, tables)),
             )
         )
     return placed
 
 
-def _mean_us(tables: Sequence[Sequence[int]], plan: LevelPlan, exchange: Sequence[tuple[int, ...]]) -> int:
-    kinds = Counter(zip(plan.rows, exchange, strict=True))
-    total = sum(n * iteration_us(tables, sorted(row, reverse=True), durations) for (row, durations), n in kinds.items())
-    return ceil_div(total, len(plan.rows))
+def _length_us(tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]) -> int:
+    return iteration_us(tables, sorted(row, reverse=True), exchange)
 
 
 def _exchange(

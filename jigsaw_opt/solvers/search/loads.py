@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, shapes
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 
@@ -112,7 +111,7 @@ class Ground:
             caps=None if min(caps) >= job.levels else list(caps),
             exchange=exchange,
             slot_us=[demand.slot_us[type_of[gpu]] // job.iterations for gpu in gpus],
-            iteration_us=self._mean_us(demand, tables, plan, exchange),
+            iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
         )
 
     def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
@@ -121,14 +120,6 @@ class Ground:
         if key not in self._exchange:
             self._exchange[key] = exchange_us(demand.job, row, channel)
         return self._exchange[key]
-
-    def _mean_us(
-        self, demand: Demand, tables: Sequence[Sequence[int]], plan: LevelPlan, exchange: Sequence[tuple[int, ...]]
-    ) -> int:
-        """Mean length of the iterations without contention."""
-        kinds = Counter(zip(plan.rows, exchange, strict=True))
-        total = sum(n * self.iteration_us(demand, tables, *kind) for kind, n in kinds.items())
-        return ceil_div(total, len(plan.rows))
 
     def iteration_us(
         self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
