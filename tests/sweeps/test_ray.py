@@ -20,7 +20,7 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import Task
 from tests.sweeps.calls import calls, killed, measured_once_open, squared, squared_once_open
-from tests.sweeps.test_sweep import wait_for
+from tests.sweeps.test_sweep import alive, wait_for
 
 pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed (extra ray)")
 STORE_BYTES = 80_000_000
@@ -54,6 +54,8 @@ def test_a_node_that_dies_in_mid_run_loses_nothing(cluster: Any, tmp_path: Path)
             # A core on each node: now one of the two that wait for the gate is on this node.
             wait_for(lambda: {"1", "2"} <= {name for name, _ in calls(tmp_path)})
             cluster.remove_node(node, allow_graceful=False)
+            # Its worker outlives it by a moment, in which it must not end what it has under way.
+            wait_for(lambda: any(not alive(int(process)) for name, process in calls(tmp_path) if name in ("1", "2")))
             (tmp_path / "gate").touch()
 
     with Record(tmp_path / "rows.jsonl") as record:
