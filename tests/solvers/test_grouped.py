@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.search import nesting as nesting_module
 from jigsaw_opt.solvers.search.berths import Catalogue
 from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Grouped
+from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting, groups_of
 from jigsaw_opt.solvers.search.shuffle import shuffle
@@ -39,17 +39,20 @@ def ground_of(instance: Instance) -> Ground:
     return Ground(pieces, Layout(pieces), asked)
 
 
-def nested(ground: Ground, steps: int = 60_000) -> Nesting:
+def nested(ground: Ground, steps: int = 60_000, threads: int = 1) -> Nesting:
     least = lower_bound(ground.pieces).value
-    nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1))
+    nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1), threads)
     nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, HOT, COLD)
     return nesting
 
 
-def lay(ground: Ground, nesting: Nesting, period: int, patience: int) -> Plan | None:
+def lay(
+    ground: Ground, nesting: Nesting, period: int, patience: int, untimed: dict[Company, int] | None = None
+) -> Plan | None:
     control = Control("grouped", ground.pieces, Options(workers=1), ignore)
+    known = {} if untimed is None else untimed
     weights = [float(nesting.berth(index).length) for index in range(len(ground.pieces.jobs))]
-    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control), weights, lambda: False)
+    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control), weights, lambda: False, known)
     timetable = grouped.lay(patience)
     if timetable is None:
         return None
@@ -99,11 +102,12 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
             links[link] = links.get(link, 0) + berth.exchange
     groups = range(len(nesting.groups))
     assert nesting.fullest(groups) * nesting.target == pytest.approx(max(links.values()))
-    state, fullest = nesting.state(), nesting.fullest(groups)
-    nesting.anneal(range(len(ground.pieces.jobs)), groups, 500, HOT, HOT)
-    assert nesting.state() != state
-    nesting.restore(state)
-    assert nesting.state() == state
+    jobs = range(len(ground.pieces.jobs))
+    numbers, fullest = nesting.numbers(jobs), nesting.fullest(groups)
+    nesting.anneal(jobs, groups, 500, HOT, HOT)
+    assert nesting.numbers(jobs) != numbers
+    nesting.restore(jobs, numbers)
+    assert nesting.numbers(jobs) == numbers
     assert nesting.fullest(groups) == pytest.approx(fullest)
 
 
@@ -132,6 +136,45 @@ def test_groups_exchange_jobs_until_all_have_room() -> None:
     assert not check(CROWDED, plan)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_mending_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
+    ground = ground_of(CROWDED)
+    jobs, most = range(len(ground.pieces.jobs)), 1.02
+
+    def excess(nesting: Nesting) -> float:
+        loads: dict[int, int] = {}
+        for index in jobs:
+            for link in nesting.berth(index).alone.links:
+                loads[link] = loads.get(link, 0) + nesting.berth(index).exchange
+        assert nesting.fullest(range(3)) * nesting.target == pytest.approx(max(loads.values()))
+        return sum(max(0.0, load / nesting.target - most) ** 2 for load in loads.values())
+
+    first, second = (nested(ground, 1_000, threads) for _ in range(2))
+    before = excess(first)
+    for _ in range(20):
+        assert first.mend(most) == second.mend(most)
+    assert 0 <= excess(first) < before
+    assert first.numbers(jobs) == second.numbers(jobs)
+    assert first.steps > 1_000
+    assert not nested(ground).mend(10.0)
+
+
+class Everyone(dict[Company, int]):
+    """Knows of all companies that they were not timed at any period."""
+
+    def get(self, company: Company, default: int = 0) -> int:  # type: ignore[override]
+        return 2**60
+
+
+def test_companies_that_were_not_timed_are_not_tried_again() -> None:
+    ground = ground_of(CROWDED)
+    least = lower_bound(ground.pieces).value
+    untimed: dict[Company, int] = {}
+    assert lay(ground, nested(ground), least * 1005 // 1000, 1, untimed) is None
+    assert set(untimed.values()) == {least * 1005 // 1000}
+    assert lay(ground, nested(ground), least * 105 // 100, 4, Everyone()) is None
+
+
 def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     ground = ground_of(CROWDED)
     nesting = nested(ground)
@@ -156,5 +199,6 @@ def test_compiled_shuffling_moves_jobs_as_it_does_uncompiled(monkeypatch: pytest
     fast = nested(ground, 5_000)
     monkeypatch.setattr(nesting_module, "compiled", lambda function: None)
     slow = nested(ground, 5_000)
-    assert fast.state() == slow.state()
-    assert slow.state() != nested(ground, 0).state()
+    jobs = range(len(ground.pieces.jobs))
+    assert fast.numbers(jobs) == slow.numbers(jobs)
+    assert slow.numbers(jobs) != nested(ground, 0).numbers(jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,12 @@ __all__ = ["Engine"]
 
 _SECONDS_OF_WORK = 6.0
 """Seconds of the clock that a deterministic second of the engine may take."""
+_FEASIBLE = {
+    "linearization_level": 0,
+    "search_random_variable_pool_size": 10,
+    "use_precedences_in_disjunctive_constraint": False,
+}
+"""Parameters for models of which any solution will do, by measurement: no relaxation, chance in what comes next."""
 
 
 class Engine:
@@ -39,6 +45,11 @@ class Engine:
         self.work = 0.0
         self._calls = 0
 
+    @property
+    def workers(self) -> int:
+        """Models that are solved side by side."""
+        return self.control.options.workers
+
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
         """Solve a model on one thread; returns the value of each variable, or None where no solution was found.
 
@@ -50,25 +61,28 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, mixed=self._clocked)[0]
+        return self._solved([model], work, interleave_search=self._clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
-        """Solve small models side by side, each on one thread; `work` is the limit for each."""
-        return self._solved(models, work, mixed=False)
+        """Solve small models, of which any solution will do, side by side, each on one thread.
+
+        `work` is the limit for each.
+        """
+        return self._solved(models, work, **_FEASIBLE)
 
     @property
     def _clocked(self) -> bool:
         return self.control.remaining is not None and self.control.options.work_limit is None
 
-    def _solved(self, models: Sequence[cp_model.CpModel], work: float, mixed: bool) -> list[Value | None]:
+    def _solved(self, models: Sequence[cp_model.CpModel], work: float, **parameters: float) -> list[Value | None]:
         from ortools.sat.python import cp_model
 
         if not models:
             return []
-        solvers = [self._solver(work, mixed) for _ in models]
+        solvers = [self._solver(work, parameters) for _ in models]
 
         def all_of_them() -> list[cp_model.CpSolverStatus]:
-            with ThreadPoolExecutor(min(len(models), self.control.options.workers)) as pool:
+            with ThreadPoolExecutor(min(len(models), self.workers)) as pool:
                 return list(pool.map(lambda pair: pair[0].solve(pair[1]), zip(solvers, models, strict=True)))
 
         def cancel() -> None:
@@ -80,11 +94,12 @@ class Engine:
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 
-    def _solver(self, work: float, mixed: bool) -> cp_model.CpSolver:
+    def _solver(self, work: float, parameters: Mapping[str, float]) -> cp_model.CpSolver:
         self._calls += 1
         solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
         solver.parameters.max_deterministic_time = work
-        solver.parameters.interleave_search = mixed
+        for name, value in parameters.items():
+            setattr(solver.parameters, name, value)
         remaining = self.control.remaining
         if self._clocked and remaining is not None:
             # The engine does not count all of its work, so a clock has to end it.

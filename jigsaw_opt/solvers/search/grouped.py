@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
@@ -12,17 +12,20 @@ from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Loads
-from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
+from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.together import timed_together
 
-__all__ = ["Grouped"]
+__all__ = ["Company", "Grouped"]
+
+Company = tuple[tuple[int, int], ...]
+"""Jobs of one group, by what they ask and how long they take there, in order."""
 
 _TRIES = 30
 """How often room is made in vain in a group, until jobs are exchanged with another one."""
-_WORK_TOGETHER = 0.1
+_WORK_TOGETHER = 0.05
 """Deterministic seconds of the engine for the wide jobs of a group."""
-_STEPS_A_JOB = 3000
-"""Steps of nesting when groups exchange jobs."""
+_SHARINGS = 10
+"""How often two groups share out their jobs anew until the loads of both are within the period, at most."""
 
 
 class Grouped:
@@ -44,6 +47,9 @@ class Grouped:
         Of all jobs; the heaviest of a group are laid first.
     stop
         Asked after every job and every try; once it holds, the attempt is given up.
+    untimed
+        Wide jobs that were not timed together, with the longest period of which that is known; it grows. Groups are not
+        given such jobs by an exchange.
     """
 
     def __init__(
@@ -55,9 +61,10 @@ class Grouped:
         engine: Engine,
         weights: Sequence[float],
         stop: Callable[[], bool],
+        untimed: dict[Company, int],
     ) -> None:
         self.catalogue, self.nesting, self.period, self.draw = catalogue, nesting, period, draw
-        self.engine, self.weights, self.stop = engine, weights, stop
+        self.engine, self.weights, self.stop, self.untimed = engine, weights, stop, untimed
         self.circle = Circle(catalogue.ground, self, period, draw)
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
@@ -109,6 +116,8 @@ class Grouped:
             # Groups that were timed at once may meet on a link between racks.
             if laid is None or not all(map(board.admits, laid)):
                 failed.add(g)
+                if laid is None and not self.stop():
+                    self._remember(wide[g])
             else:
                 for index, it in zip(wide[g], laid, strict=True):
                     board.put(index, it)
@@ -118,6 +127,19 @@ class Grouped:
                 self._taken(inside)
                 failed.add(g)
         return failed
+
+    def _company(self, jobs: Iterable[int]) -> Company:
+        return tuple(sorted((self.nesting.kind(index), self.nesting.berth(index).length) for index in jobs))
+
+    def _remember(self, wide: Sequence[int]) -> None:
+        """That the wide jobs of a group were not timed together."""
+        company = self._company(wide)
+        self.untimed[company] = max(self.period, self.untimed.get(company, 0))
+
+    def _known(self, group: int) -> bool:
+        """Whether the wide jobs of a group are such as were not timed together."""
+        wide = [index for index in self.nesting.within((group,)) if self.target(index).links]
+        return self.untimed.get(self._company(wide), 0) >= self.period
 
     def _placed(self, jobs: Sequence[int]) -> list[PlacedJob] | None:
         """The jobs at their berths, all at once; None where memory does not admit them."""
@@ -134,27 +156,57 @@ class Grouped:
         return found if len(found) == len(jobs) else None
 
     def _exchange(self, unlaid: set[int]) -> set[int]:
-        """Share out the jobs of a group that is not laid and another one anew; returns which are not laid then.
+        """Share out the jobs of some groups that are not laid, each with another one, anew; returns which are not then.
 
-        Nothing changes where more of the two would not be.
+        What two groups had stays where more of them would not be laid.
         """
         nesting, board = self.nesting, self.circle.board
-        pair = {self.draw.choice(sorted(unlaid)), self.draw.randrange(len(nesting.groups))}
-        jobs = [index for index in range(len(self.weights)) if nesting.group(index) in pair]
-        state = nesting.state()
-        nesting.anneal(jobs, sorted(pair), _STEPS_A_JOB * len(jobs), HOT, COLD)
-        if nesting.fullest(pair) * nesting.target > self.period:
-            nesting.restore(state)
-            return unlaid
-        before = self._taken(jobs)
-        failed = self._lay_groups({g: [index for index in jobs if nesting.group(index) == g] for g in sorted(pair)})
-        if len(failed) <= len(unlaid & pair):
-            return unlaid - pair | failed
-        self._taken(jobs)
-        nesting.restore(state)
-        for index, laid in before:
-            board.put(index, laid)
-        return unlaid
+        pairs = self._shared(self._pairs(unlaid))
+        before = {pair: self._taken(jobs) for pair, (jobs, _) in pairs.items()}
+        inside = {group: nesting.within((group,)) for pair in pairs for group in pair}
+        failed = self._lay_groups(inside)
+        for pair, (jobs, numbers) in pairs.items():
+            if len(failed & pair) > len(unlaid & pair):
+                self._taken(jobs)
+                nesting.restore(jobs, numbers)
+                failed = failed - pair | unlaid & pair
+                if all(board.admits(laid) for _, laid in before[pair]):
+                    for index, laid in before[pair]:
+                        board.put(index, laid)
+                else:
+                    # Another pair may have taken what both have between racks.
+                    failed |= pair
+        return unlaid - set().union(*pairs) | failed
+
+    def _pairs(self, unlaid: set[int]) -> list[frozenset[int]]:
+        """Groups that are not laid, each with another one: no more such pairs than there are threads."""
+        groups = len(self.nesting.groups)
+        left = set(range(groups))
+        pairs: list[frozenset[int]] = []
+        for first in self.draw.sample(sorted(unlaid), min(len(unlaid), self.engine.workers)):
+            others = sorted(left - {first})
+            if first in left and others:
+                pairs.append(frozenset({first, self.draw.choice(others)}))
+                left -= pairs[-1]
+        return pairs
+
+    def _shared(self, pairs: Sequence[frozenset[int]]) -> dict[frozenset[int], tuple[list[int], list[int]]]:
+        """Share out the jobs of pairs of groups anew; returns, with where they were, those whose loads permit it."""
+        nesting = self.nesting
+        jobs = {pair: nesting.within(pair) for pair in pairs}
+        before = {pair: nesting.numbers(jobs[pair]) for pair in pairs}
+        best, least = dict(before), dict.fromkeys(pairs, float("inf"))
+        for _ in range(_SHARINGS):
+            seeking = [pair for pair in pairs if least[pair] > (nesting.target + self.period) / 2]
+            nesting.share(seeking)
+            for pair in seeking:
+                fullest = nesting.fullest(pair) * nesting.target
+                if fullest < least[pair] and not any(map(self._known, pair)):
+                    best[pair], least[pair] = nesting.numbers(jobs[pair]), fullest
+        fitting = [pair for pair in pairs if least[pair] <= self.period]
+        for pair in pairs:
+            nesting.restore(jobs[pair], (best if pair in fitting else before)[pair])
+        return {pair: (jobs[pair], before[pair]) for pair in fitting}
 
     def _taken(self, jobs: Sequence[int]) -> list[tuple[int, Laid]]:
         """Take jobs off the board, as far as they are there."""

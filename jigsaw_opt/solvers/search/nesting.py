@@ -3,13 +3,15 @@
 Servers come in groups: whole racks where these have room for the widest job, so that jobs of different groups meet on
 no link. Blocks within a group lie inside one another or apart. Such a group can be timed by itself, and almost as if it
 were one machine. What is left is to fill all links alike, which is packing with few large parts: annealing over moves
-and exchanges of jobs does it, since a step looks at a few servers and links only.
+and exchanges of jobs does it, since a step looks at a few servers and links only, and then pairs of groups share out
+their jobs anew. A group with many wide jobs is hard to time, so these are spread as well.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 
 from jigsaw_opt.problem.costs import ceil_div
@@ -25,6 +27,10 @@ HOT, COLD = 0.1, 1e-5
 """By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
 _SPARE_GUESTS = 32
 """Jobs that may come to a server beside twice those that the fullest has in the beginning."""
+_CROWD, _MORE_THAN_MEAN = 0.01, 1.0
+"""What a wide job too many in a group counts as, as a share of the target; how many beyond the mean do not count."""
+_STEPS_A_JOB = 1000
+"""Steps of annealing when groups share out their jobs anew."""
 _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
@@ -145,22 +151,27 @@ class Nesting:
         Berths at which a job takes longer are left out, in microseconds, unless all of its are.
     draw
         Source of chance.
+    threads
+        How many pairs of groups share out their jobs at once.
 
     Attributes
     ----------
     groups
         Groups of servers.
+    steps
+        Steps of annealing so far.
     """
 
-    def __init__(self, catalogue: Catalogue, target: int, longest: int, draw: random.Random) -> None:
-        self.ground, self.target, self.draw = catalogue.ground, target, draw
+    def __init__(self, catalogue: Catalogue, target: int, longest: int, draw: random.Random, threads: int = 1) -> None:
+        self.ground, self.target, self.draw, self.threads = catalogue.ground, target, draw, threads
         layout, jobs = self.ground.layout, self.ground.pieces.jobs
         self.groups = groups_of(self.ground)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
         # Activations come and go with the blocks; states stay.
         activations = sum(job.activation_bytes[-1] * job.slots for job in jobs) // sum(job.slots for job in jobs)
         self._room = [sum(max(1, layout.memory[gpu] - activations) for gpu in gpus) for gpus in layout.on_server]
-        self._load: Reals = [0.0] * (layout.links + 2 * len(layout.servers))
+        self._crowd = layout.links + 2 * len(layout.servers)
+        self._load: Reals = [0.0] * self._crowd + [1.0] * len(self.groups)
         shared: dict[int, int] = {}
         choices: list[_Choices] = []
         kind: list[int] = []
@@ -178,6 +189,11 @@ class Nesting:
         self._exponentials: Reals = list(EXPONENTIALS)
         self._fast = False
         self._state = self._begin()
+        wide = sum(bool(self.berth(index).alone.links) for index in range(len(jobs)))
+        for group in range(len(self.groups)):
+            self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
+        self._inside = [sorted(inside) for inside in self._resources()]
+        self.steps = 0
         prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
@@ -203,33 +219,74 @@ class Nesting:
             number = layout.links + 2 * server
             yield number, sum(spent) / len(layout.on_server[server]) / self.target
             yield number + 1, len(spent) * job.state_bytes / self._room[server]
+        home = self.home(berth.servers)
+        if home is not None and berth.alone.links:
+            yield self._crowd + home, _CROWD
 
     def berth(self, index: int) -> Berth:
         """Where a job is."""
         return self._of[index].berths[self._number(index)]
 
+    def kind(self, index: int) -> int:
+        """Number shared by all jobs that ask the same."""
+        return int(self._options.kind[index])
+
     def group(self, index: int) -> int | None:
         """Group in which a job is; None where it reaches over several."""
         return self._of[index].homes[self._number(index)]
 
+    def within(self, groups: Collection[int]) -> list[int]:
+        """Jobs in some groups."""
+        return [index for index in range(len(self._of)) if self.group(index) in groups]
+
     def fullest(self, groups: Iterable[int]) -> float:
         """Largest load of a link or server in some groups, as a share of the target."""
-        layout, load = self.ground.layout, self._load
-        servers = {server for group in groups for server in self.groups[group]}
-        guests = [index for index in range(len(self._of)) if servers.intersection(self.berth(index).servers)]
-        links = {link for index in guests for link in self.berth(index).alone.links}
-        return float(max([load[link] for link in links] + [load[layout.links + 2 * server] for server in servers]))
+        links, load = self.ground.layout.links, self._load
+        # Time only: of a server, memory has the odd number; and a crowd is no load.
+        times = (r for g in groups for r in self._inside[g] if r < links or (r < self._crowd and (r - links) % 2 == 0))
+        return float(max(load[resource] for resource in times))
 
-    def state(self) -> tuple[list[float], list[list[int]]]:
-        """Where all jobs are, to come back to."""
-        return list(self._load), [list(numbers) for numbers in self._state]
+    def numbers(self, jobs: Iterable[int]) -> list[int]:
+        """Where some jobs are, to come back to."""
+        return [int(self._state.now[index]) for index in jobs]
 
-    def restore(self, state: tuple[list[float], list[list[int]]]) -> None:
-        """Put all jobs back to where they were."""
-        load, numbers = state
-        self._load[:] = load
-        for now, before in zip(self._state, numbers, strict=True):
-            now[:] = before
+    def restore(self, jobs: Iterable[int], numbers: Iterable[int]) -> None:
+        """Put some jobs back to where they were."""
+        for index, number in zip(jobs, numbers, strict=True):
+            self._put(index, number)
+
+    def mend(self, most: float) -> bool:
+        """Let groups in which something is too full share out their jobs anew with others; says whether there are such.
+
+        That is kept where no more is too full than before.
+
+        Parameters
+        ----------
+        most
+            Load above which a link or a server counts as too full here, as a share of the target.
+        """
+        excess = {group: self._excess((group,), most) for group in range(len(self.groups))}
+        if not any(excess.values()) or len(excess) < 2:
+            return False
+        pairs: list[frozenset[int]] = []
+        while any(excess.values()) and len(excess) > 1 and len(pairs) < self.threads:
+            full = self.draw.choices(list(excess), list(excess.values()))[0]
+            pairs.append(frozenset({full, self.draw.choice([group for group in excess if group != full])}))
+            for group in pairs[-1]:
+                del excess[group]
+        before = [
+            (pair, self._excess(pair, most), self.numbers(self.within(pair)), self.within(pair)) for pair in pairs
+        ]
+        self.share(pairs)
+        for pair, least, numbers, jobs in before:
+            if self._excess(pair, most) > least:
+                self.restore(jobs, numbers)
+        return True
+
+    def share(self, pairs: Sequence[Collection[int]]) -> None:
+        """Share out the jobs of some groups among them anew, pair by pair of groups."""
+        parts = [(self.within(pair), sorted(pair)) for pair in pairs]
+        self._shuffle([(jobs, groups, _STEPS_A_JOB * len(jobs)) for jobs, groups in parts], HOT, COLD)
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
         """Move jobs about within some groups, so that less is too full.
@@ -246,27 +303,50 @@ class Nesting:
             By how much the sum of squared excesses, as shares of the target, may well rise in the beginning and in the
             end.
         """
+        self._shuffle([(jobs, groups, steps)], hot, cold)
+
+    def _shuffle(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
+        """Anneal jobs and groups that are apart from one another, for some steps each; side by side where compiled."""
         fast = compiled(shuffle)
         if fast is not None and not self._fast:
             self._fast = True
             self._options, self._state = Options(*arrays(self._options)), State(*arrays(self._state))
             self._amount, self._load = reals(self._amount), reals(self._load)
             self._exponentials = reals(self._exponentials)
-        own: list[Numbers] = [list(jobs), list(groups)]
-        jobs_there, groups_there = arrays(own) if self._fast else own
-        (fast if fast is not None and self._fast else shuffle)(
-            self._options,
-            self._amount,
-            jobs_there,
-            groups_there,
-            steps,
-            hot,
-            (cold / hot) ** (1 / max(1, steps)),
-            self._exponentials,
-            self.draw.randint(1, LARGEST_SEED),
-            self._load,
-            self._state,
-        )
+        run = fast if fast is not None and self._fast else shuffle
+        seeds = [self.draw.randint(1, LARGEST_SEED) for _ in parts]
+
+        def one(part: tuple[Sequence[int], Sequence[int], int], seed: int) -> None:
+            jobs, groups, steps = part
+            own: list[Numbers] = [list(jobs), list(groups)]
+            there, among = arrays(own) if self._fast else own
+            cooling = (cold / hot) ** (1 / max(1, steps))
+            run(
+                self._options,
+                self._amount,
+                there,
+                among,
+                steps,
+                hot,
+                cooling,
+                self._exponentials,
+                seed,
+                self._load,
+                self._state,
+            )
+
+        self.steps += sum(steps for *_, steps in parts)
+        if self._fast and self.threads > 1 and len(parts) > 1 and self._apart([groups for _, groups, _ in parts]):
+            with ThreadPoolExecutor(self.threads) as pool:
+                list(pool.map(one, parts, seeds))
+        else:
+            for part, seed in zip(parts, seeds, strict=True):
+                one(part, seed)
+
+    def _apart(self, parts: Sequence[Sequence[int]]) -> bool:
+        """Whether groups in different parts have no resource in common."""
+        taken = [resource for groups in parts for resource in {r for group in groups for r in self._inside[group]}]
+        return len(taken) == len(set(taken))
 
     def _begin(self) -> State:
         """Every job at the emptiest of some berths, those that take most first."""
@@ -287,6 +367,39 @@ class Nesting:
         width = 2 * max(map(len, on)) + _SPARE_GUESTS
         rows = [index for guests in on for index in guests + [0] * (width - len(guests))]
         return State(now, [len(guests) for guests in on], rows)
+
+    def _resources(self) -> list[set[int]]:
+        """Resources that the berths of each group take."""
+        found: list[set[int]] = [set() for _ in self.groups]
+        for own in {id(own): own for own in self._of}.values():
+            for home, takes in zip(own.homes, own.takes, strict=True):
+                if home is not None:
+                    found[home].update(resource for resource, _ in takes)
+        return found
+
+    def _excess(self, groups: Iterable[int], most: float) -> float:
+        """Sum of squared excesses in some groups, as shares of the target."""
+        loads = (self._load[resource] for group in groups for resource in self._inside[group])
+        return float(sum((load - most) ** 2 for load in loads if load > most))
+
+    def _put(self, index: int, number: int) -> None:
+        """Move one job."""
+        options, (now, guests, guest) = self._options, self._state
+        width = len(guest) // len(guests)
+        for sign, berth in ((-1, int(now[index])), (1, number)):
+            for n in range(options.take_at[berth], options.take_at[berth + 1]):
+                self._load[options.resource[n]] += sign * self._amount[n]
+            for n in range(options.server_at[berth], options.server_at[berth + 1]):
+                server = options.server[n]
+                row = server * width
+                if sign < 0:
+                    guests[server] -= 1
+                    at = next(k for k in range(row, row + width) if guest[k] == index)
+                    guest[at] = guest[row + guests[server]]
+                else:
+                    guest[row + guests[server]] = index
+                    guests[server] += 1
+        now[index] = number
 
     def _number(self, index: int) -> int:
         """Which of its berths a job has."""

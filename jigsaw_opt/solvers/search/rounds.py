@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.search.berths import Berths, Catalogue, Fits, Given
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Grouped
+from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
@@ -61,12 +61,15 @@ _SHORT = 0.7
 _SHORTER = {"grouped": 0.65, "wherever": 0.2}
 _LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
 """Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
-_MOST_FAILURES = 2
+_MOST_FAILURES = {"grouped": 5, "wherever": 2}
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
-_NESTINGS, _NESTING_STEPS = 20, 500
+_NESTINGS, _NESTING_STEPS = 10, 500
 """Parts of the nesting, and steps a job in each."""
+_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 20, 4
+"""How often as many pairs of groups as there are groups share out their jobs anew, for loads alone: at most, and until
+these are well within the period."""
 _EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
 _WORK_OF_NESTING = 4e-7
 _WEIGHTS = ("exchange", "length", "links")
@@ -94,6 +97,7 @@ class Rounds:
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
         self._nesting: Nesting | None = None
+        self._untimed: dict[Company, int] = {}
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
         self._longer = 1.0
 
@@ -242,16 +246,14 @@ class Rounds:
 
     def _in_groups(self) -> None:
         """Jobs laid group by group at a shorter period, with exchanges between groups."""
-        nesting = self._nesting = self._nesting or self._nested()
-        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups))
-        self._shorten("grouped", lambda period: self._laid_in_groups(nesting, period, patience))
+        self._shorten("grouped", self._laid_in_groups)
 
     def _nested(self) -> Nesting:
         """Jobs assigned to groups of servers and blocks in these, by their loads."""
         jobs = range(len(self.pieces.jobs))
         objective, bound = self.control.objective, max(1, self.control.bound)
         longest = bound if objective is None else objective - round(self._shorter["grouped"] * (objective - bound))
-        nesting = Nesting(self.catalogue, bound, longest, self.draw)
+        nesting = Nesting(self.catalogue, bound, longest, self.draw, self.control.options.workers)
         hot, groups = HOT, range(len(nesting.groups))
         for _ in range(_NESTINGS):
             cooler = hot * (COLD / HOT) ** (1 / _NESTINGS)
@@ -262,12 +264,34 @@ class Rounds:
                 break
         return nesting
 
-    def _laid_in_groups(self, nesting: Nesting, period: int, patience: int) -> bool:
+    def _mended(self, nesting: Nesting, period: int) -> bool:
+        """Make loads even until they are well within the period; says whether they are within it."""
+        groups, ample = range(len(nesting.groups)), (nesting.target + period) // 2
+        for number in range(_MENDS_A_GROUP * len(groups)):
+            enough = ample if number < _AMPLE_MENDS_A_GROUP * len(groups) else period
+            if nesting.fullest(groups) * nesting.target <= enough or self._reason() is not None:
+                break
+            before = nesting.steps
+            if not nesting.mend(ample / nesting.target):
+                break
+            self._work += (nesting.steps - before) * _WORK_OF_NESTING
+        return nesting.fullest(groups) * nesting.target <= period
+
+    def _laid_in_groups(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
+        nesting = self._nesting = self._nesting or self._nested()
+        if not self._mended(nesting, period):
+            self._nesting = None
+            return False
         spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
         weights = self._weights(spots, "links")
-        grouped = Grouped(self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one)
-        return self._laid_as(grouped.lay(patience), grouped.circle)
+        grouped = Grouped(
+            self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one, self._untimed
+        )
+        patience, before = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups)), nesting.steps
+        plan = grouped.lay(patience)
+        self._work += (nesting.steps - before) * _WORK_OF_NESTING
+        return self._laid_as(plan, grouped.circle)
 
     def _wherever(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best."""
@@ -281,7 +305,7 @@ class Rounds:
     def _shorten(self, name: str, lay: Callable[[int], bool]) -> None:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
         failures = 0
-        while failures < _MOST_FAILURES and self._reason() is None:
+        while failures < _MOST_FAILURES[name] and self._reason() is None:
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
                 return
