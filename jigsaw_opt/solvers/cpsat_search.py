@@ -55,7 +55,7 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     return control.result(control.reason() or ended or StoppedBy.COMPLETED, engines=["ortools"])
 
 
-def explore(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
+def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds: float = math.inf) -> StoppedBy | None:
     """Run the exact model from the incumbent and the bound at hand, as long as there is no reason to stop.
 
     Parameters
@@ -68,6 +68,8 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float) -> Stop
         Number of the engine's threads.
     work
         Limit in the engine's deterministic seconds.
+    seconds
+        Limit of the clock for the model of all plans, beside those of the solve.
 
     Returns
     -------
@@ -83,7 +85,7 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float) -> Stop
     model = build_model(pieces, control.bound, control.objective)
     if control.best is not None:
         model.hint(control.best)
-    return _search(control, pieces, model, workers, max(0.0, work))
+    return _search(control, pieces, model, workers, max(0.0, work), seconds)
 
 
 def _warm_start(control: Control, pieces: Pieces) -> None:
@@ -143,10 +145,14 @@ def fits(control: Control, pieces: Pieces) -> bool:
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 
 
-def _search(control: Control, pieces: Pieces, model: Model, workers: int, work: float) -> StoppedBy | None:
+def _search(
+    control: Control, pieces: Pieces, model: Model, workers: int, work: float, seconds: float
+) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
     solver = _engine(control, pieces, workers, work)
+    if seconds < math.inf:
+        solver.parameters.max_time_in_seconds = min(seconds, control.remaining or math.inf)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)

@@ -22,13 +22,16 @@ _BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
 """Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
 _SEARCH_SHARE = 0.4
 """Share of the limits that the search has to itself where one thread does everything."""
+_EXACT_SHARE = 0.35
+"""Share of a time limit after which a second search takes the place of the exact model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Portfolio(OrtoolsSolver):
     """Search, bounds and the exact model together.
 
-    With two threads or more, one searches for plans and the others prove; each sees what the others find. With one,
+    With two threads or more, one searches for plans and the others prove; each sees what the others find. Where proving
+    has ended, or a single thread has had its share of the time for it, a second search follows. With one thread,
     the search has the first share of the time and the exact model the rest, and the same seed gives the same plan.
     """
 
@@ -84,14 +87,29 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
 
 
 def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
-    """Raise the bound, with the exact model where it fits; returns why that ended."""
+    """Raise the bound, with the exact model where it fits, and else search a second time; returns why that ended."""
     from jigsaw_opt.solvers.cpsat_search import explore, fits
+    from jigsaw_opt.solvers.search.rounds import Rounds
 
     exact = fits(control, pieces)
     _raise_bounds(control, pieces, _BOUND_WORK if exact else work)
-    if not exact or control.reason() is not None:
-        return control.reason()
-    return explore(control, pieces, workers, work)
+    # On a circle the first search does what it can side by side.
+    twice = pieces.horizon == "finite"
+    if exact and control.reason() is None:
+        seconds = _exact_seconds(control) if twice and workers == 1 else math.inf
+        ended = explore(control, pieces, workers, work, seconds)
+        if ended is None or seconds == math.inf:
+            return ended
+    if twice and control.reason() is None:
+        return Rounds(control, pieces, stream=1).run()
+    return control.reason()
+
+
+def _exact_seconds(control: Control) -> float:
+    """How long the exact model may have a thread that a second search could have instead."""
+    limit = control.options.time_limit
+    # Only the exact model proves that there is no plan.
+    return math.inf if limit is None or control.best is None else max(0.0, _EXACT_SHARE * limit - control.seconds)
 
 
 def _raise_bounds(control: Control, pieces: Pieces, work: float) -> None:

@@ -87,11 +87,13 @@ class Rounds:
         Receives the plans and says when to stop.
     pieces
         The instance, cut.
+    stream
+        Number of this search among several on one incumbent; each has chance of its own.
     """
 
-    def __init__(self, control: Control, pieces: Pieces) -> None:
+    def __init__(self, control: Control, pieces: Pieces, stream: int = 0) -> None:
         self.control, self.pieces = control, pieces
-        self.draw = random.Random(control.options.seed)
+        self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
         self._others: list[Draft] = []
         self._settled: Sequence[PlacedJob] | None = None
