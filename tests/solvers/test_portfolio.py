@@ -19,9 +19,11 @@ from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
 from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
+from jigsaw_opt.solvers.search import rounds
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -67,6 +69,27 @@ def test_the_reason_of_the_bound_names_what_proved_it() -> None:
     # The first bound falls short of both optima: one is met by a stronger bound, the other by the exact model.
     assert run(load("tiny/033")).bound_reason == "work, transfers and memory of every placement"
     assert run(load("tiny/041")).bound_reason == "search by portfolio"
+
+
+@pytest.mark.parametrize(
+    ("workers", "fits", "time_limit", "searches"),
+    [(1, True, None, 1), (2, False, None, 2), (2, True, None, 1), (2, True, 1e6, 2), (3, True, 1e6, 1)],
+)
+def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_its_share(
+    workers: int, fits: bool, time_limit: float | None, searches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draws = []
+
+    class Recorded(rounds.Rounds):
+        def __init__(self, control: Control, pieces: Pieces, stream: int = 0) -> None:
+            super().__init__(control, pieces, stream)
+            draws.append(self.draw.getstate())
+
+    monkeypatch.setattr(rounds, "Rounds", Recorded)
+    monkeypatch.setattr(cpsat_search, "fits", lambda control, pieces: fits)
+    result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
+    assert len(set(draws)) == len(draws) == searches
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)

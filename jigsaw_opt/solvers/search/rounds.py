@@ -61,7 +61,8 @@ _SHORT = 0.7
 _SHORTER = {"grouped": 0.65, "wherever": 0.2}
 _LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
 """Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
-_MOST_FAILURES = {"grouped": 5, "wherever": 2}
+_MOST_FAILURES, _MOST_AFTER_SUCCESS = 2, {"grouped": 5, "wherever": 2}
+"""After how many periods in vain something else is tried: before any has been reached this way, and after."""
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
@@ -100,6 +101,7 @@ class Rounds:
         self._lain: Sequence[PlacedJob] | None = None
         self._nesting: Nesting | None = None
         self._untimed: dict[Company, int] = {}
+        self._fruitful: set[str] = set()
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
         self._longer = 1.0
 
@@ -307,13 +309,16 @@ class Rounds:
     def _shorten(self, name: str, lay: Callable[[int], bool]) -> None:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
         failures = 0
-        while failures < _MOST_FAILURES[name] and self._reason() is None:
+        while failures < (_MOST_AFTER_SUCCESS[name] if name in self._fruitful else _MOST_FAILURES):
+            if self._reason() is not None:
+                return
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
                 return
             shorter = self._shorter[name]
             if lay(objective - max(1, round(shorter * (objective - bound)))):
                 self._shorter[name] = min(_MOST_SHORTER, shorter * 2)
+                self._fruitful.add(name)
             else:
                 failures += 1
                 self._shorter[name] = shorter / 3 if shorter > _LEAST_SHORTER else _SHORTER[name]
