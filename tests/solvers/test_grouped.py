@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -39,9 +40,11 @@ def ground_of(instance: Instance) -> Ground:
     return Ground(pieces, Layout(pieces), asked)
 
 
-def nested(ground: Ground, steps: int = 60_000, threads: int = 1) -> Nesting:
+def nested(
+    ground: Ground, steps: int = 60_000, threads: int = 1, count: Callable[[int], object] = lambda steps: None
+) -> Nesting:
     least = lower_bound(ground.pieces).value
-    nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1), threads)
+    nesting = Nesting(Catalogue(ground), least, least * 11 // 10, Random(1), threads, count)
     nesting.anneal(range(len(ground.pieces.jobs)), range(len(nesting.groups)), steps, HOT, COLD)
     return nesting
 
@@ -149,13 +152,15 @@ def test_mending_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
         assert nesting.fullest(range(3)) * nesting.target == pytest.approx(max(loads.values()))
         return sum(max(0.0, load / nesting.target - most) ** 2 for load in loads.values())
 
-    first, second = (nested(ground, 1_000, threads) for _ in range(2))
+    steps: list[int] = []
+    first, second = (nested(ground, 1_000, threads, steps.append) for _ in range(2))
     before = excess(first)
     for _ in range(20):
         assert first.mend(most) == second.mend(most)
     assert 0 <= excess(first) < before
     assert first.numbers(jobs) == second.numbers(jobs)
-    assert first.steps > 1_000
+    assert steps[:2] == [1_000, 1_000]
+    assert sum(steps) > 2_000
     assert not nested(ground).mend(10.0)
 
 

@@ -10,12 +10,12 @@ their jobs anew. A group with many wide jobs is hard to time, so these are sprea
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
 
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
+from jigsaw_opt.solvers.search.berth_lists import Choices, Lists
 from jigsaw_opt.solvers.search.berths import Berth, Catalogue
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.places import by_type
@@ -31,6 +31,11 @@ _CROWD, _MORE_THAN_MEAN = 0.01, 1.0
 """What a wide job too many in a group counts as, as a share of the target; how many beyond the mean do not count."""
 _STEPS_A_JOB = 1000
 """Steps of annealing when groups share out their jobs anew."""
+_PARTS, _STEPS_A_PART = 10, 500
+"""Parts of the annealing of all jobs, and steps a job in each."""
+_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 20, 4
+"""How often as many pairs as there are groups share out their jobs anew: at most, and until loads are well within the
+period."""
 _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
@@ -60,84 +65,6 @@ def groups_of(ground: Ground) -> list[list[int]]:
     return found
 
 
-class _Choices:
-    """Berths of all jobs that ask the same, with what they take of servers and links, as shares of what there is.
-
-    Berths within one group and nested there come alone where there are such.
-    """
-
-    def __init__(self, berths: Sequence[Berth], nesting: Nesting, index: int) -> None:
-        homes = [nesting.home(berth.servers) for berth in berths]
-        nested = [home is not None and nesting.aligned(b.servers) for b, home in zip(berths, homes, strict=True)]
-        inside = [home is not None for home in homes]
-        kept = nested if any(nested) else inside if any(inside) else [True] * len(berths)
-        self.berths = [berth for berth, keep in zip(berths, kept, strict=True) if keep]
-        self.homes = [home for home, keep in zip(homes, kept, strict=True) if keep]
-        self.takes = [list(nesting.takes(index, berth)) for berth in self.berths]
-
-
-class _Lists:
-    """The berths of all kinds in flat lists.
-
-    Parameters
-    ----------
-    kind
-        By job, the number of its kind.
-    choices
-        By kind.
-    groups
-        Groups of servers.
-    servers
-        How many there are.
-    """
-
-    def __init__(
-        self, kind: Sequence[int], choices: Sequence[_Choices], groups: Sequence[Sequence[int]], servers: int
-    ) -> None:
-        self.first = [0, *accumulate(len(own.berths) for own in choices)]
-        homes = [home for own in choices for home in own.homes]
-        takes = [take for own in choices for take in own.takes]
-        berths = [berth for own in choices for berth in own.berths]
-        within: list[int] = []
-        within_from, within_to = [0] * (len(choices) * len(groups)), [0] * (len(choices) * len(groups))
-        at: list[int] = []
-        at_from, at_to = [0] * (len(choices) * servers), [0] * (len(choices) * servers)
-        for k, own in enumerate(choices):
-            of_group: dict[int | None, list[int]] = {}
-            at_server: dict[int, list[int]] = {}
-            for number, (berth, home) in enumerate(zip(own.berths, own.homes, strict=True), self.first[k]):
-                of_group.setdefault(home, []).append(number)
-                for server in berth.servers:
-                    at_server.setdefault(server, []).append(number)
-            for home, numbers in of_group.items():
-                for g in range(len(groups)) if home is None else (home,):
-                    if home is not None or g not in of_group:
-                        cell = k * len(groups) + g
-                        within_from[cell], within_to[cell] = len(within), len(within) + len(numbers)
-                within += numbers
-            for server, numbers in at_server.items():
-                cell = k * servers + server
-                at_from[cell], at_to[cell] = len(at), len(at) + len(numbers)
-                at += numbers
-        self.options = Options(
-            kind=list(kind),
-            home=[-1 if home is None else home for home in homes],
-            take_at=[0, *accumulate(map(len, takes))],
-            resource=[resource for own in takes for resource, _ in own],
-            server_at=[0, *accumulate(len(berth.servers) for berth in berths)],
-            server=[server for berth in berths for server in berth.servers],
-            within_from=within_from,
-            within_to=within_to,
-            within=within or [0],
-            at_from=at_from,
-            at_to=at_to,
-            at=at or [0],
-            group_at=[0, *accumulate(map(len, groups))],
-            member=[server for group in groups for server in group],
-        )
-        self.amount: Reals = [amount for own in takes for _, amount in own]
-
-
 class Nesting:
     """An assignment of jobs to berths.
 
@@ -153,17 +80,25 @@ class Nesting:
         Source of chance.
     threads
         How many pairs of groups share out their jobs at once.
+    count
+        Told the number of steps of every annealing.
 
     Attributes
     ----------
     groups
         Groups of servers.
-    steps
-        Steps of annealing so far.
     """
 
-    def __init__(self, catalogue: Catalogue, target: int, longest: int, draw: random.Random, threads: int = 1) -> None:
-        self.ground, self.target, self.draw, self.threads = catalogue.ground, target, draw, threads
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        target: int,
+        longest: int,
+        draw: random.Random,
+        threads: int = 1,
+        count: Callable[[int], object] = lambda steps: None,
+    ) -> None:
+        self.ground, self.target, self.draw, self.threads, self.count = catalogue.ground, target, draw, threads, count
         layout, jobs = self.ground.layout, self.ground.pieces.jobs
         self.groups = groups_of(self.ground)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
@@ -173,17 +108,17 @@ class Nesting:
         self._crowd = layout.links + 2 * len(layout.servers)
         self._load: Reals = [0.0] * self._crowd + [1.0] * len(self.groups)
         shared: dict[int, int] = {}
-        choices: list[_Choices] = []
+        choices: list[Choices] = []
         kind: list[int] = []
         for index in range(len(jobs)):
             berths = catalogue.of(index)
             if id(berths) not in shared:
                 shared[id(berths)] = len(choices)
                 fast = [berth for berth in berths if berth.length <= longest]
-                choices.append(_Choices(fast or berths, self, index))
+                choices.append(Choices(fast or berths, self, index))
             kind.append(shared[id(berths)])
         self._of = [choices[k] for k in kind]
-        lists = _Lists(kind, choices, self.groups, len(layout.servers))
+        lists = Lists(kind, choices, self.groups, len(layout.servers))
         self._first = [lists.first[k] for k in kind]
         self._options, self._amount = lists.options, lists.amount
         self._exponentials: Reals = list(EXPONENTIALS)
@@ -193,7 +128,6 @@ class Nesting:
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
         self._inside = [sorted(inside) for inside in self._resources()]
-        self.steps = 0
         prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
@@ -254,6 +188,33 @@ class Nesting:
         """Put some jobs back to where they were."""
         for index, number in zip(jobs, numbers, strict=True):
             self._put(index, number)
+
+    def settle(self, stop: Callable[[], bool]) -> None:
+        """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
+        jobs, hot = range(len(self._of)), HOT
+        for _ in range(_PARTS):
+            cooler = hot * (COLD / HOT) ** (1 / _PARTS)
+            self.anneal(jobs, range(len(self.groups)), _STEPS_A_PART * len(jobs), hot, cooler)
+            hot = cooler
+            if stop():
+                break
+
+    def fit(self, period: int, stop: Callable[[], bool]) -> bool:
+        """Mend groups until loads are well within a period; says whether they are within it.
+
+        Parameters
+        ----------
+        period
+            In microseconds.
+        stop
+            Asked now and then; once it holds, it is given up.
+        """
+        groups, ample = range(len(self.groups)), (self.target + period) // 2
+        for number in range(_MENDS_A_GROUP * len(groups)):
+            enough = ample if number < _AMPLE_MENDS_A_GROUP * len(groups) else period
+            if self.fullest(groups) * self.target <= enough or stop() or not self.mend(ample / self.target):
+                break
+        return self.fullest(groups) * self.target <= period
 
     def mend(self, most: float) -> bool:
         """Let groups in which something is too full share out their jobs anew with others; says whether there are such.
@@ -335,7 +296,7 @@ class Nesting:
                 self._state,
             )
 
-        self.steps += sum(steps for *_, steps in parts)
+        self.count(sum(steps for *_, steps in parts))
         if self._fast and self.threads > 1 and len(parts) > 1 and self._apart([groups for _, groups, _ in parts]):
             with ThreadPoolExecutor(self.threads) as pool:
                 list(pool.map(one, parts, seeds))

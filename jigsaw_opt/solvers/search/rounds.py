@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
-from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
+from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
@@ -66,11 +66,6 @@ _MOST_FAILURES, _MOST_AFTER_SUCCESS = 2, {"grouped": 5, "wherever": 2}
 _TRIES_A_JOB = 4
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
-_NESTINGS, _NESTING_STEPS = 10, 500
-"""Parts of the nesting, and steps a job in each."""
-_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 20, 4
-"""How often as many pairs of groups as there are groups share out their jobs anew, for loads alone: at most, and until
-these are well within the period."""
 _EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
 _WORK_OF_NESTING = 4e-7
 _WEIGHTS = ("exchange", "length", "links")
@@ -254,37 +249,20 @@ class Rounds:
 
     def _nested(self) -> Nesting:
         """Jobs assigned to groups of servers and blocks in these, by their loads."""
-        jobs = range(len(self.pieces.jobs))
         objective, bound = self.control.objective, max(1, self.control.bound)
         longest = bound if objective is None else objective - round(self._shorter["grouped"] * (objective - bound))
-        nesting = Nesting(self.catalogue, bound, longest, self.draw, self.control.options.workers)
-        hot, groups = HOT, range(len(nesting.groups))
-        for _ in range(_NESTINGS):
-            cooler = hot * (COLD / HOT) ** (1 / _NESTINGS)
-            nesting.anneal(jobs, groups, _NESTING_STEPS * len(jobs), hot, cooler)
-            hot = cooler
-            self._work += _NESTING_STEPS * len(jobs) * _WORK_OF_NESTING
-            if self._reason() is not None:
-                break
+        threads = self.control.options.workers
+        nesting = Nesting(self.catalogue, bound, longest, self.draw, threads, self._count_nesting)
+        nesting.settle(lambda: self._reason() is not None)
         return nesting
 
-    def _mended(self, nesting: Nesting, period: int) -> bool:
-        """Make loads even until they are well within the period; says whether they are within it."""
-        groups, ample = range(len(nesting.groups)), (nesting.target + period) // 2
-        for number in range(_MENDS_A_GROUP * len(groups)):
-            enough = ample if number < _AMPLE_MENDS_A_GROUP * len(groups) else period
-            if nesting.fullest(groups) * nesting.target <= enough or self._reason() is not None:
-                break
-            before = nesting.steps
-            if not nesting.mend(ample / nesting.target):
-                break
-            self._work += (nesting.steps - before) * _WORK_OF_NESTING
-        return nesting.fullest(groups) * nesting.target <= period
+    def _count_nesting(self, steps: int) -> None:
+        self._work += steps * _WORK_OF_NESTING
 
     def _laid_in_groups(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
         nesting = self._nesting = self._nesting or self._nested()
-        if not self._mended(nesting, period):
+        if not nesting.fit(period, lambda: self._reason() is not None):
             self._nesting = None
             return False
         spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
@@ -292,10 +270,8 @@ class Rounds:
         grouped = Grouped(
             self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one, self._untimed
         )
-        patience, before = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups)), nesting.steps
-        plan = grouped.lay(patience)
-        self._work += (nesting.steps - before) * _WORK_OF_NESTING
-        return self._laid_as(plan, grouped.circle)
+        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups))
+        return self._laid_as(grouped.lay(patience), grouped.circle)
 
     def _wherever(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best."""
