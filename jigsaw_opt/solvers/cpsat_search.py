@@ -151,8 +151,7 @@ def _search(
     from ortools.sat.python import cp_model
 
     solver = _engine(control, pieces, workers, work)
-    if seconds < math.inf:
-        solver.parameters.max_time_in_seconds = min(seconds, control.remaining or math.inf)
+    solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)

@@ -45,11 +45,6 @@ class Engine:
         self.work = 0.0
         self._calls = 0
 
-    @property
-    def workers(self) -> int:
-        """Models that are solved side by side."""
-        return self.control.options.workers
-
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
         """Solve a model on one thread; returns the value of each variable, or None where no solution was found.
 
@@ -82,7 +77,7 @@ class Engine:
         solvers = [self._solver(work, parameters) for _ in models]
 
         def all_of_them() -> list[cp_model.CpSolverStatus]:
-            with ThreadPoolExecutor(min(len(models), self.workers)) as pool:
+            with ThreadPoolExecutor(min(len(models), self.control.options.workers)) as pool:
                 return list(pool.map(lambda pair: pair[0].solve(pair[1]), zip(solvers, models, strict=True)))
 
         def cancel() -> None:

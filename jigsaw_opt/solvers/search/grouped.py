@@ -161,7 +161,8 @@ class Grouped:
         What two groups had stays where more of them would not be laid.
         """
         nesting, board = self.nesting, self.circle.board
-        pairs = self._shared(self._pairs(unlaid))
+        weights = {group: float(group in unlaid) for group in range(len(nesting.groups))}
+        pairs = self._shared(nesting.pairs(weights))
         before = {pair: self._taken(jobs) for pair, (jobs, _) in pairs.items()}
         inside = {group: nesting.within((group,)) for pair in pairs for group in pair}
         failed = self._lay_groups(inside)
@@ -178,18 +179,6 @@ class Grouped:
                     failed |= pair
         return unlaid - set().union(*pairs) | failed
 
-    def _pairs(self, unlaid: set[int]) -> list[frozenset[int]]:
-        """Groups that are not laid, each with another one: no more such pairs than there are threads."""
-        groups = len(self.nesting.groups)
-        left = set(range(groups))
-        pairs: list[frozenset[int]] = []
-        for first in self.draw.sample(sorted(unlaid), min(len(unlaid), self.engine.workers)):
-            others = sorted(left - {first})
-            if first in left and others:
-                pairs.append(frozenset({first, self.draw.choice(others)}))
-                left -= pairs[-1]
-        return pairs
-
     def _shared(self, pairs: Sequence[frozenset[int]]) -> dict[frozenset[int], tuple[list[int], list[int]]]:
         """Share out the jobs of pairs of groups anew; returns, with where they were, those whose loads permit it."""
         nesting = self.nesting
@@ -198,7 +187,7 @@ class Grouped:
         best, least = dict(before), dict.fromkeys(pairs, float("inf"))
         for _ in range(_SHARINGS):
             seeking = [pair for pair in pairs if least[pair] > (nesting.target + self.period) / 2]
-            nesting.share(seeking)
+            nesting.share({pair: jobs[pair] for pair in seeking})
             for pair in seeking:
                 fullest = nesting.fullest(pair) * nesting.target
                 if fullest < least[pair] and not any(map(self._known, pair)):

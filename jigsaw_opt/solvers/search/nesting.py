@@ -10,7 +10,7 @@ their jobs anew. A group with many wide jobs is hard to time, so these are sprea
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jigsaw_opt.problem.costs import ceil_div
@@ -128,6 +128,11 @@ class Nesting:
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
         self._inside = [sorted(inside) for inside in self._resources()]
+        # Of a server, memory has the odd number; and a crowd is no load.
+        self._timed = [
+            [r for r in inside if r < layout.links or (r < self._crowd and (r - layout.links) % 2 == 0)]
+            for inside in self._inside
+        ]
         prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
@@ -175,10 +180,7 @@ class Nesting:
 
     def fullest(self, groups: Iterable[int]) -> float:
         """Largest load of a link or server in some groups, as a share of the target."""
-        links, load = self.ground.layout.links, self._load
-        # Time only: of a server, memory has the odd number; and a crowd is no load.
-        times = (r for g in groups for r in self._inside[g] if r < links or (r < self._crowd and (r - links) % 2 == 0))
-        return float(max(load[resource] for resource in times))
+        return float(max(self._load[resource] for group in groups for resource in self._timed[group]))
 
     def numbers(self, jobs: Iterable[int]) -> list[int]:
         """Where some jobs are, to come back to."""
@@ -229,25 +231,30 @@ class Nesting:
         excess = {group: self._excess((group,), most) for group in range(len(self.groups))}
         if not any(excess.values()) or len(excess) < 2:
             return False
-        pairs: list[frozenset[int]] = []
-        while any(excess.values()) and len(excess) > 1 and len(pairs) < self.threads:
-            full = self.draw.choices(list(excess), list(excess.values()))[0]
-            pairs.append(frozenset({full, self.draw.choice([group for group in excess if group != full])}))
-            for group in pairs[-1]:
-                del excess[group]
-        before = [
-            (pair, self._excess(pair, most), self.numbers(self.within(pair)), self.within(pair)) for pair in pairs
-        ]
-        self.share(pairs)
-        for pair, least, numbers, jobs in before:
+        jobs = {pair: self.within(pair) for pair in self.pairs(excess)}
+        before = {pair: (self._excess(pair, most), self.numbers(inside)) for pair, inside in jobs.items()}
+        self.share(jobs)
+        for pair, (least, numbers) in before.items():
             if self._excess(pair, most) > least:
-                self.restore(jobs, numbers)
+                self.restore(jobs[pair], numbers)
         return True
 
-    def share(self, pairs: Sequence[Collection[int]]) -> None:
-        """Share out the jobs of some groups among them anew, pair by pair of groups."""
-        parts = [(self.within(pair), sorted(pair)) for pair in pairs]
-        self._shuffle([(jobs, groups, _STEPS_A_JOB * len(jobs)) for jobs, groups in parts], HOT, COLD)
+    def pairs(self, weights: Mapping[int, float]) -> list[frozenset[int]]:
+        """Groups drawn by weight, each with any other one, apart from one another: no more pairs than threads."""
+        left = dict(weights)
+        found: list[frozenset[int]] = []
+        while any(left.values()) and len(left) > 1 and len(found) < self.threads:
+            first = self.draw.choices(list(left), list(left.values()))[0]
+            found.append(frozenset({first, self.draw.choice([group for group in left if group != first])}))
+            for group in found[-1]:
+                del left[group]
+        return found
+
+    def share(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
+        """Share out jobs among their groups anew, each with those of the same groups."""
+        self._shuffle(
+            [(inside, sorted(groups), _STEPS_A_JOB * len(inside)) for groups, inside in jobs.items()], HOT, COLD
+        )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
         """Move jobs about within some groups, so that less is too full.
