@@ -14,6 +14,7 @@ from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
 from jigsaw_opt.solvers.bounds.strong.link_bins import link_questions
+from jigsaw_opt.solvers.bounds.strong.nested_bins import nested_questions
 from jigsaw_opt.solvers.bounds.strong.placement import placement_questions
 from jigsaw_opt.solvers.bounds.strong.targets import Question, refuted
 
@@ -42,7 +43,11 @@ def stronger_bounds(
     budget = Budget(work, stop)
     classes = gpu_classes(pieces)
     facts = gather(pieces, classes)
-    questions: tuple[Question, ...] = (*link_questions(pieces, facts, classes), *placement_questions(pieces))
+    questions: tuple[Question, ...] = (
+        *link_questions(pieces, facts, classes),
+        *nested_questions(pieces, facts, classes),
+        *placement_questions(pieces),
+    )
     most = serial_limit(pieces)
     for question in questions:
         for value in refuted(question, known, most, budget):

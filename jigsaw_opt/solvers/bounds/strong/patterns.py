@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
 from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Content, Item, best_content
@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Content, Item, best
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["Bins", "Packing", "Piece", "Refuter", "refutation", "refutes"]
+__all__ = ["Bins", "Kind", "Packing", "Piece", "Refuter", "refutation", "refutes"]
 
 _FINEST = 2**36
 """Integer that the largest price is rounded to."""
@@ -27,6 +27,25 @@ _PROGRAM_SECONDS = 1e-3
 """And for one round of the linear program."""
 _ROUNDS = 400
 """Rounds after which the question stays open."""
+
+
+class Kind(Protocol):
+    """Bins that are alike."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    @property
+    def seconds(self) -> float:
+        """About the time of finding a best content."""
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """What one copy takes, of each class that they may hold."""
+
+    def best(self, prices: Sequence[int]) -> Content | None:
+        """Most valuable content at some prices, with copies by class; None where it was not found."""
 
 
 class Piece(NamedTuple):
@@ -45,6 +64,16 @@ class Bins:
     capacity: int
     pieces: dict[int, Piece]
 
+    @property
+    def seconds(self) -> float:
+        """About the time of finding a best content."""
+        return len(self.pieces) * 2 * CELLS * _CELL_SECONDS
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """What one copy takes, of each class that they may hold."""
+        return {c: piece.size for c, piece in self.pieces.items()}
+
     def best(self, prices: Sequence[int]) -> Content:
         """Most valuable content at some prices, with copies by class."""
         classes = list(self.pieces)
@@ -57,20 +86,29 @@ class Bins:
 class Packing:
     """Kinds of bins, and the least number of copies of each class that they have to hold together."""
 
-    bins: tuple[Bins, ...]
+    bins: tuple[Kind, ...]
     demands: tuple[int, ...]
 
     @property
     def seconds(self) -> float:
         """About the time of pricing all kinds of bins once."""
-        return sum(len(kind.pieces) for kind in self.bins) * 2 * CELLS * _CELL_SECONDS
+        return sum(kind.seconds for kind in self.bins)
 
     def sizes(self) -> tuple[int, ...]:
         """Least size of each class: prices that already know how full the bins are."""
-        return tuple(
-            min((kind.pieces[c].size for kind in self.bins if c in kind.pieces), default=0)
-            for c in range(len(self.demands))
-        )
+        sizes = [kind.sizes for kind in self.bins]
+        return tuple(min((own[c] for own in sizes if c in own), default=0) for c in range(len(self.demands)))
+
+    def contents(self, prices: Sequence[int]) -> list[Content] | None:
+        """The best content of a bin of each kind; None where one was not found."""
+        found = [kind.best(prices) for kind in self.bins]
+        contents = [content for content in found if content is not None]
+        return contents if len(contents) == len(found) else None
+
+    def too_much(self, prices: Sequence[int], contents: Sequence[Content]) -> bool:
+        """Whether what is asked is worth more than the best contents of all bins."""
+        asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
+        return sum(kind.count * found.value for kind, found in zip(self.bins, contents, strict=True)) < asked
 
 
 class Refuter:
@@ -93,8 +131,8 @@ class Refuter:
 
 def refutes(packing: Packing, prices: Sequence[int]) -> bool:
     """Whether integer prices prove that not all that is asked fits."""
-    asked = sum(price * demand for price, demand in zip(prices, packing.demands, strict=True))
-    return sum(kind.count * kind.best(prices).value for kind in packing.bins) < asked
+    contents = packing.contents(prices)
+    return contents is not None and packing.too_much(prices, contents)
 
 
 def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[int, ...] | None:
@@ -113,9 +151,10 @@ def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[
     prices = tuple(start)
     for _ in range(_ROUNDS):
         budget.pay(packing.seconds + _PROGRAM_SECONDS)
-        contents = [kind.best(prices) for kind in packing.bins]
-        asked = sum(price * demand for price, demand in zip(prices, packing.demands, strict=True))
-        if sum(kind.count * found.value for kind, found in zip(packing.bins, contents, strict=True)) < asked:
+        contents = packing.contents(prices)
+        if contents is None:
+            return None
+        if packing.too_much(prices, contents):
             return prices
         if budget.spent or not program.add(contents):
             return None

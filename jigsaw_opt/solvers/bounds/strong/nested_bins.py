@@ -1,0 +1,221 @@
+"""Racks as bins with servers in them: the links of both must carry the jobs at once.
+
+A job too wide for a server is either whole in a rack, and then uses links of the servers there, or reaches into it from
+others, and then uses a link that leaves the rack besides. Packed one by one, the links of servers and those of racks
+may each hold all jobs where together they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
+from jigsaw_opt.solvers.bounds.links import groupings
+from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.strong.knapsack import Content
+from jigsaw_opt.solvers.bounds.strong.patterns import Packing, Refuter
+from jigsaw_opt.solvers.bounds.strong.wide import (
+    Group,
+    JobClass,
+    Nest,
+    alike_jobs,
+    alike_nests,
+    allowed_classes,
+    fewest_groups,
+    least_transfers,
+)
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["NestedBins", "nested_questions"]
+
+_WORK = 0.4
+"""Deterministic seconds of the engine for the best content of one bin."""
+_SECONDS_OF_ENGINE = 2.0
+"""What a deterministic second of the engine takes, in ours."""
+_LONGEST = 4.0
+"""Seconds that one objective is worth."""
+_GAP = 5e-4
+"""How near to the best content its value is known; it is never less."""
+_BITS = 40
+"""Times have no more."""
+_FINEST = 2**20
+"""Prices that the engine sees are rounded up to so many steps."""
+
+
+def nested_questions(pieces: Pieces, facts: Sequence[Facts], classes: Sequence[GpuClass]) -> Iterator[NestedBins]:
+    """One question for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
+    for inner, outer in pairwise(groupings(pieces.cluster)):
+        if not inner.shared and not outer.shared:
+            yield NestedBins(pieces, facts, alike_nests(pieces, classes, outer, inner), len(outer.leaving))
+
+
+class NestedBins:
+    """Whether the links that leave groups of servers, and groups in these, can carry all jobs that need several groups.
+
+    Parameters
+    ----------
+    pieces, facts
+        The instance, cut, and what is known of its jobs.
+    nests
+        The groups, with smaller ones in them; no two share a link.
+    places
+        How many groups there are.
+    """
+
+    def __init__(self, pieces: Pieces, facts: Sequence[Facts], nests: Sequence[Nest], places: int) -> None:
+        self._finite = pieces.horizon == "finite"
+        self._nests, self._jobs = nests, alike_jobs(facts)
+        self._refuter = Refuter()
+        self.reason = (
+            f"jobs too wide for one server packed onto the links of {places} places and of the servers in them"
+        )
+
+    def refutes(self, limit: int, budget: Budget) -> bool:
+        """Whether no plan has an objective of at most `limit`."""
+        packing = self.packing(limit)
+        if packing is None:
+            return False
+        own = Budget(min(_LONGEST, budget.left), lambda: budget.stopped)
+        refuted = self._refuter.refutes(packing, own)
+        budget.pay(min(_LONGEST, budget.left) - own.left)
+        return refuted
+
+    def packing(self, limit: int) -> Packing | None:
+        """What the links hold within an objective of `limit`, in workers.
+
+        None where each job has room in one place: then its links say no more than those of the servers.
+        """
+        asked, reaching = [], False
+        places = [nest.outer for nest in self._nests]
+        smaller = [one for nest in self._nests for one in _scaled(nest)]
+        for each in self._jobs:
+            allowed = allowed_classes(each.fact, limit)
+            if (fewest_groups(smaller, each.fact, allowed) or 0) > 1:
+                asked.append((each, allowed))
+                reaching = reaching or fewest_groups(places, each.fact, allowed) != 1
+        if not reaching:
+            return None
+        head = min(each.fact.job.release_us for each, _ in asked) if self._finite else 0
+        kinds = tuple(NestKind(nest, asked, limit - head) for nest in self._nests)
+        return Packing(kinds, tuple(each.number * each.fact.job.slots for each, _ in asked))
+
+
+class NestKind:
+    """Like groups with smaller ones in them, as bins that hold workers of wide jobs.
+
+    Parameters
+    ----------
+    nest
+        The groups.
+    asked
+        Classes of jobs that no smaller group has room for, each with the classes of GPUs that are fast enough.
+    capacity
+        Time of every link, in microseconds.
+    """
+
+    def __init__(self, nest: Nest, asked: Sequence[tuple[JobClass, frozenset[int]]], capacity: int) -> None:
+        self.count = nest.outer.number
+        # Rounded so that the engine's integers hold all sums, and that what fits still does.
+        self._unit = 1 + (capacity >> _BITS)
+        self._nest, self._asked, self._capacity = nest, asked, -(-capacity // self._unit)
+        self._spent = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """About the time of finding a best content: what the last one took."""
+        return self._spent
+
+    @cached_property
+    def sizes(self) -> dict[int, int]:
+        """Share of a smaller group's link time that a worker takes, in millionths, by class."""
+        found: dict[int, int] = {}
+        for c, (each, allowed) in enumerate(self._asked):
+            shares = [
+                self._spent_on(one, each.fact) * 10**6 // (room * self._capacity)
+                for one in self._nest.inside
+                if one.links and (room := one.room(each.fact.shape, allowed))
+            ]
+            if shares:
+                found[c] = 1 + min(shares)
+        return found
+
+    def best(self, prices: Sequence[int]) -> Content | None:
+        """Most valuable content at some prices, with workers by class; None where it was not found in time."""
+        from ortools.sat.python import cp_model
+
+        model, workers = self._model
+        unit = max(1, max(prices) // _FINEST)
+        rough = {c: -(-prices[c] // unit) for c in workers}
+        model.maximize(sum(rough[c] * amount for c, amount in workers.items()))
+        solver = new_solver()
+        solver.parameters.max_deterministic_time = _WORK
+        solver.parameters.linearization_level = 2
+        solver.parameters.relative_gap_limit = _GAP
+        status = solver.solve(model)
+        self._spent = _SECONDS_OF_ENGINE * solver.response_proto.deterministic_time
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            return None
+        copies = {c: solver.value(amount) for c, amount in workers.items()}
+        # Values are far below 2^53, so the float is the integer that the engine has proven.
+        return Content(math.ceil(solver.best_objective_bound) * unit, {c: n for c, n in copies.items() if n})
+
+    def _spent_on(self, group: Group, fact: Facts) -> int:
+        """Time that a link that leaves a group is busy with a job."""
+        return least_transfers(fact, group.links) // self._unit
+
+    @cached_property
+    def _model(self) -> tuple[cp_model.CpModel, dict[int, cp_model.LinearExpr]]:
+        """What one group may hold, and the workers of each class in it."""
+        from ortools.sat.python import cp_model
+
+        model = cp_model.CpModel()
+        outer, inside, capacity = self._nest.outer, self._nest.inside, self._capacity
+        workers: dict[int, cp_model.LinearExpr] = {}
+        leaving: list[cp_model.LinearExpr] = []
+        uses: list[list[cp_model.LinearExpr]] = [[] for _ in inside]
+        large: list[list[cp_model.LinearExpr]] = [[] for _ in inside]
+        for c, (each, allowed) in enumerate(self._asked):
+            fact, slots = each.fact, each.fact.job.slots
+            rooms = [one.room(fact.shape, allowed) for one in inside]
+            room = sum(one.number * r for one, r in zip(inside, rooms, strict=True))
+            if not room:
+                continue
+            whole = model.new_int_var(0, each.number if room >= slots else 0, "")
+            partly = model.new_int_var(0, each.number if outer.links else 0, "")
+            reaching = model.new_int_var(0, each.number * min(room, slots - 1), "")
+            model.add(whole + partly <= each.number)
+            model.add(reaching <= min(room, slots - 1) * partly)
+            if outer.links:
+                leaving.append(self._spent_on(outer, fact) * partly)
+            for jobs, amount in ((whole, slots * whole), (partly, reaching)):
+                held = []
+                for k, (one, each_room) in enumerate(zip(inside, rooms, strict=True)):
+                    if each_room:
+                        groups = model.new_int_var(0, each.number * one.number, "")
+                        model.add(groups <= one.number * jobs)
+                        held.append(each_room * groups)
+                        spent = self._spent_on(one, fact) if one.links else 0
+                        uses[k].append(spent * groups)
+                        if 2 * spent > len(one.links) * capacity:
+                            large[k].append(groups)
+                model.add(sum(held) >= amount)
+            workers[c] = slots * whole + reaching
+        model.add(sum(leaving) <= len(outer.links) * capacity)
+        for one, used, alone in zip(inside, uses, large, strict=True):
+            model.add(sum(used) <= one.number * len(one.links) * capacity)
+            model.add(sum(alone) <= one.number)
+        return model, workers
+
+
+def _scaled(nest: Nest) -> Iterator[Group]:
+    """The smaller groups of all groups that are alike."""
+    for one in nest.inside:
+        yield one._replace(number=one.number * nest.outer.number)
