@@ -23,8 +23,9 @@ from jigsaw_opt.solvers.search.berths import Catalogue
 from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Company, Grouped
+from jigsaw_opt.solvers.search.groups import groups_of
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting, groups_of
+from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
 from jigsaw_opt.solvers.search.shuffle import shuffle
 from jigsaw_opt.solvers.search.together import timed_together
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
@@ -47,7 +47,14 @@ class Circle:
         """The plan with all jobs laid, or None where some found no room; parameters as of `insert`."""
         return None if self.insert(jobs, weights, tries, stop) else self.board.timetable()
 
-    def insert(self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]) -> list[int]:
+    def insert(
+        self,
+        jobs: Iterable[int],
+        weights: Sequence[float],
+        tries: int,
+        stop: Callable[[], bool],
+        held: Collection[int] = (),
+    ) -> list[int]:
         """Lay jobs; returns those that found no room, or for which there was no time.
 
         Room is made by ruin and recreate, with counts of how often each job was left waiting, as fleets of vehicles
@@ -64,6 +71,8 @@ class Circle:
             How often room is made in vain, without fewer waiting than ever before, until the attempt is given up.
         stop
             Asked after every job and every try; once it holds, the attempt is given up.
+        held
+            Jobs that stay where they are when room is made.
         """
         waiting: list[int] = []
         coming = sorted(jobs, key=lambda index: -weights[index])
@@ -75,7 +84,7 @@ class Circle:
         absences = [1] * len(weights)
         fewest, left = len(waiting), tries
         while waiting and fewest * _HOPELESS <= len(weights) and left > 0 and not stop():
-            waiting = self._make_room(waiting, absences, weights)
+            waiting = self._make_room(waiting, absences, weights, held)
             fewest, left = (len(waiting), tries) if len(waiting) < fewest else (fewest, left - 1)
             for index in waiting:
                 absences[index] += 1
@@ -128,7 +137,9 @@ class Circle:
         ranked = ((least_length(spot, beats, channel, phase), phase) for phase in some)
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 
-    def _make_room(self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float]) -> list[int]:
+    def _make_room(
+        self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float], held: Collection[int]
+    ) -> list[int]:
         """Take some jobs away where a waiting one might lie, and lay them and some that wait; returns who waits then.
 
         Nothing changes where more would wait than now, and more than a few, or such as have been left out more often
@@ -136,7 +147,7 @@ class Circle:
         """
         draw = self.draw
         first = draw.choice(waiting)
-        near = self._neighbours(first)
+        near = [index for index in self._neighbours(first) if index not in held]
         away = draw.sample(near, draw.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
         old = [(index, self.board.take(index)) for index in away]
         tried = {first, *draw.sample(waiting, min(len(waiting), _MOST_AWAY))}

@@ -66,6 +66,7 @@ class Grouped:
         self.catalogue, self.nesting, self.period, self.draw = catalogue, nesting, period, draw
         self.engine, self.weights, self.stop, self.untimed = engine, weights, stop, untimed
         self.circle = Circle(catalogue.ground, self, period, draw)
+        self._across: frozenset[int] = frozenset()
 
     def spots(self, loads: Loads, index: int) -> Iterator[PlacedJob]:
         """The job on the least loaded GPUs of its berth."""
@@ -88,7 +89,8 @@ class Grouped:
         inside: dict[int | None, list[int]] = {}
         for index in range(len(self.weights)):
             inside.setdefault(self.nesting.group(index), []).append(index)
-        if self.circle.insert(inside.pop(None, ()), self.weights, _TRIES, self.stop):
+        self._across = frozenset(inside.pop(None, ()))
+        if self.circle.insert(sorted(self._across), self.weights, _TRIES, self.stop):
             return None
         unlaid = self._lay_groups({group: jobs for group, jobs in inside.items() if group is not None})
         fewest, left = len(unlaid), patience
@@ -123,7 +125,7 @@ class Grouped:
                     board.put(index, it)
         for g, inside in groups.items():
             narrow = [index for index in inside if index not in wide[g]]
-            if g not in failed and insert(narrow, self.weights, _TRIES, self.stop):
+            if g not in failed and insert(narrow, self.weights, _TRIES, self.stop, self._across):
                 self._taken(inside)
                 failed.add(g)
         return failed

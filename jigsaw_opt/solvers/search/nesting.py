@@ -13,15 +13,13 @@ import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.search.berth_lists import Choices, Lists
 from jigsaw_opt.solvers.search.berths import Berth, Catalogue
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.places import by_type
+from jigsaw_opt.solvers.search.groups import fast_enough, groups_of, regrouped
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED, Options, State, shuffle
 
-__all__ = ["COLD", "HOT", "Nesting", "groups_of"]
+__all__ = ["COLD", "HOT", "Nesting"]
 
 HOT, COLD = 0.1, 1e-5
 """By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
@@ -40,31 +38,6 @@ _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
 
-def groups_of(ground: Ground) -> list[list[int]]:
-    """Servers near one another, in groups with room for the widest job, as small as may be.
-
-    A rack is cut into groups of as many servers as the widest job needs, rounded up to a power of two; racks and parts
-    of racks that are smaller go together.
-    """
-    layout = ground.layout
-    need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in ground.pieces.jobs)
-    size = 1 << (need - 1).bit_length()
-    found: list[list[int]] = []
-    seen: set[int] = set()
-    for server in range(len(layout.servers)):
-        if server in seen:
-            continue
-        rack = by_type(layout, sorted({s for ring in layout.near(server)[:2] for s in ring} - seen))
-        seen.update(rack)
-        for at in range(0, len(rack), size):
-            part = rack[at : at + size]
-            if found and min(len(part), len(found[-1])) < size:
-                found[-1] += part
-            else:
-                found.append(part)
-    return found
-
-
 class Nesting:
     """An assignment of jobs to berths.
 
@@ -75,7 +48,7 @@ class Nesting:
     target
         Load in microseconds above which a link or a server counts as too full.
     longest
-        Berths at which a job takes longer are left out, in microseconds, unless all of its are.
+        Berths at which a job takes longer are left out, in microseconds, but not its fastest ones.
     draw
         Source of chance.
     threads
@@ -100,7 +73,7 @@ class Nesting:
     ) -> None:
         self.ground, self.target, self.draw, self.threads, self.count = catalogue.ground, target, draw, threads, count
         layout, jobs = self.ground.layout, self.ground.pieces.jobs
-        self.groups = groups_of(self.ground)
+        self.groups = regrouped(groups_of(self.ground), catalogue, longest)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
         # Activations come and go with the blocks; states stay.
         activations = sum(job.activation_bytes[-1] * job.slots for job in jobs) // sum(job.slots for job in jobs)
@@ -114,8 +87,7 @@ class Nesting:
             berths = catalogue.of(index)
             if id(berths) not in shared:
                 shared[id(berths)] = len(choices)
-                fast = [berth for berth in berths if berth.length <= longest]
-                choices.append(Choices(fast or berths, self, index))
+                choices.append(Choices(fast_enough(berths, longest), self, index))
             kind.append(shared[id(berths)])
         self._of = [choices[k] for k in kind]
         lists = Lists(kind, choices, self.groups, len(layout.servers))
@@ -173,6 +145,11 @@ class Nesting:
     def group(self, index: int) -> int | None:
         """Group in which a job is; None where it reaches over several."""
         return self._of[index].homes[self._number(index)]
+
+    @property
+    def longest(self) -> int:
+        """How long the slowest job takes where it is, in microseconds."""
+        return max(self.berth(index).length for index in range(len(self._of)))
 
     def within(self, groups: Collection[int]) -> list[int]:
         """Jobs in some groups."""

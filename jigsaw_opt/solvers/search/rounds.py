@@ -27,7 +27,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
-from jigsaw_opt.solvers.search.nesting import Nesting
+from jigsaw_opt.solvers.search.nestings import Nestings
 from jigsaw_opt.solvers.search.parts import Parts
 
 __all__ = ["Rounds"]
@@ -94,7 +94,6 @@ class Rounds:
         self._others: list[Draft] = []
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
-        self._nesting: Nesting | None = None
         self._untimed: dict[Company, int] = {}
         self._fruitful: set[str] = set()
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
@@ -143,7 +142,9 @@ class Rounds:
         self.catalogue = Catalogue(self.ground)
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
         self.engine = Engine(self.control)
-        self.parts = Parts(self.control, self.ground, self.engine, self.draw, lambda: self._reason() is not None)
+        threads, stop = self.control.options.workers, lambda: self._reason() is not None
+        self._nestings = Nestings(self.catalogue, self.draw, threads, self._count_nesting, stop)
+        self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
@@ -247,23 +248,13 @@ class Rounds:
         """Jobs laid group by group at a shorter period, with exchanges between groups."""
         self._shorten("grouped", self._laid_in_groups)
 
-    def _nested(self) -> Nesting:
-        """Jobs assigned to groups of servers and blocks in these, by their loads."""
-        objective, bound = self.control.objective, max(1, self.control.bound)
-        longest = bound if objective is None else objective - round(self._shorter["grouped"] * (objective - bound))
-        threads = self.control.options.workers
-        nesting = Nesting(self.catalogue, bound, longest, self.draw, threads, self._count_nesting)
-        nesting.settle(lambda: self._reason() is not None)
-        return nesting
-
     def _count_nesting(self, steps: int) -> None:
         self._work += steps * _WORK_OF_NESTING
 
     def _laid_in_groups(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
-        nesting = self._nesting = self._nesting or self._nested()
-        if not nesting.fit(period, lambda: self._reason() is not None):
-            self._nesting = None
+        nesting = self._nestings.fitting(period, max(1, self.control.bound))
+        if nesting is None:
             return False
         spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
         weights = self._weights(spots, "links")

@@ -1,0 +1,69 @@
+"""One nesting after the other: which one to lay jobs by, and when to make another."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from jigsaw_opt.solvers.search.berths import Catalogue
+from jigsaw_opt.solvers.search.nesting import Nesting
+
+__all__ = ["Nestings"]
+
+
+class Nestings:
+    """The nesting at hand.
+
+    Parameters
+    ----------
+    catalogue
+        All berths.
+    draw
+        Source of chance.
+    threads
+        How many pairs of groups share out their jobs at once.
+    count
+        Told the number of steps of every annealing.
+    stop
+        Asked now and then; once it holds, nothing fits.
+    """
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        draw: random.Random,
+        threads: int,
+        count: Callable[[int], object],
+        stop: Callable[[], bool],
+    ) -> None:
+        self._catalogue, self._draw, self._threads, self._count, self._stop = catalogue, draw, threads, count, stop
+        self._nesting: Nesting | None = None
+        self._ambitious, self._misfit = True, False
+
+    def fitting(self, period: int, bound: int) -> Nesting | None:
+        """A nesting of which all loads and all jobs are within a period; None where this one did not get there.
+
+        Parameters
+        ----------
+        period, bound
+            In microseconds.
+        """
+        nesting, known = self._nesting, True
+        if nesting is None or nesting.longest > period:
+            nesting, known = self._made(period, bound), False
+        if nesting.fit(period, self._stop):
+            self._nesting, self._misfit = nesting, False
+            return nesting
+        # It may still do for a longer period, but not time and again.
+        self._misfit = known and not self._misfit
+        self._nesting = nesting if self._misfit else None
+        if not known:
+            # Where servers that are fast enough even for the bound are too few, slower ones may do.
+            self._ambitious = not self._ambitious
+        return None
+
+    def _made(self, period: int, bound: int) -> Nesting:
+        longest = bound if self._ambitious else period
+        nesting = Nesting(self._catalogue, bound, longest, self._draw, self._threads, self._count)
+        nesting.settle(self._stop)
+        return nesting

@@ -1,0 +1,135 @@
+"""Groups of servers cut anew for jobs that are fast enough only across them, and which nesting is laid by."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.search.berths import Catalogue, Given
+from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.grouped import Grouped
+from jigsaw_opt.solvers.search.groups import groups_of, regrouped
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.nestings import Nestings
+
+MICRO = 1_000_000
+SLOW = 400
+
+
+def racks(jobs: list[tuple[str, int]], count: int = 4) -> Instance:
+    """Racks of two fast and two slow servers of one GPU each, and jobs of a model and a width.
+
+    Jobs of `keen` take 400 us on slow GPUs, those of `easy` 12 us; on fast ones both take 12 us or less.
+    """
+    servers, links = [], []
+    for r in range(count):
+        links.append(Link(f"u{r}", (f"rack{r}", "core"), 100 * MICRO))
+        for k, kind in enumerate("ffss"):
+            servers.append(Server(f"{kind}{r}{k}", kind, 1, 10**6, 10**9))
+            links.append(Link(f"l{r}{k}", (f"{kind}{r}{k}", f"rack{r}"), MICRO))
+    switches = ("core", *(f"rack{r}" for r in range(count)))
+    models = {
+        "keen": Model((Segment("a", {"f": 2, "s": SLOW}, {"f": 0, "s": 0}, 5, 0),)),
+        "easy": Model((Segment("a", {"f": 2, "s": 2}, {"f": 0, "s": 0}, 5, 0),)),
+    }
+    asked = tuple(Job(f"j{k}", model, width, 1) for k, (model, width) in enumerate(jobs))
+    return Instance("racks", Cluster(tuple(servers), switches, tuple(links)), models, asked, "cyclic", "period")
+
+
+def ground_of(instance: Instance) -> Ground:
+    pieces = cut(instance)
+    asked = demands(pieces)
+    assert asked is not None
+    return Ground(pieces, Layout(pieces), asked)
+
+
+def types(ground: Ground, group: list[int]) -> str:
+    return "".join(sorted(ground.layout.servers[server].gpu_type for server in group))
+
+
+def test_fast_servers_of_two_racks_become_a_group_for_a_job_that_needs_them() -> None:
+    ground = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
+    groups = groups_of(ground)
+    assert [types(ground, group) for group in groups] == ["ffss"] * 4
+    found = regrouped(groups, Catalogue(ground), SLOW - 1)
+    assert sorted(server for group in found for server in group) == list(range(16))
+    assert sorted(types(ground, group) for group in found) == ["ffff", "ffss", "ffss", "ssss"]
+
+
+def test_groups_stay_as_they_are_where_each_job_is_fast_enough_in_one() -> None:
+    ground = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
+    groups = groups_of(ground)
+    assert regrouped(groups, Catalogue(ground), 2 * SLOW) == groups
+    ground = ground_of(racks([("keen", 2), ("easy", 4)]))
+    assert regrouped(groups_of(ground), Catalogue(ground), SLOW - 1) == groups_of(ground)
+
+
+@pytest.mark.parametrize(("longest", "number"), [(20, 1), (12, 2)])
+def test_jobs_share_such_a_group_as_long_as_their_transfers_find_time(longest: int, number: int) -> None:
+    ground = ground_of(racks([("keen", 4), ("keen", 4), ("easy", 4)]))
+    catalogue = Catalogue(ground)
+    exchange = min(berth.exchange for berth in catalogue.of(0))
+    assert longest // exchange == 3 - number
+    found = regrouped(groups_of(ground), catalogue, longest)
+    assert [types(ground, group) for group in found].count("ffff") == number
+
+
+def ignore(event: Event) -> None:
+    """Progress is of no interest here."""
+
+
+def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
+    instance = racks([("keen", 4), ("keen", 4), ("keen", 4), ("easy", 4), ("easy", 4), ("easy", 2), ("easy", 1)])
+    ground, period = ground_of(instance), 30
+    catalogue = Catalogue(ground)
+    nesting = Nestings(catalogue, Random(0), 1, lambda steps: None, lambda: False).fitting(period, 20)
+    assert nesting is not None
+    assert nesting.longest <= period
+    assert None not in [nesting.group(index) for index in range(7)]
+    control = Control("groups", ground.pieces, Options(workers=1), ignore)
+    grouped = Grouped(catalogue, nesting, period, Random(0), Engine(control), [1.0] * 7, lambda: False, {})
+    timetable = grouped.lay(5)
+    assert timetable is not None
+    control.offer(timetable)
+    plan = control.result(StoppedBy.COMPLETED).plan
+    assert plan is not None
+    assert not check(instance, plan)
+
+
+def test_a_nesting_is_kept_for_longer_periods_but_not_time_and_again() -> None:
+    catalogue = Catalogue(ground_of(racks([("easy", 4)] * 5, count=1)))
+    # The transfers of five jobs one after the other take longer.
+    least = 5 * catalogue.of(0)[0].exchange
+    nestings = Nestings(catalogue, Random(0), 1, lambda steps: None, lambda: False)
+    first = nestings.fitting(100, 10)
+    assert first is not None
+    assert nestings.fitting(least - 1, 10) is None
+    assert nestings.fitting(100, 10) is first
+    assert nestings.fitting(least - 1, 10) is None
+    assert nestings.fitting(least - 1, 10) is None
+    assert nestings.fitting(100, 10) is not first
+
+
+def test_jobs_that_are_held_stay_when_room_is_made() -> None:
+    ground = ground_of(racks([("easy", 4)] * 8, count=1))
+    spots = [Catalogue(ground).of(index)[0].alone for index in range(8)]
+    # The links have time for the transfers of two jobs.
+    circle = Circle(ground, Given(spots), 2 * sum(map(sum, spots[0].exchange)), Random(0))
+    assert circle.insert([0], [1.0] * 8, 0, lambda: False) == []
+    before = circle.board.laid[0]
+    for _ in range(5):
+        left = circle.insert([1, 2], [1.0] * 8, 20, lambda: False, held={0})
+        assert 0 not in left
+        assert circle.board.laid[0] is before
+        for index in {1, 2} - set(left):
+            circle.board.take(index)
+    left = circle.insert([1, 2], [1.0] * 8, 200, lambda: False)
+    assert len(left) == 1
