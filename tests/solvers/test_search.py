@@ -47,7 +47,7 @@ def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, object
     reached = least = 0
     for seed in range(20):
         instance = random_instance(seed, horizon, objective, pieces=6)
-        best, result = optimum(instance), searched(instance, 0.1)
+        best, result = optimum(instance), searched(instance, 0.05)
         if best is None:
             assert result.plan is None
             continue
