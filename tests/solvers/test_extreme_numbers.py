@@ -16,6 +16,6 @@ def test_products_beyond_64_bits_keep_a_checked_plan_and_an_honest_bound(solver:
     instance = extreme_instance(seed)
     if find(solver).unsupported(instance) is not None:
         pytest.skip(f"{solver} does not take a {instance.horizon} horizon")
-    result = solve(instance, solver, Options(workers=1, work_limit=0.3))
+    result = solve(instance, solver, Options(workers=1, work_limit=0.1))
     assert result.objective is not None
     assert result.bound <= result.objective

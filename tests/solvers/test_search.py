@@ -19,7 +19,7 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH
+from jigsaw_opt.solvers.search import SEARCH, rounds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.retiming import Retiming
@@ -155,7 +155,8 @@ def test_it_is_cancelled_while_it_runs() -> None:
     assert result.objective == plans[-1]
 
 
-def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
+def test_without_limits_it_ends_by_itself(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounds, "_PATIENCE", 4)
     result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(workers=1))
     assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)
     assert result.plan is not None
