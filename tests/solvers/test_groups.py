@@ -18,6 +18,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Grouped
 from jigsaw_opt.solvers.search.groups import groups_of, regrouped
 from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.nestings import Nestings
 
 MICRO = 1_000_000
@@ -82,6 +83,10 @@ def test_jobs_share_such_a_group_as_long_as_their_transfers_find_time(longest: i
     assert [types(ground, group) for group in found].count("ffff") == number
 
 
+def nestings_of(catalogue: Catalogue) -> Nestings:
+    return Nestings(lambda target, longest: Nesting(catalogue, target, longest, Random(0)), lambda: False)
+
+
 def ignore(event: Event) -> None:
     """Progress is of no interest here."""
 
@@ -90,7 +95,7 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     instance = racks([("keen", 4), ("keen", 4), ("keen", 4), ("easy", 4), ("easy", 4), ("easy", 2), ("easy", 1)])
     ground, period = ground_of(instance), 30
     catalogue = Catalogue(ground)
-    nesting = Nestings(catalogue, Random(0), 1, lambda steps: None, lambda: False).fitting(period, 20)
+    nesting = nestings_of(catalogue).fitting(period, 20)
     assert nesting is not None
     assert nesting.longest <= period
     assert None not in [nesting.group(index) for index in range(7)]
@@ -108,7 +113,7 @@ def test_a_nesting_is_kept_for_longer_periods_but_not_time_and_again() -> None:
     catalogue = Catalogue(ground_of(racks([("easy", 4)] * 5, count=1)))
     # The transfers of five jobs one after the other take longer.
     least = 5 * catalogue.of(0)[0].exchange
-    nestings = Nestings(catalogue, Random(0), 1, lambda steps: None, lambda: False)
+    nestings = nestings_of(catalogue)
     first = nestings.fitting(100, 10)
     assert first is not None
     assert nestings.fitting(least - 1, 10) is None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
-from jigsaw_opt.solvers.search.berths import Catalogue
 from jigsaw_opt.solvers.search.nesting import Nesting
 
 __all__ = ["Nestings"]
@@ -16,27 +14,14 @@ class Nestings:
 
     Parameters
     ----------
-    catalogue
-        All berths.
-    draw
-        Source of chance.
-    threads
-        How many pairs of groups share out their jobs at once.
-    count
-        Told the number of steps of every annealing.
+    make
+        A new nesting, from its target and the longest that a job may take.
     stop
         Asked now and then; once it holds, nothing fits.
     """
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        draw: random.Random,
-        threads: int,
-        count: Callable[[int], object],
-        stop: Callable[[], bool],
-    ) -> None:
-        self._catalogue, self._draw, self._threads, self._count, self._stop = catalogue, draw, threads, count, stop
+    def __init__(self, make: Callable[[int, int], Nesting], stop: Callable[[], bool]) -> None:
+        self._make, self._stop = make, stop
         self._nesting: Nesting | None = None
         self._ambitious, self._misfit = True, False
 
@@ -50,7 +35,8 @@ class Nestings:
         """
         nesting, known = self._nesting, True
         if nesting is None or nesting.longest > period:
-            nesting, known = self._made(period, bound), False
+            nesting, known = self._make(bound, bound if self._ambitious else period), False
+            nesting.settle(self._stop)
         if nesting.fit(period, self._stop):
             self._nesting, self._misfit = nesting, False
             return nesting
@@ -61,9 +47,3 @@ class Nestings:
             # Where servers that are fast enough even for the bound are too few, slower ones may do.
             self._ambitious = not self._ambitious
         return None
-
-    def _made(self, period: int, bound: int) -> Nesting:
-        longest = bound if self._ambitious else period
-        nesting = Nesting(self._catalogue, bound, longest, self._draw, self._threads, self._count)
-        nesting.settle(self._stop)
-        return nesting

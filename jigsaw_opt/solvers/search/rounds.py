@@ -27,6 +27,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
+from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.nestings import Nestings
 from jigsaw_opt.solvers.search.parts import Parts
 
@@ -142,8 +143,11 @@ class Rounds:
         self.catalogue = Catalogue(self.ground)
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
         self.engine = Engine(self.control)
-        threads, stop = self.control.options.workers, lambda: self._reason() is not None
-        self._nestings = Nestings(self.catalogue, self.draw, threads, self._count_nesting, stop)
+
+        def stop() -> bool:
+            return self._reason() is not None
+
+        self._nestings = Nestings(self._nested, stop)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
@@ -247,6 +251,11 @@ class Rounds:
     def _in_groups(self) -> None:
         """Jobs laid group by group at a shorter period, with exchanges between groups."""
         self._shorten("grouped", self._laid_in_groups)
+
+    def _nested(self, target: int, longest: int) -> Nesting:
+        """Jobs assigned to groups of servers and blocks in these."""
+        threads = self.control.options.workers
+        return Nesting(self.catalogue, target, longest, self.draw, threads, self._count_nesting)
 
     def _count_nesting(self, steps: int) -> None:
         self._work += steps * _WORK_OF_NESTING

@@ -73,6 +73,8 @@ class NestedBins:
     def __init__(self, pieces: Pieces, facts: Sequence[Facts], nests: Sequence[Nest], places: int) -> None:
         self._finite = pieces.horizon == "finite"
         self._nests, self._jobs = nests, alike_jobs(facts)
+        self._places = [nest.outer for nest in nests]
+        self._smaller = [one._replace(number=one.number * nest.outer.number) for nest in nests for one in nest.inside]
         self._refuter = Refuter()
         self.reason = (
             f"jobs too wide for one server packed onto the links of {places} places and of the servers in them"
@@ -83,9 +85,10 @@ class NestedBins:
         packing = self.packing(limit)
         if packing is None:
             return False
-        own = Budget(min(_LONGEST, budget.left), lambda: budget.stopped)
+        most = min(_LONGEST, budget.left)
+        own = Budget(most, lambda: budget.stopped)
         refuted = self._refuter.refutes(packing, own)
-        budget.pay(min(_LONGEST, budget.left) - own.left)
+        budget.pay(most - own.left)
         return refuted
 
     def packing(self, limit: int) -> Packing | None:
@@ -94,13 +97,11 @@ class NestedBins:
         None where each job has room in one place: then its links say no more than those of the servers.
         """
         asked, reaching = [], False
-        places = [nest.outer for nest in self._nests]
-        smaller = [one for nest in self._nests for one in _scaled(nest)]
         for each in self._jobs:
             allowed = allowed_classes(each.fact, limit)
-            if (fewest_groups(smaller, each.fact, allowed) or 0) > 1:
+            if (fewest_groups(self._smaller, each.fact, allowed) or 0) > 1:
                 asked.append((each, allowed))
-                reaching = reaching or fewest_groups(places, each.fact, allowed) != 1
+                reaching = reaching or fewest_groups(self._places, each.fact, allowed) != 1
         if not reaching:
             return None
         head = min(each.fact.job.release_us for each, _ in asked) if self._finite else 0
@@ -126,12 +127,12 @@ class NestKind:
         # Rounded so that the engine's integers hold all sums, and that what fits still does.
         self._unit = 1 + (capacity >> _BITS)
         self._nest, self._asked, self._capacity = nest, asked, -(-capacity // self._unit)
-        self._spent = 0.0
+        self._seconds = 0.0
 
     @property
     def seconds(self) -> float:
         """About the time of finding a best content: what the last one took."""
-        return self._spent
+        return self._seconds
 
     @cached_property
     def sizes(self) -> dict[int, int]:
@@ -160,7 +161,7 @@ class NestKind:
         solver.parameters.linearization_level = 2
         solver.parameters.relative_gap_limit = _GAP
         status = solver.solve(model)
-        self._spent = _SECONDS_OF_ENGINE * solver.response_proto.deterministic_time
+        self._seconds = _SECONDS_OF_ENGINE * solver.response_proto.deterministic_time
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         copies = {c: solver.value(amount) for c, amount in workers.items()}
@@ -168,8 +169,8 @@ class NestKind:
         return Content(math.ceil(solver.best_objective_bound) * unit, {c: n for c, n in copies.items() if n})
 
     def _spent_on(self, group: Group, fact: Facts) -> int:
-        """Time that a link that leaves a group is busy with a job."""
-        return least_transfers(fact, group.links) // self._unit
+        """Time that a link that leaves a group is busy with a job; 0 where there is none."""
+        return least_transfers(fact, group.links) // self._unit if group.links else 0
 
     @cached_property
     def _model(self) -> tuple[cp_model.CpModel, dict[int, cp_model.LinearExpr]]:
@@ -193,8 +194,7 @@ class NestKind:
             reaching = model.new_int_var(0, each.number * min(room, slots - 1), "")
             model.add(whole + partly <= each.number)
             model.add(reaching <= min(room, slots - 1) * partly)
-            if outer.links:
-                leaving.append(self._spent_on(outer, fact) * partly)
+            leaving.append(self._spent_on(outer, fact) * partly)
             for jobs, amount in ((whole, slots * whole), (partly, reaching)):
                 held = []
                 for k, (one, each_room) in enumerate(zip(inside, rooms, strict=True)):
@@ -202,7 +202,7 @@ class NestKind:
                         groups = model.new_int_var(0, each.number * one.number, "")
                         model.add(groups <= one.number * jobs)
                         held.append(each_room * groups)
-                        spent = self._spent_on(one, fact) if one.links else 0
+                        spent = self._spent_on(one, fact)
                         uses[k].append(spent * groups)
                         if 2 * spent > len(one.links) * capacity:
                             large[k].append(groups)
@@ -213,9 +213,3 @@ class NestKind:
             model.add(sum(used) <= one.number * len(one.links) * capacity)
             model.add(sum(alone) <= one.number)
         return model, workers
-
-
-def _scaled(nest: Nest) -> Iterator[Group]:
-    """The smaller groups of all groups that are alike."""
-    for one in nest.inside:
-        yield one._replace(number=one.number * nest.outer.number)
