@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, MutableSequence
+from types import FunctionType
 from typing import Any, TypeAlias
 
 __all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
@@ -23,12 +24,14 @@ _MOMENT = 2.0
 """Seconds within which functions are read from the disk, but not compiled."""
 
 _lock = threading.Lock()
-_signatures: dict[Callable[..., int], Callable[[Any], Any]] = {}
+_signatures: dict[Callable[..., int], tuple[Callable[[Any], Any], tuple[Callable[..., Any], ...]]] = {}
 _compiled: dict[Callable[..., int], Callable[..., int]] = {}
 _thread: threading.Thread | None = None
 
 
-def compilable(function: Callable[..., int], signature: Callable[[Any], Any]) -> None:
+def compilable(
+    function: Callable[..., int], signature: Callable[[Any], Any], parts: tuple[Callable[..., Any], ...] = ()
+) -> None:
     """Have a function compiled by the next `prepare`.
 
     Parameters
@@ -37,8 +40,10 @@ def compilable(function: Callable[..., int], signature: Callable[[Any], Any]) ->
         The function.
     signature
         Takes the module ``numba``; returns the types of the result and of the arguments.
+    parts
+        Functions of the same module that it calls, or that one behind them calls; they are compiled along with it.
     """
-    _signatures[function] = signature
+    _signatures[function] = signature, parts
 
 
 def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
@@ -86,11 +91,14 @@ def _compile() -> None:
         import numba
     except ImportError:
         return
-    for function, signature in list(_signatures.items()):
+    for function, (signature, parts) in list(_signatures.items()):
         if function in _compiled:
             continue
-        types = signature(numba)
+        types, names = signature(numba), dict(function.__globals__)
+        for part in parts:
+            names[part.__name__] = numba.njit(nogil=True)(FunctionType(part.__code__, names, part.__name__))
+        whole = FunctionType(function.__code__, names, function.__name__)
         try:
-            _compiled[function] = numba.njit(types, nogil=True, cache=True)(function)
+            _compiled[function] = numba.njit(types, nogil=True, cache=True)(whole)
         except RuntimeError:  # No folder for the cache can be written.
-            _compiled[function] = numba.njit(types, nogil=True)(function)
+            _compiled[function] = numba.njit(types, nogil=True)(whole)

@@ -72,6 +72,17 @@ class Ground:
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
+    def caps(self, places: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
+        room = list(self.layout.memory)
+        for job, gpus in zip(self.pieces.jobs, places, strict=True):
+            for gpu in gpus:
+                room[gpu] -= job.state_bytes
+        return [
+            [sum(size <= room[gpu] for size in job.activation_bytes) for gpu in gpus]
+            for job, gpus in zip(self.pieces.jobs, places, strict=True)
+        ]
+
     def shapes(self, index: int) -> tuple[Demand, ...]:
         """The demand of a job, with its levels in every shape."""
         demand = self.demands[index]

@@ -107,18 +107,13 @@ class Retiming:
     def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
         ground = self.ground
         placed = [[ground.number[name] for name in job.gpus] for job in plan.jobs]
-        state: dict[int, int] = {}
-        for piece, gpus in zip(ground.pieces.jobs, placed, strict=True):
-            for gpu in gpus:
-                state[gpu] = state.get(gpu, 0) + piece.state_bytes
+        caps = ground.caps(placed)
         tasks = []
         for index in jobs:
             job, gpus = ground.pieces.jobs[index], placed[index]
-            room = [ground.layout.memory[gpu] - state[gpu] for gpu in gpus]
-            caps = [sum(size <= left for size in job.activation_bytes) for left in room]
             tasks.append(
                 cpsat_retiming.Task(
-                    job, gpus, ground.tables(job, gpus), ground.ring(gpus), caps, self._deadline(index, frame)
+                    job, gpus, ground.tables(job, gpus), ground.ring(gpus), caps[index], self._deadline(index, frame)
                 )
             )
         return tasks

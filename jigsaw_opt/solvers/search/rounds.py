@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
@@ -30,6 +30,8 @@ from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.nestings import Nestings
 from jigsaw_opt.solvers.search.parts import Parts
+from jigsaw_opt.solvers.search.relocation import Relocation
+from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 
 __all__ = ["Rounds"]
 
@@ -49,8 +51,14 @@ _OTHERS = 5
 _WORK_OF_PIECE = 4e-7
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
+_WORK_OF_SWEPT = 2e-8
 _SECONDS_OF_ENGINE = 3.0
 """What a deterministic second of the engine takes, in ours."""
+_SWEPT = 4_000_000
+_SWAP_HEATS = (0.003, 0.001, 0.0003)
+_RELOCATIONS = 300
+_RELOCATION_HEATS = (0.003, 0.01, 0.03)
+_FROM_BEST = 0.5
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
@@ -92,13 +100,13 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
-        self._others: list[Draft] = []
+        self._others: list[tuple[int, Timetable]] = []
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
         self._untimed: dict[Company, int] = {}
         self._fruitful: set[str] = set()
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
-        self._longer = 1.0
+        self._longer = self._farther = 1.0
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -148,6 +156,8 @@ class Rounds:
             return self._reason() is not None
 
         self._nestings = Nestings(self._nested, stop)
+        if self.pieces.horizon == "finite":
+            self.sequencing = Sequencing(self.ground, self.draw)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
@@ -159,7 +169,7 @@ class Rounds:
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         if self.pieces.horizon == "finite":
-            moves["other"] = self._improve_other
+            moves |= {"other": self._improve_other, "relocate": self._relocate}
         return moves
 
     def _short_of_links(self) -> bool:
@@ -187,9 +197,18 @@ class Rounds:
 
     def _fresh(self) -> None:
         """A placement made anew, balanced and annealed."""
+        balance = self._balanced()
+        draft = None if balance is None else Annealing(balance, self.evaluator, self.draw).draft()
+        if balance is None:
+            self._again()
+        elif draft is not None:
+            self._anneal(balance, draft, brief=self.draw.random() < _BRIEF)
+
+    def _balanced(self) -> Balance | None:
+        """A placement made anew and balanced; None where no order leaves room for all jobs."""
         balance = self._balance(self.draw.choice(_TARGETS))
         if not any(self._built(balance) for _ in range(_BUILDS)):
-            return self._again()
+            return None
         steps = self._balance_steps()
         heat = self.draw.choice(_BALANCE_HEATS)
         for done in range(0, steps, _STEPS_A_LOOK):
@@ -198,10 +217,7 @@ class Rounds:
             if self._reason() is not None:
                 break
         self._settled = balance.loads.settled()
-        draft = Annealing(balance, self.evaluator, self.draw).draft()
-        if draft is not None:
-            self._anneal(balance, draft, brief=self.draw.random() < _BRIEF)
-        return None
+        return balance
 
     def _built(self, balance: Balance) -> bool:
         """Place all jobs in some order; says whether all found room."""
@@ -228,9 +244,8 @@ class Rounds:
     def _improve_other(self) -> None:
         """The best of the other placements found, improved part by part: its schedule may have more to give."""
         if self._others:
-            other = min(self._others, key=lambda draft: draft.outcome.value)
-            self._others.remove(other)
-            self.parts.improve(self.evaluator.timetable(other.outcome))
+            _, other = self._others.pop(0)
+            self.parts.improve(other)
 
     def _around(self) -> None:
         """Jobs laid one by one at a shorter period, at the placement last balanced or at that of the best draft."""
@@ -344,17 +359,56 @@ class Rounds:
         best = annealing.run(start, round(longer * steps), self.draw.choice(_HEATS), self._watch)
         if self._reason() is None:
             best = self._level(best)
-        self._remember(best)
+        if self.pieces.horizon == "finite" and self._reason() is None:
+            self._resequence(self.evaluator.timetable(best.outcome))
         if not brief:
             fruitless = self.control.objective == before
             self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
 
-    def _remember(self, draft: Draft) -> None:
-        """Keep a draft that is not the best one, and is at another place, as one of a few."""
-        places = [[spot.gpus for spot in one.outcome.jobs] for one in (*self._others, *filter(None, [self.best]))]
-        if draft is not self.best and [spot.gpus for spot in draft.outcome.jobs] not in places:
-            self._others.append(draft)
-            self._others = sorted(self._others, key=lambda one: one.outcome.value)[:_OTHERS]
+    def _remember(self, plan: Timetable) -> None:
+        """Keep a plan that is not the best one, and is at another place, as one of a few."""
+        places = [[job.gpus for job in one.jobs] for one in (*(p for _, p in self._others), self.control.best) if one]
+        if [job.gpus for job in plan.jobs] not in places:
+            self._others.append((objective_of(self.pieces, plan.jobs), plan))
+            self._others = sorted(self._others, key=lambda one: one[0])[:_OTHERS]
+
+    def _relocate(self) -> None:
+        """Jobs put elsewhere, in the best plan or from a placement made anew."""
+        best = self.control.best
+        if best is not None and self.draw.random() < _FROM_BEST:
+            balance, plan = self._balance(self.draw.choice(_TARGETS)), best
+        else:
+            anew = self._balanced()
+            draft = None if anew is None else Annealing(anew, self.evaluator, self.draw).draft()
+            if anew is None or draft is None:
+                return
+            balance, plan = anew, self.evaluator.timetable(draft.outcome)
+        before, start = self.control.objective, self.sequencing.given(plan)
+        relocation = Relocation(balance, self.sequencing, self.draw)
+        steps = round(self._farther * _RELOCATIONS)
+        after = relocation.run(start, steps, self.draw.choice(_RELOCATION_HEATS), self._sequenced, self._swept)
+        self._resequence(self.sequencing.timetable(after))
+        fruitless = self.control.objective == before
+        self._farther = min(_LONGEST, _LONGER * self._farther) if fruitless else 1.0
+
+    def _resequence(self, plan: Timetable) -> None:
+        """A plan with its pieces in another order; kept as one of the others where it is not the best one."""
+        sequencing = self.sequencing
+        start = sequencing.given(plan)
+        steps = max(1, _SWEPT // sequencing.size)
+        after = sequencing.anneal(start, start.spots, steps, self.draw.choice(_SWAP_HEATS), self._swept)
+        if not self._sequenced(after):
+            self._remember(sequencing.timetable(after))
+
+    def _sequenced(self, schedule: Sequenced) -> bool:
+        """Keep a schedule if it is better than the incumbent; says whether it is."""
+        if self.control.objective is not None and schedule.value >= self.control.objective:
+            return False
+        return self.control.offer(self.sequencing.timetable(schedule))
+
+    def _swept(self, pieces: int) -> bool:
+        self._work += pieces * _WORK_OF_SWEPT
+        return self._reason() is not None
 
     def _level(self, draft: Draft) -> Draft:
         """The loads of a draft's GPUs made even, where that makes it better."""

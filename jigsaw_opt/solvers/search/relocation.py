@@ -1,0 +1,93 @@
+"""Placements annealed while the order of pieces is carried along and mended at each of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import exp
+
+from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
+
+__all__ = ["Relocation"]
+
+_FOCUS_SHARE = 0.4
+_SWAPS = 100
+_MOST_SWEPT = 2_000_000
+"""Orders tried at a placement, and the most pieces swept for that."""
+_SWAP_HEAT = 0.001
+
+
+class Relocation:
+    """Moves jobs from a schedule to a better one.
+
+    Parameters
+    ----------
+    balance
+        Makes the changes of the placement.
+    sequencing
+        Mends the order of pieces.
+    draw
+        Source of chance.
+    """
+
+    def __init__(self, balance: Balance, sequencing: Sequencing, draw: random.Random) -> None:
+        self.balance, self.sequencing, self.draw = balance, sequencing, draw
+        jobs = balance.ground.pieces.jobs
+        self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
+        self._last = [sequencing.last(index) for index in range(len(jobs))]
+
+    def run(
+        self,
+        start: Sequenced,
+        steps: int,
+        heat: float,
+        watch: Callable[[Sequenced], object],
+        stop: Callable[[int], bool],
+    ) -> Sequenced:
+        """The best schedule that some steps lead to.
+
+        Parameters
+        ----------
+        start
+            Where to begin.
+        steps
+            How many placements are tried.
+        heat
+            Share of the objective that the first steps may lose; it falls to 0.
+        watch
+            Receives every schedule that is better than all before.
+        stop
+            Called now and then with the number of pieces swept since; true ends the run.
+        """
+        self.balance.adopt(start.spots)
+        best = current = start
+        for step in range(steps):
+            if stop(0):
+                break
+            change = self.balance.change(self._late(current))
+            if change is None:
+                continue
+            spots = self.balance.loads.settled()
+            if spots is None:
+                self.balance.undo(change[0])
+                continue
+            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop)
+            temperature = heat * best.value * (1 - step / steps) ** 2
+            loss = after.value - current.value
+            if loss > 0 and (temperature <= 0 or self.draw.random() >= exp(-loss / temperature)):
+                self.balance.undo(change[0])
+                continue
+            current = after
+            if after.value < best.value:
+                best = after
+                watch(best)
+        return best
+
+    def _late(self, current: Sequenced) -> int | None:
+        """Now and then a job that shares a GPU with the one that ends last, or that one."""
+        if self.draw.random() >= _FOCUS_SHARE:
+            return None
+        last = max(range(len(self._last)), key=lambda index: current.start[self._last[index]])
+        gpu = self.draw.choice(current.spots[last].gpus)
+        return self.draw.choice(list(self.balance.loads.on_gpu[gpu]))

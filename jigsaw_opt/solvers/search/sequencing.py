@@ -1,0 +1,308 @@
+"""Schedules as the order of all their pieces, which keeps most of its worth when some of the jobs go elsewhere."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from operator import le
+
+from jigsaw_opt.formulations.cpsat_timetable import serial_limit
+from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
+from jigsaw_opt.solvers.greedy.levels import LevelPlan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
+from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, WITHIN, Graph, State, anneal
+
+__all__ = ["Sequenced", "Sequencing"]
+
+_VISITS, _FEW_VISITS = 2_000_000, 50_000
+"""Pieces swept between two looks at the clock, by compiled functions and by Python."""
+_LARGEST = 1 << 61
+"""Objective from which on 64 bits might not do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sequenced:
+    """A schedule of a finite horizon.
+
+    Parameters
+    ----------
+    spots
+        Where every job is.
+    trace
+        All pieces in the order of their starts.
+    level, start
+        By piece.
+    value
+        Its objective.
+    """
+
+    spots: Sequence[PlacedJob]
+    trace: Numbers
+    level: Numbers
+    start: Numbers
+    value: int
+
+
+class Sequencing:
+    """Anneals the order of pieces, and who takes which level, while GPUs stay (`swaps`).
+
+    Parameters
+    ----------
+    ground
+        The instance; its horizon is finite.
+    draw
+        Source of chance.
+
+    Attributes
+    ----------
+    size
+        Number of pieces: by job and iteration the blocks by slot, the transfers and the barrier.
+    """
+
+    def __init__(self, ground: Ground, draw: random.Random) -> None:
+        self.ground, self._draw = ground, draw
+        jobs = ground.pieces.jobs
+        self._base, self._groups, self._table_at = [0], [0], [0]
+        for job in jobs:
+            self._base.append(self._base[-1] + job.iterations * (job.slots + len(job.transfers) + 1))
+            self._groups.append(self._groups[-1] + job.slots + 1)
+            self._table_at.append(self._table_at[-1] + job.slots * job.levels)
+        self.size = self._base[-1]
+        self._placed: list[PlacedJob | None] = [None] * len(jobs)
+        self._room = [0] * len(jobs)
+        self._exchanges: dict[tuple[int, int, int], list[int]] = {}
+        self._graph = self._frame()
+        zeros = [0] * self.size
+        self._state = State(*(zeros.copy() for _ in State._fields))._replace(numbers=[0, 0, 0])
+        self._exponentials: Reals = EXPONENTIALS
+        self._asked = self._fast = False
+        self._large = serial_limit(ground.pieces) >= _LARGEST
+
+    def last(self, index: int) -> int:
+        """The piece that is the end of a job."""
+        return self._base[index + 1] - 1
+
+    def given(self, plan: Timetable) -> Sequenced:
+        """The schedule of a plan, for `anneal` to begin with."""
+        ground, number = self.ground, self.ground.number
+        places = [[number[name] for name in job.gpus] for job in plan.jobs]
+        caps = ground.caps(places)
+        spots: list[PlacedJob] = []
+        level: list[int] = []
+        start: list[int] = []
+        for index, (gpus, timed) in enumerate(zip(places, plan.jobs, strict=True)):
+            rows = tuple(tuple(block.level for block in iteration.blocks) for iteration in timed.iterations)
+            spot = ground.placed(index, gpus, LevelPlan(rows, fixed=True), caps[index])
+            if spot is None:
+                raise ValueError("no path joins all servers of a job")
+            spots.append(spot)
+            level += _levels(spot, rows)
+            for iteration in timed.iterations:
+                blocks, transfers = iteration.blocks, iteration.transfers
+                start += [*(block.start_us for block in blocks), *(transfer.start_us for transfer in transfers)]
+                start.append(max([block.end_us for block in blocks] + [transfer.end_us for transfer in transfers]))
+        # Pieces of a job are numbered in the order of their precedences, so those that start together keep it.
+        trace = sorted(range(self.size), key=start.__getitem__)
+        return Sequenced(spots, trace, level, start, objective_of(ground.pieces, plan.jobs))
+
+    def anneal(
+        self, before: Sequenced, spots: Sequence[PlacedJob], steps: int, heat: float, stop: Callable[[int], bool]
+    ) -> Sequenced:
+        """The best schedule that some steps lead to from the order of another one.
+
+        Parameters
+        ----------
+        before
+            Another schedule.
+        spots
+            Where the jobs are now.
+        steps
+            How many orders are tried.
+        heat
+            Share of the objective that the first steps may lose; it falls to 0.
+        stop
+            Called now and then with the number of pieces swept since; true ends the run.
+        """
+        function = self._function()
+        self._state.trace[:], self._state.level[:] = before.trace, before.level
+        for index, (spot, old) in enumerate(zip(spots, before.spots, strict=True)):
+            if spot is not self._placed[index]:
+                self._place(index, spot)
+            if spot is not old:
+                own = slice(self._base[index], self._base[index + 1])
+                kept = spot.demand is old.demand
+                self._state.level[own] = _levels(spot, _rows(spot, list(before.level[own]) if kept else []))
+        self._state.numbers[2] = self._draw.randint(1, LARGEST_SEED)
+        done = value = 0
+        while done < steps:
+            visits = _VISITS if self._fast else _FEW_VISITS
+            count = min(max(1, visits // self.size), steps - done)
+            value = int(function(self._graph, self._state, done, count, steps, heat, self._exponentials))
+            done += count
+            if stop(count * self.size):
+                break
+            function = self._function()
+        state = self._state
+        best = [state.best_trace, state.best_level, state.best_start]
+        trace, level, start = arrays(best) if self._fast else map(list, best)
+        return Sequenced(spots, trace, level, start, value)
+
+    def timetable(self, schedule: Sequenced) -> Timetable:
+        """The plan of a schedule."""
+        gpus, level, start = self.ground.layout.gpus, list(map(int, schedule.level)), list(map(int, schedule.start))
+        decisions = []
+        for spot, base in zip(schedule.spots, self._base, strict=False):
+            slots, width = spot.job.slots, spot.job.slots + len(spot.job.transfers) + 1
+            begins = range(base, base + width * spot.job.iterations, width)
+            decisions.append(
+                JobDecision(
+                    [gpus[gpu] for gpu in spot.gpus],
+                    [level[at : at + slots] for at in begins],
+                    [start[at : at + slots] for at in begins],
+                    [start[at + slots : at + width - 1] for at in begins],
+                )
+            )
+        return Timetable(assemble(self.ground.pieces, decisions))
+
+    def _function(self) -> Callable[..., int]:
+        """The annealing, compiled as soon as it is."""
+        if self._large:
+            return anneal
+        if not self._asked:
+            self._asked = True
+            prepare()
+        function = compiled(anneal)
+        if function is not None and not self._fast:
+            self._fast = True
+            self._graph, self._state = Graph(*arrays(self._graph)), State(*arrays(self._state))
+            self._exponentials = reals(EXPONENTIALS)
+        return function or anneal
+
+    def _place(self, index: int, spot: PlacedJob) -> None:
+        """Write down where a job is."""
+        self._placed[index] = spot
+        group, job = self._groups[index], spot.job
+        if len(spot.links) > self._room[index]:
+            self._make_room(index, len(spot.links))
+        graph, table_at = self._graph, self._table_at[index]
+        workers = slice(group, group + job.slots)
+        graph.cap[workers] = spot.caps or [job.levels] * job.slots
+        use_at = int(graph.use_at[group])
+        graph.use[use_at : use_at + job.slots] = spot.gpus
+        graph.table[table_at : table_at + job.slots * job.levels] = list(chain.from_iterable(spot.tables))
+        links_at, links = int(graph.use_at[group + job.slots]), len(spot.links)
+        graph.uses[group + job.slots] = links
+        graph.use[links_at : links_at + links] = [len(self.ground.layout.gpus) + link for link in spot.links]
+        exchange_at = int(graph.exchange_at[index])
+        exchange = self._exchange(job, spot.gpus)
+        graph.exchange[exchange_at : exchange_at + len(exchange)] = exchange
+
+    def _exchange(self, job: PieceGraph, gpus: Sequence[int]) -> list[int]:
+        """Durations of the transfers of a job by bucket and number of contributors."""
+        channel = self.ground.ring(gpus)
+        key = (id(job), channel.rate, channel.latency_us)
+        if key not in self._exchanges:
+            buckets, counts = [transfer.bucket for transfer in job.transfers], range(1, job.slots + 1)
+            self._exchanges[key] = [job.transfer_us(bucket, count, channel) for bucket in buckets for count in counts]
+        return self._exchanges[key]
+
+    def _make_room(self, index: int, links: int) -> None:
+        """Give a job room for more links, at the end of all."""
+        group = self._groups[index + 1] - 1
+        self._room[index], self._graph.use_at[group] = links, len(self._graph.use)
+        use: Numbers = [*map(int, self._graph.use), *[0] * links]
+        if self._fast:
+            (use,) = arrays([use])
+        self._graph = self._graph._replace(use=use)
+
+    def _frame(self) -> Graph:
+        """The pieces of jobs that are nowhere yet."""
+        ground, jobs = self.ground, self.ground.pieces.jobs
+        job_of: list[int] = []
+        group_of: list[int] = []
+        first: list[int] = []
+        before_at, before, need = [0], [], []
+        use_at: list[int] = []
+        table_at: list[int] = []
+        used = 0
+        for index, job in enumerate(jobs):
+            group, slots, buckets = self._groups[index], job.slots, len(job.transfers)
+            use_at += range(used, used + slots + 1)
+            used += slots
+            table_at += [*range(self._table_at[index], self._table_at[index + 1], job.levels), 0]
+            for iteration in range(job.iterations):
+                at = len(job_of)
+                barrier = [(at - 1, 0)] if iteration else []
+                waits = [barrier] * slots
+                for bucket in range(buckets):
+                    ready = [(at + slot, bucket + 1) for slot in range(slots)]
+                    waits.append(ready + ([(at + slots + bucket - 1, 0)] if bucket else []))
+                waits.append([(at + n, 0) for n in range(slots)] + ([(at + slots + buckets - 1, 0)] if buckets else []))
+                width = len(waits)
+                job_of += [index] * width
+                group_of += [*range(group, group + slots), *[group + slots] * (buckets + 1)]
+                first += [at] * width
+                for arcs in waits:
+                    before += [piece for piece, _ in arcs]
+                    need += [level for _, level in arcs]
+                    before_at.append(len(before))
+        groups = len(use_at)
+        *exchange_at, exchanges = accumulate((len(job.transfers) * job.slots for job in jobs), initial=0)
+        return Graph(
+            job_of,
+            group_of,
+            before_at,
+            before,
+            need,
+            first,
+            use_at,
+            [1] * groups,
+            [0] * used,
+            [0] * groups,
+            table_at,
+            [0] * self._table_at[-1],
+            [job.slots for job in jobs],
+            [len(job.transfers) for job in jobs],
+            [job.levels for job in jobs],
+            [job.rule.min_contributors for job in jobs],
+            [_freedom(job) for job in jobs],
+            exchange_at,
+            [0] * exchanges,
+            [job.release_us for job in jobs],
+            self._base[:-1],
+            [base - 1 for base in self._base[1:]],
+            [job.weight for job in jobs] if ground.pieces.objective == "weighted_completion" else [],
+            [len(ground.layout.gpus) + ground.layout.links],
+        )
+
+
+def _levels(spot: PlacedJob, rows: Sequence[Sequence[int]]) -> list[int]:
+    """Levels of all pieces of a job, by those of its blocks."""
+    rest = [0] * (len(spot.job.transfers) + 1)
+    return list(chain.from_iterable([*row, *rest] for row in rows))
+
+
+def _freedom(job: PieceGraph) -> int:
+    """Which trades of levels keep the rule of a job (SPEC 4.2)."""
+    if job.rule.balance is not None:
+        return KEPT
+    return WITHIN if job.rule.multiset is not None else ACROSS
+
+
+def _rows(spot: PlacedJob, before: Sequence[int]) -> Sequence[Sequence[int]]:
+    """Levels of a job by iteration and slot: as they were, where memory admits that; before may be empty."""
+    rows, slots, width = spot.plan.rows, spot.job.slots, spot.job.slots + len(spot.job.transfers) + 1
+    caps = spot.caps or [spot.job.levels] * slots
+    old = [[int(level) for level in before[at : at + slots]] for at in range(0, len(before), width)]
+    if old and _freedom(spot.job) != KEPT and all(all(map(le, row, caps)) for row in old):
+        return old
+    if spot.plan.fixed:
+        return rows
+    deepest_first = sorted(range(slots), key=lambda slot: -caps[slot])
+    return [[level for _, level in sorted(zip(deepest_first, row, strict=True))] for row in rows]

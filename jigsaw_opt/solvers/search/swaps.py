@@ -1,0 +1,377 @@
+"""The order of pieces on GPUs and links, and who takes which level, annealed along critical paths, on flat numbers.
+
+Python runs `anneal`, or numba has compiled it (`engines.compiled`). A schedule is a *trace*, all pieces in an order
+that keeps the precedences; each starts as early as the pieces before it let it. Most steps look at the longest path to
+the end of a job. Either two pieces of different jobs on it, which follow one another without a gap on a GPU or link,
+change places: these are the only exchanges of neighbours that can make that end earlier (Van Laarhoven, Aarts and
+Lenstra, *Job shop scheduling by simulated annealing*, Operations Research 40, 1992). Or a block on it trades levels
+with another one of its job. The other steps shift all pieces of a job to and fro.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
+
+__all__ = ["ACROSS", "KEPT", "WITHIN", "Graph", "State", "anneal"]
+
+KEPT, WITHIN, ACROSS = 0, 1, 2
+
+_KINDS = 8
+"""One in so many steps shifts a whole job; of the others more than half trade levels."""
+
+
+class Graph(NamedTuple):
+    """Pieces: blocks, transfers and barriers, in *groups* that use the same GPU or links, as those of a slot do.
+
+    Parameters
+    ----------
+    job, group
+        By piece.
+    before_at, before, need
+        Piece p waits for pieces ``before[before_at[p]:before_at[p + 1]]``: for their end where the need is 0, else,
+        where their level is no less, for as long as they take to that level.
+    first
+        By piece: the first piece of its iteration, where blocks come first, then transfers, then the barrier.
+    use_at, uses, use
+        By group: it has ``use[use_at[g]:use_at[g] + uses[g]]`` to itself.
+    cap, table_at, table
+        By group, for blocks: the deepest level that memory admits; one takes ``table[table_at[g] + level - 1]``.
+    slots, buckets, depth, contributors
+        By job: numbers of slots, transfers and levels, and how many slots have to be at the last level.
+    freedom
+        By job: `KEPT` where levels stay as they are, `WITHIN` where blocks of an iteration may trade them, and `ACROSS`
+        where their sum over all iterations is what counts.
+    exchange_at, exchange
+        By job: transfer b with c contributors takes ``exchange[exchange_at[j] + b * slots[j] + c - 1]``.
+    release, begin, last
+        By job: no piece starts earlier; its first piece, and the one that is its end.
+    weight
+        By job: what a microsecond of its end costs; nothing at all where the makespan counts.
+    resources
+        How many GPUs and links there are, alone in its list.
+    """
+
+    job: Numbers
+    group: Numbers
+    before_at: Numbers
+    before: Numbers
+    need: Numbers
+    first: Numbers
+    use_at: Numbers
+    uses: Numbers
+    use: Numbers
+    cap: Numbers
+    table_at: Numbers
+    table: Numbers
+    slots: Numbers
+    buckets: Numbers
+    depth: Numbers
+    contributors: Numbers
+    freedom: Numbers
+    exchange_at: Numbers
+    exchange: Numbers
+    release: Numbers
+    begin: Numbers
+    last: Numbers
+    weight: Numbers
+    resources: Numbers
+
+
+class State(NamedTuple):
+    """A schedule, and the best one so far.
+
+    Parameters
+    ----------
+    trace
+        The pieces in their order.
+    level, duration, start, cause
+        By piece; levels of transfers and barriers are 0, and the cause is the piece that it waits for, -1 for none.
+    best_trace, best_level, best_start
+        The best schedule.
+    numbers
+        Its objective, that of the schedule at hand, and the state of chance.
+    next_trace, next_start, next_cause, moves
+        Room for another schedule, and for who moves, by piece.
+    """
+
+    trace: Numbers
+    level: Numbers
+    duration: Numbers
+    start: Numbers
+    cause: Numbers
+    best_trace: Numbers
+    best_level: Numbers
+    best_start: Numbers
+    numbers: Numbers
+    next_trace: Numbers
+    next_start: Numbers
+    next_cause: Numbers
+    moves: Numbers
+
+
+def sweep(
+    graph: Graph,
+    trace: Numbers,
+    level: Numbers,
+    duration: Numbers,
+    start: Numbers,
+    cause: Numbers,
+    free: Numbers,
+    user: Numbers,
+    limit: float,
+) -> int:
+    """Start every piece as early as may be in the order of a trace; returns the objective.
+
+    Once that passes the limit the sweep ends. `free` and `user` are room for the end of the last piece on every GPU and
+    link, and which it is.
+    """
+    job, group, before_at, before, need = graph.job, graph.group, graph.before_at, graph.before, graph.need
+    use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
+    release, last, weight = graph.release, graph.last, graph.weight
+    for r in range(len(free)):
+        free[r], user[r] = 0, -1
+    value = 0
+    for n in range(len(trace)):
+        p = trace[n]
+        moment, why = release[job[p]], -1
+        for k in range(before_at[p], before_at[p + 1]):
+            q = before[k]
+            if need[k] == 0:
+                after = start[q] + duration[q]
+            elif level[q] >= need[k]:
+                after = start[q] + table[table_at[group[q]] + need[k] - 1]
+            else:
+                continue
+            if after > moment:
+                moment, why = after, q
+        # Pieces without length may lie anywhere.
+        if duration[p] > 0:
+            here = use_at[group[p]]
+            there = here + uses[group[p]]
+            for k in range(here, there):
+                r = use[k]
+                if free[r] >= moment and user[r] >= 0:
+                    moment, why = free[r], user[r]
+            for k in range(here, there):
+                free[use[k]], user[use[k]] = moment + duration[p], p
+        start[p], cause[p] = moment, why
+        if p == last[job[p]]:
+            value = max(value, moment) if len(weight) == 0 else value + weight[job[p]] * moment
+            if value > limit:
+                return value
+    return value
+
+
+def critical(graph: Graph, level: Numbers, cause: Numbers, j: int, trades: int, seed: int) -> int:
+    """Some piece on the longest path to the end of a job that may trade levels, or waits for another job's; or -1."""
+    job, freedom = graph.job, graph.freedom
+    p, seen, found = graph.last[j], 0, -1
+    while p >= 0:
+        q = cause[p]
+        if (level[p] > 0 and freedom[job[p]] != KEPT) if trades else (q >= 0 and job[q] != job[p]):
+            seen += 1
+            seed = seed * 48271 % 2147483647
+            if seed % seen == 0:
+                found = p
+        p = q
+    return found
+
+
+def partner(graph: Graph, level: Numbers, p: int, seed: int) -> int:
+    """Some other block that may trade levels with one."""
+    j = graph.job[p]
+    slots = graph.slots[j]
+    q = graph.first[p] + seed % slots
+    if graph.freedom[j] == ACROSS:
+        width = slots + graph.buckets[j] + 1
+        seed = seed * 48271 % 2147483647
+        q = graph.begin[j] + seed % ((graph.last[j] + 1 - graph.begin[j]) // width) * width + seed // 65536 % slots
+    return q
+
+
+def admitted(graph: Graph, level: Numbers, p: int, q: int, less: int) -> bool:
+    """Whether block p may be so many levels less deep and block q deeper by as many."""
+    j, cap, group = graph.job[p], graph.cap, graph.group
+    low, high = level[p] - less, level[q] + less
+    if low < 1 or high < 1 or low > cap[group[p]] or high > cap[group[q]]:
+        return False
+    for n in range(2):
+        full, at = 0, graph.first[p] if n == 0 else graph.first[q]
+        for b in range(at, at + graph.slots[j]):
+            after = low if b == p else high if b == q else level[b]
+            full += after == graph.depth[j]
+        if full < graph.contributors[j]:
+            return False
+    return True
+
+
+def timed(graph: Graph, level: Numbers, duration: Numbers, at: int) -> None:
+    """Durations of the pieces of an iteration, given its first one."""
+    j = graph.job[at]
+    slots, buckets = graph.slots[j], graph.buckets[j]
+    for p in range(at, at + slots):
+        duration[p] = graph.table[graph.table_at[graph.group[p]] + level[p] - 1]
+    for b in range(buckets):
+        count = 0
+        for p in range(at, at + slots):
+            count += level[p] > b
+        duration[at + slots + b] = graph.exchange[graph.exchange_at[j] + b * slots + count - 1]
+
+
+def deepen(graph: Graph, level: Numbers, duration: Numbers, p: int, q: int, less: int) -> None:
+    """Make block p so many levels less deep, and block q deeper by as many."""
+    level[p] -= less
+    level[q] += less
+    timed(graph, level, duration, graph.first[p])
+    if graph.first[q] != graph.first[p]:
+        timed(graph, level, duration, graph.first[q])
+
+
+def swapped(graph: Graph, trace: Numbers, u: int, v: int, later: int, after: Numbers, moves: Numbers) -> None:
+    """The trace with u behind v, or v before u; those between that must stay on the same side of it come along."""
+    before_at, before = graph.before_at, graph.before
+    first, final = 0, len(trace) - 1
+    while trace[first] != u:
+        first += 1
+    while trace[final] != v:
+        final -= 1
+    for n in range(len(trace)):
+        after[n], moves[n] = trace[n], 0
+    if later:
+        moves[u] = 1
+        for n in range(first + 1, final):
+            p = trace[n]
+            for k in range(before_at[p], before_at[p + 1]):
+                if moves[before[k]]:
+                    moves[p] = 1
+    else:
+        moves[v] = 1
+        for n in range(final, first, -1):
+            p = trace[n]
+            if moves[p]:
+                for k in range(before_at[p], before_at[p + 1]):
+                    moves[before[k]] = 1
+    at = first
+    for turn in range(2):
+        for n in range(first, final + 1):
+            if (moves[trace[n]] == 0) == (turn != later):
+                after[at] = trace[n]
+                at += 1
+
+
+def shifted(graph: Graph, trace: Numbers, start: Numbers, j: int, scale: int, after: Numbers) -> None:
+    """The trace with all pieces of a job where they would be if they started at a share `scale` / 256 of their time."""
+    job = graph.job
+    size = len(trace)
+    own = other = 0
+    for n in range(size):
+        while own < size and job[trace[own]] != j:
+            own += 1
+        while other < size and job[trace[other]] == j:
+            other += 1
+        if own < size and (other == size or start[trace[own]] * scale // 256 < start[trace[other]]):
+            after[n] = trace[own]
+            own += 1
+        else:
+            after[n] = trace[other]
+            other += 1
+
+
+def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: float, exponentials: Reals) -> int:
+    """Take some steps of an annealing.
+
+    Parameters
+    ----------
+    graph
+        The pieces.
+    state
+        See there; trace, levels, durations of transfers and chance are given, and all of it changes.
+    first, steps, total
+        Number of the first step, how many to take now, and how many there are in all.
+    hot
+        By what share of it the objective may well rise in step 0; this falls to 0 with the square of what is left.
+    exponentials
+        Quantiles of the exponential distribution of mean 1.
+
+    Returns
+    -------
+    int
+        Objective of the best schedule.
+    """
+    trace, level, duration, start, cause, best_trace, best_level, best_start, numbers = state[:9]
+    after, begun, why, moves = state[9:]
+    last, weight = graph.last, graph.weight
+    size, jobs = len(trace), len(last)
+    free, user = [0] * graph.resources[0], [0] * graph.resources[0]
+    if first == 0:
+        for p in range(size):
+            if graph.first[p] == p:
+                timed(graph, level, duration, p)
+        numbers[0] = numbers[1] = sweep(graph, trace, level, duration, start, cause, free, user, 1e300)
+        for n in range(size):
+            best_trace[n], best_start[n], best_level[n] = trace[n], start[n], level[n]
+    least, value, seed = numbers[0], numbers[1], numbers[2]
+    for step in range(first, first + steps):
+        seed = seed * 48271 % 2147483647
+        j = seed % jobs
+        if len(weight) == 0:
+            for other in range(jobs):
+                if start[last[other]] > start[last[j]]:
+                    j = other
+        seed = seed * 48271 % 2147483647
+        kind = seed % _KINDS
+        trades = kind % 2
+        seed = seed * 48271 % 2147483647
+        p = q = less = 0
+        if kind == 0:
+            shifted(graph, trace, start, j, seed % 512, after)
+        else:
+            p = critical(graph, level, cause, j, trades, seed)
+            if p < 0:
+                continue
+            seed = seed * 48271 % 2147483647
+            if trades:
+                q = partner(graph, level, p, seed)
+                seed = seed * 48271 % 2147483647
+                less = 1 if graph.freedom[graph.job[p]] == ACROSS and seed % 2 else level[p] - level[q]
+                if p == q or less == 0 or not admitted(graph, level, p, q, less):
+                    continue
+                deepen(graph, level, duration, p, q, less)
+            else:
+                q = cause[p]
+                swapped(graph, trace, q, p, seed % 2, after, moves)
+        seed = seed * 48271 % 2147483647
+        left = 1.0 - step / total
+        limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
+        objective = sweep(graph, trace if trades else after, level, duration, begun, why, free, user, limit)
+        if objective > limit:
+            if trades:
+                deepen(graph, level, duration, q, p, less)
+            continue
+        value = objective
+        for n in range(size):
+            start[n], cause[n] = begun[n], why[n]
+        # In the order of starts, with what starts together as it was: so few pieces lie between two neighbours.
+        for n in range(size):
+            p, k = trace[n] if trades else after[n], n
+            while k > 0 and start[trace[k - 1]] > start[p]:
+                trace[k] = trace[k - 1]
+                k -= 1
+            trace[k] = p
+        if value < least:
+            least = value
+            for n in range(size):
+                best_trace[n], best_start[n], best_level[n] = trace[n], start[n], level[n]
+    numbers[0], numbers[1], numbers[2] = least, value, seed
+    return least
+
+
+def _types(numba: Any) -> Any:
+    integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
+    graph, state = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Graph, State))
+    return integer(graph, state, integer, integer, integer, real, reals)
+
+
+compilable(anneal, _types, parts=(sweep, critical, partner, admitted, timed, deepen, swapped, shifted))
