@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from operator import le
 
 from jigsaw_opt.formulations.cpsat_timetable import serial_limit
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.levels import LevelPlan
@@ -23,7 +23,7 @@ __all__ = ["Sequenced", "Sequencing"]
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Pieces swept between two looks at the clock, by compiled functions and by Python."""
 _LARGEST = 1 << 61
-"""Objective from which on 64 bits might not do."""
+"""Objectives from which on 64 bits might not do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,7 +82,7 @@ class Sequencing:
         self._state = State(*(zeros.copy() for _ in State._fields))._replace(numbers=[0, 0, 0])
         self._exponentials: Reals = EXPONENTIALS
         self._asked = self._fast = False
-        self._large = serial_limit(ground.pieces) >= _LARGEST
+        self._large = _largest(ground.pieces) >= _LARGEST
 
     def last(self, index: int) -> int:
         """The piece that is the end of a job."""
@@ -286,6 +286,11 @@ def _levels(spot: PlacedJob, rows: Sequence[Sequence[int]]) -> list[int]:
     """Levels of all pieces of a job, by those of its blocks."""
     rest = [0] * (len(spot.job.transfers) + 1)
     return list(chain.from_iterable([*row, *rest] for row in rows))
+
+
+def _largest(pieces: Pieces) -> int:
+    """An objective that no order of pieces passes: at any moment before its end some piece runs."""
+    return serial_limit(pieces) * max(job.slots for job in pieces.jobs)
 
 
 def _freedom(job: PieceGraph) -> int:

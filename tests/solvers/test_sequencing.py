@@ -1,0 +1,185 @@
+"""The order of pieces annealed at a placement, and while jobs move."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.instance import Instance, Objective
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator
+from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.search import sequencing as sequencing_module
+from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.relocation import Relocation
+from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
+from jigsaw_opt.solvers.search.swaps import anneal
+from tests.random_instances import random_instance
+
+OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion")
+
+
+def start_of(instance: Instance) -> tuple[Ground, Timetable] | None:
+    """The list schedule of the heuristic's first placement."""
+    pieces = cut(instance)
+    asked = demands(pieces)
+    spots = None if asked is None else next(placements(pieces, asked), None)
+    if asked is None or spots is None:
+        return None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
+    return Ground(pieces, Layout(pieces), asked), plan
+
+
+def never(pieces: int) -> bool:
+    return False
+
+
+def control_of(ground: Ground, plan: Timetable) -> Control:
+    control = Control("test", ground.pieces, Options(workers=1), lambda event: None)
+    assert control.offer(plan)
+    return control
+
+
+def assert_correct(ground: Ground, sequencing: Sequencing, schedule: Sequenced) -> None:
+    timetable = sequencing.timetable(schedule)
+    assert objective_of(ground.pieces, timetable.jobs) == schedule.value
+    plan = control_of(ground, timetable).result(StoppedBy.COMPLETED).plan
+    assert plan is not None
+    assert not check(ground.pieces.instance, plan)
+
+
+def instances(objective: Objective) -> list[Instance]:
+    """Small ones of all kinds, and servers with many pieces."""
+    small = [random_instance(seed, "finite", objective, pieces=16) for seed in range(60)]
+    return small + [generate("server", seed, objective=objective) for seed in range(12)]
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) -> None:
+    better = found = 0
+    for number, instance in enumerate(instances(objective)):
+        start = start_of(instance)
+        if start is None:
+            continue
+        ground, plan = start
+        sequencing = Sequencing(ground, Random(number))
+        given = sequencing.given(plan)
+        after = sequencing.anneal(given, given.spots, 150, 0.003, never)
+        assert_correct(ground, sequencing, after)
+        assert after.value <= given.value == objective_of(ground.pieces, plan.jobs)
+        found, better = found + 1, better + (after.value < given.value)
+    assert found > 50
+    assert better > 6
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) -> None:
+    """CP-SAT times all jobs anew until no better plan is left; it has the same freedom where no slots are balanced."""
+    pytest.importorskip("ortools")
+    reached = least = 0
+    for seed in range(30):
+        start = start_of(generate("tiny", seed, objective=objective))
+        if start is None or any(job.rule.balance is not None for job in start[0].pieces.jobs):
+            continue
+        ground, plan = start
+        sequencing = Sequencing(ground, Random(seed))
+        given = sequencing.given(plan)
+        value = min(sequencing.anneal(given, given.spots, 3000, heat, never).value for heat in (0.1, 0.03, 0.01))
+        control = control_of(ground, plan)
+        retiming, best = Retiming(control, ground, Engine(control)), plan
+        while (found := retiming.improve(best, range(len(plan.jobs)), 1.0)) is not None:
+            best = found
+        optimum = objective_of(ground.pieces, best.jobs)
+        assert value >= optimum
+        reached, least = reached + value, least + optimum
+    assert least > 0
+    assert reached <= 1.003 * least
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
+    moved = found = 0
+    for number, instance in enumerate(instances(objective)[40:]):
+        start = start_of(instance)
+        if start is None:
+            continue
+        ground, plan = start
+        draw = Random(number)
+        sequencing = Sequencing(ground, draw)
+        balance = Balance(ground, draw, 1 + objective_of(ground.pieces, plan.jobs))
+        given, watched = sequencing.given(plan), list[Sequenced]()
+        after = Relocation(balance, sequencing, draw).run(given, 40, 0.03, watched.append, never)
+        for schedule in watched:
+            assert_correct(ground, sequencing, schedule)
+        assert after.value == min([given.value, *(schedule.value for schedule in watched)])
+        found += 1
+        moved += [spot.gpus for spot in after.spots] != [spot.gpus for spot in given.spots]
+    assert found > 15
+    assert moved > 4
+
+
+def test_it_stops_when_told() -> None:
+    start = start_of(generate("server", 2))
+    assert start is not None
+    ground, plan = start
+    asked: list[int] = []
+
+    def soon(pieces: int) -> bool:
+        asked.append(pieces)
+        return len(asked) == 3
+
+    sequencing = Sequencing(ground, Random(0))
+    given = sequencing.given(plan)
+    after = sequencing.anneal(given, given.spots, 10**9, 0.01, soon)
+    assert len(asked) == 3
+    assert all(pieces > 0 for pieces in asked)
+    assert_correct(ground, sequencing, after)
+
+
+def schedules(family: str, seed: int, steps: int) -> list[tuple[int, Timetable]]:
+    start = start_of(generate(family, seed))
+    assert start is not None
+    ground, plan = start
+    sequencing = Sequencing(ground, Random(seed))
+    schedule = sequencing.given(plan)
+    found = []
+    for heat in (0.01, 0.001):
+        schedule = sequencing.anneal(schedule, schedule.spots, steps, heat, never)
+        found.append((schedule.value, sequencing.timetable(schedule)))
+    return found
+
+
+CASES = [("tiny", 5, 400), ("server", 1, 300), ("server", 2, 300), ("server", 7, 300), ("rack", 3, 60)]
+
+
+def test_compiled_annealing_swaps_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    compiled.prepare(None)
+    assert compiled.compiled(anneal) not in (None, anneal)
+    fast = [schedules(*case) for case in CASES]
+    monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
+    assert [schedules(*case) for case in CASES] == fast
+
+
+def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = schedules("server", 1, 100)
+
+    def fail(function: object) -> None:
+        raise AssertionError("not to be called")
+
+    monkeypatch.setattr(sequencing_module, "_LARGEST", 1)
+    monkeypatch.setattr(sequencing_module, "compiled", fail)
+    assert schedules("server", 1, 100) == expected
