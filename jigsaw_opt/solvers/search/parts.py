@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.search.retiming import Retiming
 __all__ = ["Parts"]
 
 _PIECES = (80, 200, 700)
-_LEAST_WORK, _MOST_WORK = 0.1, 2.0
+_LEAST_WORK, _MOST_WORK = 0.1, {"finite": 0.7, "cyclic": 2.0}
 _TRIES = 3
 _WINDOWS = 12
 
@@ -48,7 +48,7 @@ class Parts:
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
-        self._limit = _LEAST_WORK if found else min(_MOST_WORK, self._limit * 1.5)
+        self._limit = _LEAST_WORK if found else min(_MOST_WORK[self.ground.pieces.horizon], self._limit * 1.5)
 
     def _line(self, plan: Timetable) -> bool:
         found, failures = False, 0

@@ -12,8 +12,7 @@ from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 __all__ = ["Relocation"]
 
 _FOCUS_SHARE = 0.4
-_SWAPS = 100
-_MOST_SWEPT = 2_000_000
+_SWAPS, _MOST_SWEPT = 100, 2_000_000
 """Orders tried at a placement, and the most pieces swept for that."""
 _SWAP_HEAT = 0.001
 
@@ -34,8 +33,12 @@ class Relocation:
     def __init__(self, balance: Balance, sequencing: Sequencing, draw: random.Random) -> None:
         self.balance, self.sequencing, self.draw = balance, sequencing, draw
         jobs = balance.ground.pieces.jobs
-        self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
         self._last = [sequencing.last(index) for index in range(len(jobs))]
+
+    @staticmethod
+    def swaps(sequencing: Sequencing) -> int:
+        """Orders tried at a placement."""
+        return max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
 
     def run(
         self,
@@ -61,7 +64,7 @@ class Relocation:
             Called now and then with the number of pieces swept since; true ends the run.
         """
         self.balance.adopt(start.spots)
-        best = current = start
+        best, current, swaps = start, start, self.swaps(self.sequencing)
         for step in range(steps):
             if stop(0):
                 break
@@ -72,7 +75,7 @@ class Relocation:
             if spots is None:
                 self.balance.undo(change[0])
                 continue
-            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop)
+            after = self.sequencing.anneal(current, spots, swaps, _SWAP_HEAT, stop)
             temperature = heat * best.value * (1 - step / steps) ** 2
             loss = after.value - current.value
             if loss > 0 and (temperature <= 0 or self.draw.random() >= exp(-loss / temperature)):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
@@ -29,9 +29,8 @@ from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 from jigsaw_opt.solvers.search.nesting import Nesting
 from jigsaw_opt.solvers.search.nestings import Nestings
+from jigsaw_opt.solvers.search.orders import Orders
 from jigsaw_opt.solvers.search.parts import Parts
-from jigsaw_opt.solvers.search.relocation import Relocation
-from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 
 __all__ = ["Rounds"]
 
@@ -44,21 +43,18 @@ _BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
 _STEPS_A_LOOK = 50
 _BRIEF, _BRIEFLY = 0.65, 0.5
 """How often a new placement is annealed briefly, and for how long."""
-_LONGER, _LONGEST = 1.5, 30.0
+_LONGER, _LONGEST = 1.5, {"finite": 4.0, "cyclic": 30.0}
 """By what factor annealing takes longer otherwise after each time that it found no better plan, and at most."""
 _LEVELLING_STEPS = 2000
-_OTHERS = 5
 _WORK_OF_PIECE = 4e-7
 _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
-_WORK_OF_SWEPT = 2e-8
 _SECONDS_OF_ENGINE = 3.0
 """What a deterministic second of the engine takes, in ours."""
-_SWEPT = 4_000_000
-_SWAP_HEATS = (0.003, 0.001, 0.0003)
-_RELOCATIONS = 300
-_RELOCATION_HEATS = (0.003, 0.01, 0.03)
 _FROM_BEST = 0.5
+"""How often jobs are put elsewhere in the best plan, and not at a placement made anew."""
+_RELOCATED = 25_000_000
+"""Pieces swept in a row for placements."""
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
@@ -100,13 +96,12 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
-        self._others: list[tuple[int, Timetable]] = []
         self._settled: Sequence[PlacedJob] | None = None
         self._lain: Sequence[PlacedJob] | None = None
         self._untimed: dict[Company, int] = {}
         self._fruitful: set[str] = set()
         self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
-        self._longer = self._farther = 1.0
+        self._longer = 1.0
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -139,7 +134,7 @@ class Rounds:
     @property
     def work(self) -> float:
         """Deterministic seconds so far."""
-        return self._work + _SECONDS_OF_ENGINE * self.engine.work
+        return self._work + self.orders.work + _SECONDS_OF_ENGINE * self.engine.work
 
     @property
     def _limited(self) -> bool:
@@ -156,8 +151,7 @@ class Rounds:
             return self._reason() is not None
 
         self._nestings = Nestings(self._nested, stop)
-        if self.pieces.horizon == "finite":
-            self.sequencing = Sequencing(self.ground, self.draw)
+        self.orders = Orders(self.control, self.ground, self.draw, stop)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
@@ -168,7 +162,7 @@ class Rounds:
             first = "grouped" if self._short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
-        if self.pieces.horizon == "finite":
+        if self.orders.fits:
             moves |= {"other": self._improve_other, "relocate": self._relocate}
         return moves
 
@@ -243,9 +237,29 @@ class Rounds:
 
     def _improve_other(self) -> None:
         """The best of the other placements found, improved part by part: its schedule may have more to give."""
-        if self._others:
-            _, other = self._others.pop(0)
+        other = self.orders.other()
+        if other is not None:
             self.parts.improve(other)
+
+    def _relocate(self) -> None:
+        """Jobs put elsewhere with the order of all pieces, in the best plan or at a placement made anew."""
+        for _ in range(max(1, _RELOCATED // self.orders.relocation_pieces)):
+            best = self.control.best
+            start = self._scheduled() if best is None or self.draw.random() >= _FROM_BEST else None
+            if start is not None:
+                self.orders.relocate(*start)
+            elif best is not None:
+                self.orders.relocate(self._balance(self.draw.choice(_TARGETS)), best)
+            if self._reason() is not None:
+                return
+
+    def _scheduled(self) -> tuple[Balance, Timetable] | None:
+        """A placement made anew, and its list schedule."""
+        balance = self._balanced()
+        draft = None if balance is None else Annealing(balance, self.evaluator, self.draw).draft()
+        if balance is None or draft is None:
+            return None
+        return balance, self.evaluator.timetable(draft.outcome)
 
     def _around(self) -> None:
         """Jobs laid one by one at a shorter period, at the placement last balanced or at that of the best draft."""
@@ -359,56 +373,15 @@ class Rounds:
         best = annealing.run(start, round(longer * steps), self.draw.choice(_HEATS), self._watch)
         if self._reason() is None:
             best = self._level(best)
-        if self.pieces.horizon == "finite" and self._reason() is None:
-            self._resequence(self.evaluator.timetable(best.outcome))
+        if self.orders.fits and self._reason() is None:
+            self.orders.mend(self.evaluator.timetable(best.outcome))
         if not brief:
             fruitless = self.control.objective == before
-            self._longer = min(_LONGEST, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
-
-    def _remember(self, plan: Timetable) -> None:
-        """Keep a plan that is not the best one, and is at another place, as one of a few."""
-        places = [[job.gpus for job in one.jobs] for one in (*(p for _, p in self._others), self.control.best) if one]
-        if [job.gpus for job in plan.jobs] not in places:
-            self._others.append((objective_of(self.pieces, plan.jobs), plan))
-            self._others = sorted(self._others, key=lambda one: one[0])[:_OTHERS]
-
-    def _relocate(self) -> None:
-        """Jobs put elsewhere, in the best plan or from a placement made anew."""
-        best = self.control.best
-        if best is not None and self.draw.random() < _FROM_BEST:
-            balance, plan = self._balance(self.draw.choice(_TARGETS)), best
-        else:
-            anew = self._balanced()
-            draft = None if anew is None else Annealing(anew, self.evaluator, self.draw).draft()
-            if anew is None or draft is None:
-                return
-            balance, plan = anew, self.evaluator.timetable(draft.outcome)
-        before, start = self.control.objective, self.sequencing.given(plan)
-        relocation = Relocation(balance, self.sequencing, self.draw)
-        steps = round(self._farther * _RELOCATIONS)
-        after = relocation.run(start, steps, self.draw.choice(_RELOCATION_HEATS), self._sequenced, self._swept)
-        self._resequence(self.sequencing.timetable(after))
-        fruitless = self.control.objective == before
-        self._farther = min(_LONGEST, _LONGER * self._farther) if fruitless else 1.0
-
-    def _resequence(self, plan: Timetable) -> None:
-        """A plan with its pieces in another order; kept as one of the others where it is not the best one."""
-        sequencing = self.sequencing
-        start = sequencing.given(plan)
-        steps = max(1, _SWEPT // sequencing.size)
-        after = sequencing.anneal(start, start.spots, steps, self.draw.choice(_SWAP_HEATS), self._swept)
-        if not self._sequenced(after):
-            self._remember(sequencing.timetable(after))
-
-    def _sequenced(self, schedule: Sequenced) -> bool:
-        """Keep a schedule if it is better than the incumbent; says whether it is."""
-        if self.control.objective is not None and schedule.value >= self.control.objective:
-            return False
-        return self.control.offer(self.sequencing.timetable(schedule))
-
-    def _swept(self, pieces: int) -> bool:
-        self._work += pieces * _WORK_OF_SWEPT
-        return self._reason() is not None
+            self._longer = (
+                min(_LONGEST[self.pieces.horizon], _LONGER * self._longer)
+                if fruitless
+                else max(1.0, self._longer / _LONGER)
+            )
 
     def _level(self, draft: Draft) -> Draft:
         """The loads of a draft's GPUs made even, where that makes it better."""
