@@ -65,11 +65,6 @@ class Orders:
     def _sequencing(self) -> Sequencing:
         return Sequencing(self._ground, self.draw)
 
-    @property
-    def relocation_pieces(self) -> int:
-        """About how many pieces a short relocation sweeps."""
-        return _RELOCATIONS * Relocation.swaps(self._sequencing) * self._sequencing.size
-
     def mend(self, plan: Timetable) -> None:
         """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
         start = self._sequencing.given(plan)
@@ -80,8 +75,8 @@ class Orders:
 
     def relocate(self, balance: Balance, plan: Timetable) -> None:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
-        before, steps = self.control.objective, round(self._farther * _RELOCATIONS)
-        relocation = Relocation(balance, self._sequencing, self.draw)
+        before, relocation = self.control.objective, Relocation(balance, self._sequencing, self.draw)
+        steps = round(self._farther * _RELOCATIONS)
         heat, start = self.draw.choice(_RELOCATION_HEATS), self._sequencing.given(plan)
         after = relocation.run(start, steps, heat, self._offer, self._swept)
         self.mend(self._sequencing.timetable(after))

@@ -15,6 +15,8 @@ _FOCUS_SHARE = 0.4
 _SWAPS, _MOST_SWEPT = 100, 2_000_000
 """Orders tried at a placement, and the most pieces swept for that."""
 _SWAP_HEAT = 0.001
+_PRICE = 10_000
+"""Pieces that might be swept in the time that a change of the placement takes by itself."""
 
 
 class Relocation:
@@ -33,12 +35,8 @@ class Relocation:
     def __init__(self, balance: Balance, sequencing: Sequencing, draw: random.Random) -> None:
         self.balance, self.sequencing, self.draw = balance, sequencing, draw
         jobs = balance.ground.pieces.jobs
+        self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
         self._last = [sequencing.last(index) for index in range(len(jobs))]
-
-    @staticmethod
-    def swaps(sequencing: Sequencing) -> int:
-        """Orders tried at a placement."""
-        return max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
 
     def run(
         self,
@@ -64,9 +62,9 @@ class Relocation:
             Called now and then with the number of pieces swept since; true ends the run.
         """
         self.balance.adopt(start.spots)
-        best, current, swaps = start, start, self.swaps(self.sequencing)
+        best = current = start
         for step in range(steps):
-            if stop(0):
+            if stop(_PRICE):
                 break
             change = self.balance.change(self._late(current))
             if change is None:
@@ -75,7 +73,7 @@ class Relocation:
             if spots is None:
                 self.balance.undo(change[0])
                 continue
-            after = self.sequencing.anneal(current, spots, swaps, _SWAP_HEAT, stop)
+            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop)
             temperature = heat * best.value * (1 - step / steps) ** 2
             loss = after.value - current.value
             if loss > 0 and (temperature <= 0 or self.draw.random() >= exp(-loss / temperature)):

@@ -53,8 +53,8 @@ _SECONDS_OF_ENGINE = 3.0
 """What a deterministic second of the engine takes, in ours."""
 _FROM_BEST = 0.5
 """How often jobs are put elsewhere in the best plan, and not at a placement made anew."""
-_RELOCATED = 25_000_000
-"""Pieces swept in a row for placements."""
+_RELOCATED = 0.4
+"""Deterministic seconds for placements tried in a row."""
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
@@ -243,15 +243,15 @@ class Rounds:
 
     def _relocate(self) -> None:
         """Jobs put elsewhere with the order of all pieces, in the best plan or at a placement made anew."""
-        for _ in range(max(1, _RELOCATED // self.orders.relocation_pieces)):
+        enough = self.orders.work + _RELOCATED
+        while self.orders.work < enough:
             best = self.control.best
             start = self._scheduled() if best is None or self.draw.random() >= _FROM_BEST else None
-            if start is not None:
-                self.orders.relocate(*start)
-            elif best is not None:
-                self.orders.relocate(self._balance(self.draw.choice(_TARGETS)), best)
-            if self._reason() is not None:
+            if start is None and best is not None:
+                start = self._balance(self.draw.choice(_TARGETS)), best
+            if start is None or self._reason() is not None:
                 return
+            self.orders.relocate(*start)
 
     def _scheduled(self) -> tuple[Balance, Timetable] | None:
         """A placement made anew, and its list schedule."""
