@@ -36,6 +36,7 @@ bench: install
 	$(BIN)/python benchmarks/check_speed.py
 	$(BIN)/python benchmarks/load_speed.py
 	$(BIN)/python benchmarks/exact_tiny.py
+	$(BIN)/python benchmarks/orders.py rack/oversubscribed rack/weighted server/weighted
 	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
 
 peers: install

@@ -1,0 +1,89 @@
+"""Annealing the order of pieces at a placement, beside the list schedule that it begins with and CP-SAT on all jobs.
+
+Run it as ``python benchmarks/orders.py rack/oversubscribed rack/weighted --seconds 30``. Placement and list schedule
+are those that greedy begins with; nobody moves a worker. Both may choose levels anew, orders only by trades.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import cut
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.compiled import prepare
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator
+from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.sequencing import Sequencing
+
+
+def best_list_schedule(ground: Ground) -> Timetable:
+    """The best list schedule of greedy's placements."""
+    evaluator, count = Evaluator(ground.pieces, ground.layout), len(ground.pieces.jobs)
+    outcomes = [evaluator.evaluate(p, [1.0] * count, [0] * count) for p in placements(ground.pieces, ground.demands)]
+    return evaluator.timetable(min(outcomes, key=lambda outcome: outcome.value))
+
+
+def by_orders(ground: Ground, plan: Timetable, steps: int, seed: int) -> Timetable:
+    """Orders annealed for some steps."""
+    sequencing = Sequencing(ground, random.Random(seed))
+    given = sequencing.given(plan)
+    return sequencing.timetable(sequencing.anneal(given, given.spots, steps, 0.003, lambda pieces: False))
+
+
+def by_cpsat(ground: Ground, plan: Timetable, seconds: float, seed: int) -> Timetable:
+    """All jobs timed anew by CP-SAT, again and again from the best plan."""
+    options = Options(time_limit=seconds, workers=1, seed=seed)
+    control = Control("benchmark", ground.pieces, options, lambda event: None)
+    control.offer(plan)
+    retiming = Retiming(control, ground, Engine(control))
+    while control.reason() is None:
+        better = retiming.improve(plan, range(len(plan.jobs)), seconds)
+        if better is None:
+            break
+        plan = better
+        control.offer(plan)
+    return plan
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("instances", nargs="+")
+    parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    prepare(None)
+    print("| instance | by | seed | objective | s |")
+    print("|---|---|---|---|---|")
+    for name in arguments.instances:
+        pieces = cut(load(name))
+        asked = demands(pieces)
+        assert asked is not None
+        ground = Ground(pieces, Layout(pieces), asked)
+        plan = best_list_schedule(ground)
+        print(f"| {name} | list schedule | | {objective_of(pieces, plan.jobs)} | |", flush=True)
+        ways: dict[str, Callable[[int], Timetable]] = {
+            f"orders, {steps} steps": partial(by_orders, ground, plan, steps) for steps in (1_000, 10_000, 100_000)
+        }
+        ways["CP-SAT"] = partial(by_cpsat, ground, plan, arguments.seconds)
+        for way, find in ways.items():
+            for seed in range(arguments.seeds):
+                began = time.monotonic()
+                found = find(seed)
+                took = time.monotonic() - began
+                print(f"| {name} | {way} | {seed} | {objective_of(pieces, found.jobs)} | {took:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
