@@ -10,6 +10,7 @@ from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
 __all__ = ["Ground", "Loads", "fullest_us"]
 
@@ -72,16 +73,11 @@ class Ground:
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
 
-    def caps(self, places: Sequence[Sequence[int]]) -> list[list[int]]:
+    def caps(self, places: Placement) -> list[list[int]]:
         """Deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
-        room = list(self.layout.memory)
-        for job, gpus in zip(self.pieces.jobs, places, strict=True):
-            for gpu in gpus:
-                room[gpu] -= job.state_bytes
-        return [
-            [sum(size <= room[gpu] for size in job.activation_bytes) for gpu in gpus]
-            for job, gpus in zip(self.pieces.jobs, places, strict=True)
-        ]
+        state = resident(self.layout, self.demands, places)
+        jobs = zip(self.demands, places, strict=True)
+        return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
     def shapes(self, index: int) -> tuple[Demand, ...]:
         """The demand of a job, with its levels in every shape."""

@@ -123,7 +123,7 @@ class Sequencing:
         spots
             Where the jobs are now.
         steps
-            How many orders are tried.
+            How many orders are tried; at least 1.
         heat
             Share of the objective that the first steps may lose; it falls to 0.
         stop

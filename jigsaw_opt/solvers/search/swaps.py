@@ -179,8 +179,8 @@ def critical(graph: Graph, level: Numbers, cause: Numbers, j: int, trades: int, 
     return found
 
 
-def partner(graph: Graph, level: Numbers, p: int, seed: int) -> int:
-    """Some other block that may trade levels with one."""
+def partner(graph: Graph, p: int, seed: int) -> int:
+    """A block drawn at random from those that a block may trade levels with, which may be itself."""
     j = graph.job[p]
     slots = graph.slots[j]
     q = graph.first[p] + seed % slots
@@ -287,7 +287,7 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
     graph
         The pieces.
     state
-        See there; trace, levels, durations of transfers and chance are given, and all of it changes.
+        See there; trace, levels and the state of chance are given, and all of it changes.
     first, steps, total
         Number of the first step, how many to take now, and how many there are in all.
     hot
@@ -333,7 +333,7 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
                 continue
             seed = seed * 48271 % 2147483647
             if trades:
-                q = partner(graph, level, p, seed)
+                q = partner(graph, p, seed)
                 seed = seed * 48271 % 2147483647
                 less = 1 if graph.freedom[graph.job[p]] == ACROSS and seed % 2 else level[p] - level[q]
                 if p == q or less == 0 or not admitted(graph, level, p, q, less):
