@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
-from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.laying import Begun, Laid, lay
 from jigsaw_opt.solvers.search.loads import Ground, Loads
@@ -131,9 +130,7 @@ class Board:
         job = ground.pieces.jobs[index]
         gpus = [ground.number[name] for name in plan.gpus]
         rows = tuple(tuple(block.level for block in it.blocks) for it in plan.iterations)
-        spot = ground.placed(index, gpus, LevelPlan(rows, fixed=True), [job.levels] * job.slots)
-        if spot is None:
-            raise ValueError(f"no path joins all servers of job {job.name}")
+        spot = ground.planned(index, gpus, rows, [job.levels] * job.slots, ground.demands[index])
         blocks = [[block.start_us for block in it.blocks] for it in plan.iterations]
         moves = [[transfer.start_us for transfer in it.transfers] for it in plan.iterations]
         return Laid(job, spot, list(rows), blocks, moves, min(blocks[0]), job_end(plan))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 
@@ -83,15 +82,10 @@ class Levelling:
 
     def placed(self) -> list[PlacedJob]:
         """The jobs where they are now, with fixed levels."""
-        found = []
-        for index, (gpus, rows) in enumerate(zip(self.gpus, self.levels, strict=True)):
-            plan = LevelPlan(tuple(tuple(row) for row in rows), fixed=True)
-            levels = self.spots[index].job.levels
-            job = self.ground.placed(index, gpus, plan, [levels] * len(gpus), self.spots[index].demand)
-            if job is None:
-                raise ValueError("workers stay on their servers, so the ring stays joined")
-            found.append(job)
-        return found
+        return [
+            self.ground.planned(index, gpus, rows, [spot.job.levels] * len(gpus), spot.demand)
+            for index, (spot, gpus, rows) in enumerate(zip(self.spots, self.gpus, self.levels, strict=True))
+        ]
 
     def _work(self, job: int, slot: int) -> int:
         table = self.spots[job].tables[slot]

@@ -121,6 +121,21 @@ class Ground:
             iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
         )
 
+    def planned(
+        self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
+    ) -> PlacedJob:
+        """A job on the GPUs of a plan with its levels by iteration and slot.
+
+        Raises
+        ------
+        ValueError
+            Where no path joins them.
+        """
+        spot = self.placed(index, gpus, LevelPlan(tuple(map(tuple, rows)), fixed=True), caps, demand)
+        if spot is None:
+            raise ValueError(f"no path joins all servers of job {self.pieces.jobs[index].name}")
+        return spot
+
     def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
         """Durations of the transfers of an iteration, by bucket."""
         key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)

@@ -12,7 +12,6 @@ from jigsaw_opt.formulations.cpsat_timetable import serial_limit
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
-from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
@@ -97,10 +96,8 @@ class Sequencing:
         level: list[int] = []
         start: list[int] = []
         for index, (gpus, timed) in enumerate(zip(places, plan.jobs, strict=True)):
-            rows = tuple(tuple(block.level for block in iteration.blocks) for iteration in timed.iterations)
-            spot = ground.placed(index, gpus, LevelPlan(rows, fixed=True), caps[index])
-            if spot is None:
-                raise ValueError("no path joins all servers of a job")
+            rows = [[block.level for block in iteration.blocks] for iteration in timed.iterations]
+            spot = ground.planned(index, gpus, rows, caps[index], ground.demands[index])
             spots.append(spot)
             level += _levels(spot, rows)
             for iteration in timed.iterations:
