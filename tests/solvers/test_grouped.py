@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.groups import groups_of
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
-from jigsaw_opt.solvers.search.shuffle import shuffle
+from jigsaw_opt.solvers.search.shuffle import mend, shuffle
 from jigsaw_opt.solvers.search.together import timed_together
 
 
@@ -162,7 +162,9 @@ def test_mending_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
     assert first.numbers(jobs) == second.numbers(jobs)
     assert steps[:2] == [1_000, 1_000]
     assert sum(steps) > 2_000
-    assert not nested(ground).mend(10.0)
+    alone = ground_of(generate("cluster", 13, servers=4, objective="period", releases=False))
+    assert len(groups_of(alone)) == 1
+    assert not nested(alone, 0, threads).mend(1.0)
 
 
 class Everyone(dict[Company, int]):
@@ -197,14 +199,23 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     assert engine.work > 0
 
 
-def test_compiled_shuffling_moves_jobs_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_compiled_functions_move_jobs_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     pytest.importorskip("numba")
     compiled.prepare(None)
     assert compiled.compiled(shuffle) not in (None, shuffle)
+    assert compiled.compiled(mend) not in (None, mend)
     ground = ground_of(CROWDED)
-    fast = nested(ground, 5_000)
-    monkeypatch.setattr(nesting_module, "compiled", lambda function: None)
-    slow = nested(ground, 5_000)
     jobs = range(len(ground.pieces.jobs))
-    assert fast.numbers(jobs) == slow.numbers(jobs)
-    assert slow.numbers(jobs) != nested(ground, 0).numbers(jobs)
+
+    def moved() -> tuple[list[int], list[int], float]:
+        nesting = nested(ground, 5_000, threads)
+        shuffled = nesting.numbers(jobs)
+        assert nesting.mend(1.0)
+        return shuffled, nesting.numbers(jobs), nesting.fullest(range(3))
+
+    fast = moved()
+    monkeypatch.setattr(nesting_module, "compiled", lambda function: None)
+    assert moved() == fast
+    assert fast[0] != fast[1]
+    assert fast[0] != nested(ground, 0).numbers(jobs)

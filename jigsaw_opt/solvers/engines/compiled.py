@@ -24,13 +24,16 @@ _MOMENT = 2.0
 """Seconds within which functions are read from the disk, but not compiled."""
 
 _lock = threading.Lock()
-_signatures: dict[Callable[..., int], tuple[Callable[[Any], Any], tuple[Callable[..., Any], ...]]] = {}
+_signatures: dict[Callable[..., int], tuple[Callable[[Any], Any], tuple[Callable[..., Any], ...], bool]] = {}
 _compiled: dict[Callable[..., int], Callable[..., int]] = {}
 _thread: threading.Thread | None = None
 
 
 def compilable(
-    function: Callable[..., int], signature: Callable[[Any], Any], parts: tuple[Callable[..., Any], ...] = ()
+    function: Callable[..., int],
+    signature: Callable[[Any], Any],
+    parts: tuple[Callable[..., Any], ...] = (),
+    inline: bool = False,
 ) -> None:
     """Have a function compiled by the next `prepare`.
 
@@ -42,8 +45,11 @@ def compilable(
         Takes the module ``numba``; returns the types of the result and of the arguments.
     parts
         Functions of the same module that it calls, or that one behind them calls; they are compiled along with it.
+    inline
+        Whether their text is put where they are called. A call counts references to all the arrays that it passes,
+        which tells where parts are short; where they are long, a large function is slower than calls.
     """
-    _signatures[function] = signature, parts
+    _signatures[function] = signature, parts, inline
 
 
 def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
@@ -91,12 +97,13 @@ def _compile() -> None:
         import numba
     except ImportError:
         return
-    for function, (signature, parts) in list(_signatures.items()):
+    for function, (signature, parts, inline) in list(_signatures.items()):
         if function in _compiled:
             continue
         types, names = signature(numba), dict(function.__globals__)
+        partly = numba.njit(nogil=True, inline="always" if inline else "never")
         for part in parts:
-            names[part.__name__] = numba.njit(nogil=True)(FunctionType(part.__code__, names, part.__name__))
+            names[part.__name__] = partly(FunctionType(part.__code__, names, part.__name__))
         whole = FunctionType(function.__code__, names, function.__name__)
         try:
             _compiled[function] = numba.njit(types, nogil=True, cache=True)(whole)

@@ -4,16 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.solvers.engines.compiled import Reals
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals
 from jigsaw_opt.solvers.search.berths import Berth
-from jigsaw_opt.solvers.search.shuffle import Options
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.nesting import Nesting
 
-__all__ = ["Choices", "Lists"]
+__all__ = ["Choices", "Lists", "Options"]
+
+
+class Options(NamedTuple):
+    """What may be: berths of all jobs, jobs that ask the same (a *kind*) sharing theirs.
+
+    Parameters
+    ----------
+    kind
+        By job.
+    home
+        By berth: its group, or -1.
+    take_at, resource
+        Resources that a berth takes are ``resource[take_at[b]:take_at[b + 1]]``.
+    server_at, server
+        Likewise its servers.
+    within_from, within_to, within
+        Berths of a kind in a group, or outside of all where it has none inside, by kind and group.
+    at_from, at_to, at
+        Berths of a kind with a server, by kind and server.
+    group_at, member
+        Servers of a group.
+    inside_at, inside
+        Resources that the berths of a group take.
+    """
+
+    kind: Numbers
+    home: Numbers
+    take_at: Numbers
+    resource: Numbers
+    server_at: Numbers
+    server: Numbers
+    within_from: Numbers
+    within_to: Numbers
+    within: Numbers
+    at_from: Numbers
+    at_to: Numbers
+    at: Numbers
+    group_at: Numbers
+    member: Numbers
+    inside_at: Numbers
+    inside: Numbers
 
 
 class Choices:
@@ -54,6 +94,10 @@ class Lists:
         homes = [home for own in choices for home in own.homes]
         takes = [take for own in choices for take in own.takes]
         berths = [berth for own in choices for berth in own.berths]
+        taken: list[set[int]] = [set() for _ in groups]
+        for home, own_takes in zip(homes, takes, strict=True):
+            if home is not None:
+                taken[home].update(resource for resource, _ in own_takes)
         within: list[int] = []
         within_from, within_to = [0] * (len(choices) * len(groups)), [0] * (len(choices) * len(groups))
         at: list[int] = []
@@ -90,5 +134,7 @@ class Lists:
             at=at or [0],
             group_at=[0, *accumulate(map(len, groups))],
             member=[server for group in groups for server in group],
+            inside_at=[0, *accumulate(map(len, taken))],
+            inside=[resource for inside in taken for resource in sorted(inside)] or [0],
         )
         self.amount: Reals = [amount for own in takes for _, amount in own]

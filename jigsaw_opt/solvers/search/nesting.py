@@ -12,12 +12,23 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
 
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
-from jigsaw_opt.solvers.search.berth_lists import Choices, Lists
+from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare, reals
+from jigsaw_opt.solvers.search.berth_lists import Choices, Lists, Options
 from jigsaw_opt.solvers.search.berths import Berth, Catalogue
 from jigsaw_opt.solvers.search.groups import fast_enough, groups_of, regrouped
-from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED, Options, State, shuffle
+from jigsaw_opt.solvers.search.shuffle import (
+    EXPONENTIALS,
+    LARGEST_SEED,
+    Room,
+    State,
+    come,
+    leave,
+    mend,
+    shuffle,
+)
 
 __all__ = ["COLD", "HOT", "Nesting"]
 
@@ -27,13 +38,15 @@ _SPARE_GUESTS = 32
 """Jobs that may come to a server beside twice those that the fullest has in the beginning."""
 _CROWD, _MORE_THAN_MEAN = 0.01, 1.0
 """What a wide job too many in a group counts as, as a share of the target; how many beyond the mean do not count."""
-_STEPS_A_JOB = 1000
+_STEPS_A_JOB = 40
 """Steps of annealing when groups share out their jobs anew."""
 _PARTS, _STEPS_A_PART = 10, 500
 """Parts of the annealing of all jobs, and steps a job in each."""
-_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 20, 4
+_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 40, 4
 """How often as many pairs as there are groups share out their jobs anew: at most, and until loads are well within the
 period."""
+_MENDS = 10
+"""How often each thread has two groups share out their jobs at once."""
 _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
@@ -94,17 +107,23 @@ class Nesting:
         self._first = [lists.first[k] for k in kind]
         self._options, self._amount = lists.options, lists.amount
         self._exponentials: Reals = list(EXPONENTIALS)
+        most = max(len(takes) for own in choices for takes in own.takes)
+        self._places: list[tuple[Reals, Room]] = [
+            ([0.0] * len(self._load), Room([1], [0, 0], [0, 0], [0] * (4 * most + 1))) for _ in range(threads)
+        ]
         self._fast = False
         self._state = self._begin()
         wide = sum(bool(self.berth(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
-        self._inside = [sorted(inside) for inside in self._resources()]
+        at, inside = self._options.inside_at, self._options.inside
+        self._inside = [list(inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
         # Of a server, memory has the odd number; and a crowd is no load.
         self._timed = [
             [r for r in inside if r < layout.links or (r < self._crowd and (r - layout.links) % 2 == 0)]
             for inside in self._inside
         ]
+        self._families = self._meeting()
         prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
@@ -165,8 +184,11 @@ class Nesting:
 
     def restore(self, jobs: Iterable[int], numbers: Iterable[int]) -> None:
         """Put some jobs back to where they were."""
-        for index, number in zip(jobs, numbers, strict=True):
-            self._put(index, number)
+        own = list(jobs)
+        for index in own:
+            leave(self._options, self._amount, self._load, self._state, index)
+        for index, number in zip(own, numbers, strict=True):
+            come(self._options, self._amount, self._load, self._state, index, number)
 
     def settle(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
@@ -196,25 +218,22 @@ class Nesting:
         return self.fullest(groups) * self.target <= period
 
     def mend(self, most: float) -> bool:
-        """Let groups in which something is too full share out their jobs anew with others; says whether there are such.
+        """Let pairs of groups share out their jobs anew, most often such as have something too full.
 
-        That is kept where no more is too full than before.
+        That is kept where no more is too full than before. Says whether there was any pair.
 
         Parameters
         ----------
         most
             Load above which a link or a server counts as too full here, as a share of the target.
         """
-        excess = {group: self._excess((group,), most) for group in range(len(self.groups))}
-        if not any(excess.values()) or len(excess) < 2:
-            return False
-        jobs = {pair: self.within(pair) for pair in self.pairs(excess)}
-        before = {pair: (self._excess(pair, most), self.numbers(inside)) for pair, inside in jobs.items()}
-        self.share(jobs)
-        for pair, (least, numbers) in before.items():
-            if self._excess(pair, most) > least:
-                self.restore(jobs[pair], numbers)
-        return True
+        self.draw.shuffle(self._families)
+        # Each with two groups at least.
+        threads = max(1, min(self.threads, len(self._families) // 2))
+        parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
+        taken = self._each(mend, [(part, _MENDS, _STEPS_A_JOB, HOT, COLD, most) for part in parts])
+        self.count(taken)
+        return taken > 0
 
     def pairs(self, weights: Mapping[int, float]) -> list[frozenset[int]]:
         """Groups drawn by weight, each with any other one, apart from one another: no more pairs than threads."""
@@ -251,47 +270,44 @@ class Nesting:
         self._shuffle([(jobs, groups, steps)], hot, cold)
 
     def _shuffle(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
-        """Anneal jobs and groups that are apart from one another, for some steps each; side by side where compiled."""
-        fast = compiled(shuffle)
-        if fast is not None and not self._fast:
+        """Anneal jobs and groups that are apart from one another, for some steps each."""
+        resources = [r for _, groups, _ in parts for r in set(chain(*(self._inside[group] for group in groups)))]
+        apart = len(resources) == len(set(resources))
+        self._each(shuffle, [(list(jobs), list(groups), steps, hot, cold) for jobs, groups, steps in parts], apart)
+        self.count(sum(steps for *_, steps in parts))
+
+    def _each(self, function: Callable[..., int], parts: Sequence[tuple[Any, ...]], apart: bool = True) -> int:
+        """Run a function on flat numbers for several parts, side by side where these are apart; returns the sum."""
+        if not self._fast and compiled(shuffle) is not None and compiled(mend) is not None:
             self._fast = True
             self._options, self._state = Options(*arrays(self._options)), State(*arrays(self._state))
             self._amount, self._load = reals(self._amount), reals(self._load)
             self._exponentials = reals(self._exponentials)
-        run = fast if fast is not None and self._fast else shuffle
+            self._places = [(reals(change), Room(*arrays(room))) for change, room in self._places]
+        run = (compiled(function) or function) if self._fast else function
+
+        def one(order: tuple[tuple[Any, ...], tuple[Reals, Room], int]) -> int:
+            part, (change, room), seed = order
+            given = [arrays([each])[0] if self._fast and isinstance(each, list) else each for each in part]
+            room.chance[0] = seed
+            return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, change, room)
+
         seeds = [self.draw.randint(1, LARGEST_SEED) for _ in parts]
+        orders = list(zip(parts, self._places[: len(parts)], seeds, strict=True))
+        if not (self._fast and apart) or len(parts) < 2:
+            return sum(map(one, orders))
+        with ThreadPoolExecutor(self.threads) as pool:
+            return sum(pool.map(one, orders))
 
-        def one(part: tuple[Sequence[int], Sequence[int], int], seed: int) -> None:
-            jobs, groups, steps = part
-            own: list[Numbers] = [list(jobs), list(groups)]
-            there, among = arrays(own) if self._fast else own
-            cooling = (cold / hot) ** (1 / max(1, steps))
-            run(
-                self._options,
-                self._amount,
-                there,
-                among,
-                steps,
-                hot,
-                cooling,
-                self._exponentials,
-                seed,
-                self._load,
-                self._state,
-            )
-
-        self.count(sum(steps for *_, steps in parts))
-        if self._fast and self.threads > 1 and len(parts) > 1 and self._apart([groups for _, groups, _ in parts]):
-            with ThreadPoolExecutor(self.threads) as pool:
-                list(pool.map(one, parts, seeds))
-        else:
-            for part, seed in zip(parts, seeds, strict=True):
-                one(part, seed)
-
-    def _apart(self, parts: Sequence[Sequence[int]]) -> bool:
-        """Whether groups in different parts have no resource in common."""
-        taken = [resource for groups in parts for resource in {r for group in groups for r in self._inside[group]}]
-        return len(taken) == len(set(taken))
+    def _meeting(self) -> list[list[int]]:
+        """Groups put together with those that have a resource in common with them."""
+        found: list[tuple[set[int], list[int]]] = []
+        for group, inside in enumerate(self._inside):
+            meeting = [each for each in found if not each[0].isdisjoint(inside)]
+            found = [each for each in found if each[0].isdisjoint(inside)]
+            taken = set(inside).union(*(resources for resources, _ in meeting))
+            found.append((taken, [*chain(*(groups for _, groups in meeting)), group]))
+        return [groups for _, groups in found]
 
     def _begin(self) -> State:
         """Every job at the emptiest of some berths, those that take most first."""
@@ -312,39 +328,6 @@ class Nesting:
         width = 2 * max(map(len, on)) + _SPARE_GUESTS
         rows = [index for guests in on for index in guests + [0] * (width - len(guests))]
         return State(now, [len(guests) for guests in on], rows)
-
-    def _resources(self) -> list[set[int]]:
-        """Resources that the berths of each group take."""
-        found: list[set[int]] = [set() for _ in self.groups]
-        for own in {id(own): own for own in self._of}.values():
-            for home, takes in zip(own.homes, own.takes, strict=True):
-                if home is not None:
-                    found[home].update(resource for resource, _ in takes)
-        return found
-
-    def _excess(self, groups: Iterable[int], most: float) -> float:
-        """Sum of squared excesses in some groups, as shares of the target."""
-        loads = (self._load[resource] for group in groups for resource in self._inside[group])
-        return float(sum((load - most) ** 2 for load in loads if load > most))
-
-    def _put(self, index: int, number: int) -> None:
-        """Move one job."""
-        options, (now, guests, guest) = self._options, self._state
-        width = len(guest) // len(guests)
-        for sign, berth in ((-1, int(now[index])), (1, number)):
-            for n in range(options.take_at[berth], options.take_at[berth + 1]):
-                self._load[options.resource[n]] += sign * self._amount[n]
-            for n in range(options.server_at[berth], options.server_at[berth + 1]):
-                server = options.server[n]
-                row = server * width
-                if sign < 0:
-                    guests[server] -= 1
-                    at = next(k for k in range(row, row + width) if guest[k] == index)
-                    guest[at] = guest[row + guests[server]]
-                else:
-                    guest[row + guests[server]] = index
-                    guests[server] += 1
-        now[index] = number
 
     def _number(self, index: int) -> int:
         """Which of its berths a job has."""

@@ -1,7 +1,8 @@
 """Jobs moved about between berths by simulated annealing, on flat numbers.
 
-Python runs `shuffle`, or numba has compiled it (`engines.compiled`). It draws its own numbers, by multiplication modulo
-the prime 2^31 - 1 (Park and Miller, 1988), and takes exponential ones from a table, so both do the same.
+Python runs `shuffle` and `mend`, or numba has compiled them (`engines.compiled`). They draw their own numbers, by
+multiplication modulo the prime 2^31 - 1 (Park and Miller, 1988), and take exponential ones from a table, so both do the
+same.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from math import log
 from typing import Any, NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
+from jigsaw_opt.solvers.search.berth_lists import Options
 
-__all__ = ["EXPONENTIALS", "LARGEST_SEED", "Options", "State", "shuffle"]
+__all__ = ["EXPONENTIALS", "LARGEST_SEED", "Room", "State", "come", "excess", "leave", "mend", "shuffle"]
 
 LARGEST_SEED = 2**31 - 2
+_ANY_PAIR = 2
+"""One in so many pairs of groups that share out their jobs is drawn without a look at what is too full."""
 _EXCHANGE_SHARE = 2
 """One in so many changes moves a job alone; the others move two."""
 
@@ -21,41 +25,23 @@ EXPONENTIALS = [-log((k + 0.5) / 4096) for k in range(4096)]
 """Quantiles of the exponential distribution of mean 1."""
 
 
-class Options(NamedTuple):
-    """What may be: berths of all jobs, jobs that ask the same (a *kind*) sharing theirs.
+class Room(NamedTuple):
+    """Room for one annealing to work in.
 
     Parameters
     ----------
-    kind
-        By job.
-    home
-        By berth: its group, or -1.
-    take_at, resource
-        Resources that a berth takes are ``resource[take_at[b]:take_at[b + 1]]``.
-    server_at, server
-        Likewise its servers.
-    within_from, within_to, within
-        Berths of a kind in a group, or outside of all where it has none inside, by kind and group.
-    at_from, at_to, at
-        Berths of a kind with a server, by kind and server.
-    group_at, member
-        Servers of a group.
+    chance
+        The state of chance, alone in its list: from 1 to `LARGEST_SEED`.
+    moved, target
+        Who moves to which berths; two each.
+    touched
+        How many loads change, and then which: room for what four berths take.
     """
 
-    kind: Numbers
-    home: Numbers
-    take_at: Numbers
-    resource: Numbers
-    server_at: Numbers
-    server: Numbers
-    within_from: Numbers
-    within_to: Numbers
-    within: Numbers
-    at_from: Numbers
-    at_to: Numbers
-    at: Numbers
-    group_at: Numbers
-    member: Numbers
+    chance: Numbers
+    moved: Numbers
+    target: Numbers
+    touched: Numbers
 
 
 class State(NamedTuple):
@@ -76,6 +62,104 @@ class State(NamedTuple):
     guest: Numbers
 
 
+def below(chance: Numbers, number: int) -> int:
+    """A number from 0 to one less than the given one, by the state of chance, which is alone in its list."""
+    chance[0] = chance[0] * 48271 % 2147483647
+    return chance[0] * number >> 31
+
+
+def proposed(
+    options: Options, state: State, jobs: Numbers, groups: Numbers, chance: Numbers, moved: Numbers, target: Numbers
+) -> int:
+    """Draw a change: who moves to which berths. Returns how many jobs do, which may be none."""
+    now, guests, guest, home = state.now, state.guests, state.guest, options.home
+    width, all_groups = len(guest) // len(guests), len(options.group_at) - 1
+    # A job of some server, the sooner the more servers it has: what is left is settled by the wide ones.
+    g = groups[below(chance, len(groups))]
+    s = options.member[options.group_at[g] + below(chance, options.group_at[g + 1] - options.group_at[g])]
+    j = guest[s * width + below(chance, guests[s])] if guests[s] > 0 else jobs[below(chance, len(jobs))]
+    if home[now[j]] < 0:
+        j = jobs[below(chance, len(jobs))]
+    cell = options.kind[j] * all_groups + groups[below(chance, len(groups))]
+    choices = options.within_to[cell] - options.within_from[cell]
+    if choices == 0:
+        return 0
+    moved[0], target[0] = j, options.within[options.within_from[cell] + below(chance, choices)]
+    if below(chance, _EXCHANGE_SHARE) == 0:
+        return 1
+    # A job at the berth that this one comes to goes where this one was.
+    s = server_of(options, target[0], chance)
+    if guests[s] == 0:
+        return 1
+    other = guest[s * width + below(chance, guests[s])]
+    cell = options.kind[other] * len(guests) + server_of(options, now[j], chance)
+    choices = options.at_to[cell] - options.at_from[cell]
+    if other == j or choices == 0 or home[now[other]] < 0:
+        return 1
+    moved[1], target[1] = other, options.at[options.at_from[cell] + below(chance, choices)]
+    return 2
+
+
+def server_of(options: Options, berth: int, chance: Numbers) -> int:
+    """One of the servers of a berth."""
+    at = options.server_at[berth]
+    return options.server[at + below(chance, options.server_at[berth + 1] - at)]
+
+
+def change_by(options: Options, amount: Reals, berth: int, sign: float, change: Reals, touched: Numbers) -> None:
+    """Count what a berth takes as a change of loads."""
+    at, count = options.take_at[berth], touched[0]
+    for n in range(at, options.take_at[berth + 1]):
+        r = options.resource[n]
+        touched[count + 1 + n - at] = r
+        change[r] += sign * amount[n]
+    touched[0] = count + options.take_at[berth + 1] - at
+
+
+def rise(load: Reals, change: Reals, touched: Numbers) -> float:
+    """By how much the sum of squared excesses rises with a change of loads, which is forgotten."""
+    found = 0.0
+    # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
+    for n in range(1, touched[0] + 1):
+        r = touched[n]
+        before = load[r] - 1.0
+        after = before + change[r]
+        before = before if before > 0.0 else 0.0
+        after = after if after > 0.0 else 0.0
+        change[r] = 0.0
+        found += after * after - before * before
+    touched[0] = 0
+    return found
+
+
+def leave(options: Options, amount: Reals, load: Reals, state: State, j: int) -> None:
+    """Take a job away from its berth."""
+    now, guests, guest = state.now, state.guests, state.guest
+    width = len(guest) // len(guests)
+    for n in range(options.take_at[now[j]], options.take_at[now[j] + 1]):
+        load[options.resource[n]] -= amount[n]
+    for n in range(options.server_at[now[j]], options.server_at[now[j] + 1]):
+        s = options.server[n]
+        k = s * width
+        while guest[k] != j:
+            k += 1
+        guests[s] -= 1
+        guest[k] = guest[s * width + guests[s]]
+
+
+def come(options: Options, amount: Reals, load: Reals, state: State, j: int, berth: int) -> None:
+    """Put a job to a berth whose servers have room for one more guest."""
+    now, guests, guest = state.now, state.guests, state.guest
+    width = len(guest) // len(guests)
+    now[j] = berth
+    for n in range(options.take_at[berth], options.take_at[berth + 1]):
+        load[options.resource[n]] += amount[n]
+    for n in range(options.server_at[berth], options.server_at[berth + 1]):
+        s = options.server[n]
+        guest[s * width + guests[s]] = j
+        guests[s] += 1
+
+
 def shuffle(
     options: Options,
     amount: Reals,
@@ -83,11 +167,12 @@ def shuffle(
     groups: Numbers,
     steps: int,
     hot: float,
-    cooling: float,
+    cold: float,
     exponentials: Reals,
-    seed: int,
     load: Reals,
     state: State,
+    change: Reals,
+    room: Room,
 ) -> int:
     """Move jobs about within some groups so that less is too full: the sum of squared excesses over 1 falls.
 
@@ -101,126 +186,151 @@ def shuffle(
         Those that take part.
     steps
         Number of steps.
-    hot
-        By how much the sum may well rise in the first step.
-    cooling
-        Times this from step to step.
+    hot, cold
+        By how much the sum may well rise in the first step, and in the last.
     exponentials
         `EXPONENTIALS`.
-    seed
-        Of all chance, from 1 to `LARGEST_SEED`.
     load
         By resource; changes.
     state
         See there; changes.
+    change
+        Zeros by resource.
+    room
+        See there.
 
     Returns
     -------
     int
         How many changes were kept.
     """
-    kind, home, take_at, resource, server_at, server = options[:6]
-    within_from, within_to, within, at_from, at_to, at, group_at, member = options[6:]
-    now, guests, guest = state
-    servers, width = len(guests), len(guest) // len(guests)
-    all_groups = len(group_at) - 1
-    change, touched = [0.0] * len(load), [0]
-    moved, target = [0, 0], [0, 0]
+    guests, width = state.guests, len(state.guest) // len(state.guests)
+    chance, moved, target, touched = room
     kept = 0
-    temperature = hot / cooling
+    temperature, cooling = hot, (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
+        count = proposed(options, state, jobs, groups, chance, moved, target)
+        for m in range(count):
+            change_by(options, amount, state.now[moved[m]], -1.0, change, touched)
+            change_by(options, amount, target[m], 1.0, change, touched)
+        worse = rise(load, change, touched)
+        full = count == 0 or worse > temperature * exponentials[below(chance, len(exponentials))]
         temperature *= cooling
-        # A job of some server, the sooner the more servers it has: what is left is settled by the wide ones.
-        seed = seed * 48271 % 2147483647
-        g = groups[seed % len(groups)]
-        seed = seed * 48271 % 2147483647
-        s = member[group_at[g] + seed % (group_at[g + 1] - group_at[g])]
-        seed = seed * 48271 % 2147483647
-        j = guest[s * width + seed % guests[s]] if guests[s] > 0 else jobs[seed % len(jobs)]
-        if home[now[j]] < 0:
-            seed = seed * 48271 % 2147483647
-            j = jobs[seed % len(jobs)]
-        seed = seed * 48271 % 2147483647
-        cell = kind[j] * all_groups + groups[seed % len(groups)]
-        if within_from[cell] == within_to[cell]:
-            continue
-        seed = seed * 48271 % 2147483647
-        moved[0] = j
-        target[0] = within[within_from[cell] + seed % (within_to[cell] - within_from[cell])]
-        count = 1
-        seed = seed * 48271 % 2147483647
-        if seed % _EXCHANGE_SHARE > 0:
-            # A job at the berth that this one comes to goes where this one was.
-            b = target[0]
-            seed = seed * 48271 % 2147483647
-            s = server[server_at[b] + seed % (server_at[b + 1] - server_at[b])]
-            if guests[s] > 0:
-                seed = seed * 48271 % 2147483647
-                other = guest[s * width + seed % guests[s]]
-                b = now[j]
-                seed = seed * 48271 % 2147483647
-                s = server[server_at[b] + seed % (server_at[b + 1] - server_at[b])]
-                cell = kind[other] * servers + s
-                if other != j and at_from[cell] < at_to[cell] and home[now[other]] >= 0:
-                    seed = seed * 48271 % 2147483647
-                    moved[1], target[1] = other, at[at_from[cell] + seed % (at_to[cell] - at_from[cell])]
-                    count = 2
-        touched.clear()
         for m in range(count):
-            for n in range(take_at[now[moved[m]]], take_at[now[moved[m]] + 1]):
-                if change[resource[n]] == 0.0:
-                    touched.append(resource[n])
-                change[resource[n]] -= amount[n]
-            for n in range(take_at[target[m]], take_at[target[m] + 1]):
-                if change[resource[n]] == 0.0:
-                    touched.append(resource[n])
-                change[resource[n]] += amount[n]
-        rise = 0.0
-        for r in touched:
-            # One that was back at 0 in between is there twice.
-            if change[r] != 0.0:
-                before = load[r] - 1.0
-                after = before + change[r]
-                change[r] = 0.0
-                if before > 0.0:
-                    rise -= before * before
-                if after > 0.0:
-                    rise += after * after
-        seed = seed * 48271 % 2147483647
-        if rise > temperature * exponentials[seed % len(exponentials)]:
-            continue
-        full = False
-        for m in range(count):
-            for n in range(server_at[target[m]], server_at[target[m] + 1]):
-                full = full or guests[server[n]] + count > width
-        if full:
-            continue
-        for m in range(count):
-            j = moved[m]
-            for n in range(take_at[now[j]], take_at[now[j] + 1]):
-                load[resource[n]] -= amount[n]
-            for n in range(server_at[now[j]], server_at[now[j] + 1]):
-                s = server[n]
-                k = s * width
-                while guest[k] != j:
-                    k += 1
-                guests[s] -= 1
-                guest[k] = guest[s * width + guests[s]]
-            now[j] = target[m]
-            for n in range(take_at[now[j]], take_at[now[j] + 1]):
-                load[resource[n]] += amount[n]
-            for n in range(server_at[now[j]], server_at[now[j] + 1]):
-                s = server[n]
-                guest[s * width + guests[s]] = j
-                guests[s] += 1
-        kept += 1
+            for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
+                full = full or guests[options.server[n]] + count > width
+        if not full:
+            kept += 1
+            for m in range(count):
+                leave(options, amount, load, state, moved[m])
+                come(options, amount, load, state, moved[m], target[m])
     return kept
 
 
-def _types(numba: Any) -> Any:
-    integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
-    options, state = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Options, State))
-    return integer(options, reals, numbers, numbers, integer, real, real, reals, integer, reals, state)
+def excess(options: Options, load: Reals, group: int, most: float) -> float:
+    """Sum of squared excesses over a load in a group."""
+    found = 0.0
+    for n in range(options.inside_at[group], options.inside_at[group + 1]):
+        over = load[options.inside[n]] - most
+        if over > 0.0:
+            found += over * over
+    return found
 
 
-compilable(shuffle, _types)
+def mend(
+    options: Options,
+    amount: Reals,
+    groups: Numbers,
+    times: int,
+    steps: int,
+    hot: float,
+    cold: float,
+    most: float,
+    exponentials: Reals,
+    load: Reals,
+    state: State,
+    change: Reals,
+    room: Room,
+) -> int:
+    """Let pairs of groups share out their jobs anew, most often such as have something too full.
+
+    That is kept where no more of both is too full than before.
+
+    Parameters
+    ----------
+    groups
+        Those that take part.
+    times
+        How often two groups share out their jobs.
+    steps
+        Steps of the annealing for each job that the two have.
+    most
+        Load above which something counts as too full.
+
+    Other parameters are as for `shuffle`.
+
+    Returns
+    -------
+    int
+        Steps of all annealings.
+    """
+    now, taken = state.now, 0
+    chance = room.chance
+    over = [0.0] * len(groups)
+    pair, there, before = [0, 0], [0], [0]
+    if len(groups) < 2:
+        return 0
+    for _ in range(times):
+        total = 0.0
+        for k in range(len(groups)):
+            over[k] = excess(options, load, groups[k], most)
+            total += over[k]
+        # Now and then two in which nothing is too full: else those that are get to see the same ones again and again.
+        first = below(chance, len(groups))
+        if total > 0.0 and below(chance, _ANY_PAIR) > 0:
+            first, left = 0, total * below(chance, 65536) / 65536
+            while first < len(groups) - 1 and left >= over[first]:
+                left -= over[first]
+                first += 1
+        second = below(chance, len(groups) - 1)
+        second += second >= first
+        pair[0], pair[1] = groups[first], groups[second]
+        there.clear()
+        before.clear()
+        for j in range(len(now)):
+            if options.home[now[j]] == pair[0] or options.home[now[j]] == pair[1]:
+                there.append(j)
+                before.append(now[j])
+        if len(there) == 0:
+            continue
+        taken += steps * len(there)
+        shuffle(options, amount, there, pair, steps * len(there), hot, cold, exponentials, load, state, change, room)
+        after = excess(options, load, pair[0], most) + excess(options, load, pair[1], most)
+        if after > over[first] + over[second]:
+            for n in range(len(there)):
+                leave(options, amount, load, state, there[n])
+            for n in range(len(there)):
+                come(options, amount, load, state, there[n], before[n])
+    return taken
+
+
+def _types(numba: Any) -> tuple[Any, ...]:
+    numbers, reals = numba.int64[::1], numba.float64[::1]
+    flat = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Options, State, Room))
+    return numba.int64, numba.float64, numbers, reals, *flat
+
+
+def _types_of_shuffle(numba: Any) -> Any:
+    integer, real, numbers, reals, options, state, room = _types(numba)
+    return integer(options, reals, numbers, numbers, integer, real, real, reals, reals, state, reals, room)
+
+
+def _types_of_mend(numba: Any) -> Any:
+    integer, real, numbers, reals, options, state, room = _types(numba)
+    return integer(options, reals, numbers, integer, integer, real, real, real, reals, reals, state, reals, room)
+
+
+_PARTS = (below, server_of, proposed, change_by, rise, leave, come)
+
+compilable(shuffle, _types_of_shuffle, _PARTS, inline=True)
+compilable(mend, _types_of_mend, (*_PARTS, shuffle, excess), inline=True)
