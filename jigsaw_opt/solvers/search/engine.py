@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-_SECONDS_OF_WORK = 6.0
-"""Seconds of the clock that a deterministic second of the engine may take."""
+_SECONDS_OF_WORK, _SECONDS_OF_SMALL_WORK = 6.0, 20.0
+"""Seconds of the clock that a deterministic second of the engine may take; for small models, whose presolve takes about
+as long as the search but hardly counts, more."""
 _FEASIBLE = {
     "linearization_level": 0,
     "search_random_variable_pool_size": 10,
@@ -56,25 +57,27 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, interleave_search=self._clocked)[0]
+        return self._solved([model], work, _SECONDS_OF_WORK, interleave_search=self._clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, side by side, each on one thread.
 
         `work` is the limit for each.
         """
-        return self._solved(models, work, **_FEASIBLE)
+        return self._solved(models, work, _SECONDS_OF_SMALL_WORK, **_FEASIBLE)
 
     @property
     def _clocked(self) -> bool:
         return self.control.remaining is not None and self.control.options.work_limit is None
 
-    def _solved(self, models: Sequence[cp_model.CpModel], work: float, **parameters: float) -> list[Value | None]:
+    def _solved(
+        self, models: Sequence[cp_model.CpModel], work: float, seconds: float, **parameters: float
+    ) -> list[Value | None]:
         from ortools.sat.python import cp_model
 
         if not models:
             return []
-        solvers = [self._solver(work, parameters) for _ in models]
+        solvers = [self._solver(work, seconds * work, parameters) for _ in models]
 
         def all_of_them() -> list[cp_model.CpSolverStatus]:
             with ThreadPoolExecutor(min(len(models), self.control.options.workers)) as pool:
@@ -89,7 +92,7 @@ class Engine:
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 
-    def _solver(self, work: float, parameters: Mapping[str, float]) -> cp_model.CpSolver:
+    def _solver(self, work: float, seconds: float, parameters: Mapping[str, float]) -> cp_model.CpSolver:
         self._calls += 1
         solver = new_solver(seed=(self.control.options.seed + self._calls) % 2**31)
         solver.parameters.max_deterministic_time = work
@@ -98,7 +101,7 @@ class Engine:
         remaining = self.control.remaining
         if self._clocked and remaining is not None:
             # The engine does not count all of its work, so a clock has to end it.
-            remaining = min(remaining, _SECONDS_OF_WORK * work)
+            remaining = min(remaining, seconds)
         if remaining is not None:
             solver.parameters.max_time_in_seconds = remaining
         return solver

@@ -22,9 +22,9 @@ Company = tuple[tuple[int, int], ...]
 
 _TRIES = 30
 """How often room is made in vain in a group, until jobs are exchanged with another one."""
-_WORK_TOGETHER = 0.05
+_WORK_TOGETHER = 0.015
 """Deterministic seconds of the engine for the wide jobs of a group."""
-_SHARINGS = 10
+_SHARINGS = 40
 """How often two groups share out their jobs anew until the loads of both are within the period, at most."""
 
 
