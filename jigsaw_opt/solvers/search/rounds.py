@@ -20,17 +20,13 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
 from jigsaw_opt.solvers.search.balance import Balance
-from jigsaw_opt.solvers.search.berths import Berths, Catalogue, Fits, Given
 from jigsaw_opt.solvers.search.choice import Choice
-from jigsaw_opt.solvers.search.circle import Circle
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.levelling import Levelling
-from jigsaw_opt.solvers.search.loads import Ground, fullest_us
-from jigsaw_opt.solvers.search.nesting import Nesting
-from jigsaw_opt.solvers.search.nestings import Nestings
+from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.orders import Orders
 from jigsaw_opt.solvers.search.parts import Parts
+from jigsaw_opt.solvers.search.periods import Periods
 
 __all__ = ["Rounds"]
 
@@ -59,22 +55,6 @@ _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
-_ATTEMPTS = 4
-"""Periods tried, by bisection between what the placement allows and the best one."""
-_SHORT = 0.7
-"""Share of the time of all links from which on the transfers are what is short."""
-_SHORTER = {"grouped": 0.65, "wherever": 0.2}
-_LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
-"""Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
-_MOST_FAILURES, _MOST_AFTER_SUCCESS = 2, {"grouped": 5, "wherever": 2}
-"""After how many periods in vain something else is tried: before any has been reached this way, and after."""
-_TRIES_A_JOB = 4
-_WARM = 0.75
-"""How often jobs are first offered the spots at which all had room at a longer period."""
-_EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
-_WORK_OF_NESTING = 4e-7
-_WEIGHTS = ("exchange", "length", "links")
-_WORK_OF_LAYING = 1e-5
 _BUILDS = 5
 """Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
 
@@ -97,10 +77,7 @@ class Rounds:
         self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
         self._settled: Sequence[PlacedJob] | None = None
-        self._lain: Sequence[PlacedJob] | None = None
-        self._untimed: dict[Company, int] = {}
-        self._fruitful: set[str] = set()
-        self._work, self._share, self._shorter = 0.0, 1.0, dict(_SHORTER)
+        self._work, self._share = 0.0, 1.0
         self._longer = 1.0
 
     def run(self, share: float = 1.0) -> StoppedBy:
@@ -134,7 +111,7 @@ class Rounds:
     @property
     def work(self) -> float:
         """Deterministic seconds so far."""
-        return self._work + self.orders.work + _SECONDS_OF_ENGINE * self.engine.work
+        return self._work + self.orders.work + self.periods.work + _SECONDS_OF_ENGINE * self.engine.work
 
     @property
     def _limited(self) -> bool:
@@ -143,34 +120,27 @@ class Rounds:
 
     def _prepare(self, asked: list[Demand]) -> None:
         self.ground = Ground(self.pieces, Layout(self.pieces), asked)
-        self.catalogue = Catalogue(self.ground)
         self.evaluator = Evaluator(self.pieces, self.ground.layout)
         self.engine = Engine(self.control)
 
         def stop() -> bool:
             return self._reason() is not None
 
-        self._nestings = Nestings(self._nested, stop)
         self.orders = Orders(self.control, self.ground, self.draw, stop)
+        self.periods = Periods(self.control, self.ground, self.engine, self.draw, stop)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
         if self.pieces.horizon == "cyclic":
-            laying = {"wherever": self._wherever, "grouped": self._in_groups}
-            first = "grouped" if self._short_of_links() else "wherever"
+            laying = {"wherever": self.periods.wherever, "grouped": self.periods.in_groups}
+            first = "grouped" if self.periods.short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
         if self.orders.fits:
             moves |= {"other": self._improve_other, "relocate": self._relocate}
         return moves
-
-    def _short_of_links(self) -> bool:
-        """Whether the transfers of all jobs, each on as few links as may be, take most of the time of all links."""
-        berths = (self.catalogue.of(index) for index in range(len(self.pieces.jobs)))
-        least = sum(min(berth.exchange * len(berth.alone.links) for berth in own) for own in berths if own)
-        return least > _SHORT * self.ground.layout.links * self.control.bound
 
     def _reason(self) -> StoppedBy | None:
         options = self.control.options
@@ -264,89 +234,8 @@ class Rounds:
     def _around(self) -> None:
         """Jobs laid one by one at a shorter period, at the placement last balanced or at that of the best draft."""
         spots = self._settled if self.draw.random() < 0.5 else self._settled_best()
-        objective = self.control.objective
-        if spots is None or objective is None:
-            return
-        low = max(self.control.bound, fullest_us(spots))
-        for _ in range(_ATTEMPTS):
-            period = (low + objective) // 2
-            if period >= objective or self._reason() is not None:
-                return
-            if self._laid(Given(spots), self._weights(spots, self.draw.choice(_WEIGHTS)), period):
-                objective = period
-            else:
-                low = period + 1
-
-    def _in_groups(self) -> None:
-        """Jobs laid group by group at a shorter period, with exchanges between groups."""
-        self._shorten("grouped", self._laid_in_groups)
-
-    def _nested(self, target: int, longest: int) -> Nesting:
-        """Jobs assigned to groups of servers and blocks in these."""
-        threads = self.control.options.workers
-        return Nesting(self.catalogue, target, longest, self.draw, threads, self._count_nesting)
-
-    def _count_nesting(self, steps: int) -> None:
-        self._work += steps * _WORK_OF_NESTING
-
-    def _laid_in_groups(self, period: int) -> bool:
-        """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
-        nesting = self._nestings.fitting(period, max(1, self.control.bound))
-        if nesting is None:
-            return False
-        spots = [nesting.berth(index).alone for index in range(len(self.pieces.jobs))]
-        weights = self._weights(spots, "links")
-        grouped = Grouped(
-            self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one, self._untimed
-        )
-        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups))
-        return self._laid_as(grouped.lay(patience), grouped.circle)
-
-    def _wherever(self) -> None:
-        """Jobs laid one by one at a shorter period, each where it fits best."""
-        self._shorten("wherever", self._laid_wherever)
-
-    def _laid_wherever(self, period: int) -> bool:
-        before = self._lain if self.draw.random() < _WARM else None
-        berths = Fits(self.catalogue, period, self.draw, before)
-        return self._laid(berths, self._weights(berths.quickest(), "links"), period)
-
-    def _shorten(self, name: str, lay: Callable[[int], bool]) -> None:
-        """Try shorter periods: where all jobs found room shorter still, else not as short."""
-        failures = 0
-        while failures < (_MOST_AFTER_SUCCESS[name] if name in self._fruitful else _MOST_FAILURES):
-            if self._reason() is not None:
-                return
-            objective, bound = self.control.objective, self.control.bound
-            if objective is None:
-                return
-            shorter = self._shorter[name]
-            if lay(objective - max(1, round(shorter * (objective - bound)))):
-                self._shorter[name] = min(_MOST_SHORTER, shorter * 2)
-                self._fruitful.add(name)
-            else:
-                failures += 1
-                self._shorter[name] = shorter / 3 if shorter > _LEAST_SHORTER else _SHORTER[name]
-
-    def _laid(self, berths: Berths, weights: Sequence[float], period: int) -> bool:
-        """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
-        circle = Circle(self.ground, berths, period, self.draw)
-        return self._laid_as(
-            circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one), circle
-        )
-
-    def _laid_as(self, plan: Timetable | None, circle: Circle) -> bool:
-        """Offer a plan, if it is one, and remember where the jobs are."""
-        if plan is not None:
-            self.control.offer(plan)
-            self._lain = [laid.spot for laid in circle.board.laid if laid is not None]
-        return plan is not None
-
-    def _laid_one(self) -> bool:
-        """Count a job that was laid; says whether to stop."""
-        size = (self.pieces.blocks + self.pieces.transfers) // len(self.pieces.jobs)
-        self._work += size * _WORK_OF_LAYING
-        return self._reason() is not None
+        if spots is not None:
+            self.periods.around(spots)
 
     def _settled_best(self) -> Sequence[PlacedJob] | None:
         if self.best is None:
@@ -354,15 +243,6 @@ class Rounds:
         balance = self._balance(1.0)
         balance.adopt(self.best.spots)
         return balance.loads.settled()
-
-    def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
-        """Length of exchanges, or of jobs, or that times the links; blurred by chance."""
-        weights = []
-        for spot in spots:
-            length, links = spot.iteration_us * spot.job.iterations, 1 + len(spot.links)
-            weight = {"exchange": sum(map(sum, spot.exchange)), "length": length, "links": length * links}[kind]
-            weights.append(weight * self.draw.uniform(0.9, 1.1))
-        return weights
 
     def _anneal(self, balance: Balance, start: Draft, brief: bool = False) -> None:
         """Anneal a draft: briefly, or the longer the more often that was in vain."""
