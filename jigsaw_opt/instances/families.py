@@ -141,10 +141,10 @@ class _Builder:
     def _place(self, job: Job) -> HiddenPlace | None:
         """Put each worker on the emptiest GPU that has room for it, or nowhere if one has none."""
         model = self.models[job.model]
-        activations = model.activation_bytes()
+        activations, types = model.activation_bytes(), model.gpu_types
         levels = list(_levels(job, model.depth))
         self.random.shuffle(levels)
-        free = [gpu for gpu in self.state if self.cluster.servers[gpu[0]].gpu_type in model.gpu_types]
+        free = [gpu for gpu in self.state if self.cluster.servers[gpu[0]].gpu_type in types]
         free.sort(key=lambda gpu: self.state[gpu])
         chosen: list[Gpu] = []
         for level in levels:
