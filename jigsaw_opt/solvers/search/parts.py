@@ -15,7 +15,8 @@ __all__ = ["Parts"]
 
 _PIECES = (80, 200, 700)
 _LEAST_WORK, _MOST_WORK = 0.1, {"finite": 0.7, "cyclic": 2.0}
-_TRIES = 3
+_TRIES, _PERIODS = 3, 4
+"""After how many fruitless calls a plan is left alone on a line, and on a circle, where each asks for half as much."""
 _WINDOWS = 12
 
 
@@ -66,11 +67,12 @@ class Parts:
         if sum(self._sizes) > _PIECES[-1]:
             return False
         low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
-        while plan.period_us is not None and low < plan.period_us and not self.stop():
+        failures = 0
+        while plan.period_us is not None and low < plan.period_us and failures < _PERIODS and not self.stop():
             period = (low + plan.period_us) // 2
             better = self._retiming.at_period(plan, jobs, period, self._limit)
             if better is None:
-                low = period + 1
+                low, failures = period + 1, failures + 1
             else:
                 plan, found = better, self.control.offer(better) or found
         return found

@@ -31,7 +31,7 @@ _TRIES_A_JOB = 4
 """How often room is made for jobs until a period is given up."""
 _WARM = 0.75
 """How often jobs are first offered the spots at which all had room at a longer period."""
-_EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 40
+_EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 12
 """How often groups exchange jobs in vain until a period is given up."""
 _WEIGHTS = ("exchange", "length", "links")
 _WORK_OF_NESTING, _WORK_OF_LAYING = 4e-7, 1e-5
