@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from random import Random
 
 import pytest
 
@@ -22,6 +23,7 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, rounds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.parts import Parts
 from jigsaw_opt.solvers.search.retiming import Retiming
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
@@ -217,3 +219,21 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     assert control.objective is not None and control.objective < before
     assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
     assert 0 < retiming.engine.work < 0.2
+
+
+def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces = cut(generate("server", 155, objective="period"))
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    spots = next(placements(pieces, asked))
+    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
+    assert plan.period_us is not None
+    control = Control("test", pieces, Options(workers=1), lambda event: None)
+    control.offer(plan)
+    tried: list[int] = []
+    monkeypatch.setattr(Retiming, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
+    parts = Parts(control, Ground(pieces, Layout(pieces), asked), Engine(control), Random(0), lambda: False)
+    parts.improve(plan)
+    room = plan.period_us - control.bound
+    assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
