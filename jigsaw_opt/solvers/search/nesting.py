@@ -43,8 +43,7 @@ _STEPS_A_JOB = 40
 _PARTS, _STEPS_A_PART = 10, 500
 """Parts of the annealing of all jobs, and steps a job in each."""
 _MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 40, 4
-"""How often as many pairs as there are groups share out their jobs anew: at most, and until loads are well within the
-period."""
+"""Calls of `mend` for each group: at most, and until loads are well within the period."""
 _MENDS = 10
 """How often each thread has two groups share out their jobs at once."""
 _SAMPLE = 64
@@ -116,14 +115,15 @@ class Nesting:
         wide = sum(bool(self.berth(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
-        at, inside = self._options.inside_at, self._options.inside
-        self._inside = [list(inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
+        at = self._options.inside_at
+        resources = [list(self._options.inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
         # Of a server, memory has the odd number; and a crowd is no load.
         self._timed = [
             [r for r in inside if r < layout.links or (r < self._crowd and (r - layout.links) % 2 == 0)]
-            for inside in self._inside
+            for inside in resources
         ]
-        self._families = self._meeting()
+        self._families = _meeting(resources)
+        self._family = {group: k for k, family in enumerate(self._families) for group in family}
         prepare()
 
     def home(self, servers: Iterable[int]) -> int | None:
@@ -271,8 +271,8 @@ class Nesting:
 
     def _shuffle(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
         """Anneal jobs and groups that are apart from one another, for some steps each."""
-        resources = [r for _, groups, _ in parts for r in set(chain(*(self._inside[group] for group in groups)))]
-        apart = len(resources) == len(set(resources))
+        families = [family for _, groups, _ in parts for family in {self._family[group] for group in groups}]
+        apart = len(families) == len(set(families))
         self._each(shuffle, [(list(jobs), list(groups), steps, hot, cold) for jobs, groups, steps in parts], apart)
         self.count(sum(steps for *_, steps in parts))
 
@@ -299,16 +299,6 @@ class Nesting:
         with ThreadPoolExecutor(self.threads) as pool:
             return sum(pool.map(one, orders))
 
-    def _meeting(self) -> list[list[int]]:
-        """Groups put together with those that have a resource in common with them."""
-        found: list[tuple[set[int], list[int]]] = []
-        for group, inside in enumerate(self._inside):
-            meeting = [each for each in found if not each[0].isdisjoint(inside)]
-            found = [each for each in found if each[0].isdisjoint(inside)]
-            taken = set(inside).union(*(resources for resources, _ in meeting))
-            found.append((taken, [*chain(*(groups for _, groups in meeting)), group]))
-        return [groups for _, groups in found]
-
     def _begin(self) -> State:
         """Every job at the emptiest of some berths, those that take most first."""
         load, servers = self._load, len(self.ground.layout.servers)
@@ -332,3 +322,14 @@ class Nesting:
     def _number(self, index: int) -> int:
         """Which of its berths a job has."""
         return int(self._state.now[index]) - self._first[index]
+
+
+def _meeting(resources: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Groups put together with those that have a resource in common with them."""
+    found: list[tuple[set[int], list[int]]] = []
+    for group, inside in enumerate(resources):
+        meeting = [each for each in found if not each[0].isdisjoint(inside)]
+        found = [each for each in found if each[0].isdisjoint(inside)]
+        taken = set(inside).union(*(others for others, _ in meeting))
+        found.append((taken, [*chain(*(groups for _, groups in meeting)), group]))
+    return [groups for _, groups in found]

@@ -214,12 +214,12 @@ def shuffle(
             change_by(options, amount, state.now[moved[m]], -1.0, change, touched)
             change_by(options, amount, target[m], 1.0, change, touched)
         worse = rise(load, change, touched)
-        full = count == 0 or worse > temperature * exponentials[below(chance, len(exponentials))]
+        refused = count == 0 or worse > temperature * exponentials[below(chance, len(exponentials))]
         temperature *= cooling
         for m in range(count):
             for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
-                full = full or guests[options.server[n]] + count > width
-        if not full:
+                refused = refused or guests[options.server[n]] + count > width
+        if not refused:
             kept += 1
             for m in range(count):
                 leave(options, amount, load, state, moved[m])
