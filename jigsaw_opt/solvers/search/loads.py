@@ -14,6 +14,9 @@ from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
 __all__ = ["Ground", "Loads", "fullest_us"]
 
+_MOST_SPOTS = 10_000
+"""So many spots are remembered; on small clusters the same ones come again and again."""
+
 
 class Ground:
     """An instance as the search sees it: layout, demands, and what it has worked out about spots.
@@ -34,6 +37,7 @@ class Ground:
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
         self._lengths: dict[tuple[object, ...], int] = {}
+        self._spots: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], PlacedJob | None] = {}
         self._shapes: dict[int, tuple[Demand, ...]] = {}
         self.of_width: dict[int, list[int]] = {}
         for index, job in enumerate(pieces.jobs):
@@ -85,6 +89,16 @@ class Ground:
         if id(demand) not in self._shapes:
             self._shapes[id(demand)] = shapes(demand)
         return self._shapes[id(demand)]
+
+    def spot(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> PlacedJob | None:
+        """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
+        key = (index, id(demand), tuple(gpus), tuple(caps))
+        if key not in self._spots:
+            if len(self._spots) >= _MOST_SPOTS:
+                self._spots.clear()
+            plan = self.levels(demand, caps)
+            self._spots[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
+        return self._spots[key]
 
     def placed(
         self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
@@ -200,9 +214,7 @@ class Loads:
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
-        caps = [self.cap(index, gpu) for gpu in gpus]
-        plan = self.ground.levels(demand, caps)
-        return None if plan is None else self.ground.placed(index, gpus, plan, caps, demand)
+        return self.ground.spot(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
 
     def admits(self, index: int, spot: PlacedJob) -> bool:
         """Whether memory as it is now admits a job at a spot with its levels as they are."""
@@ -233,17 +245,16 @@ class Loads:
 
     def settled(self) -> list[PlacedJob] | None:
         """All jobs with levels that memory admits now that everyone is there; None where one finds none."""
-        memory, state = self.ground.layout.memory, self._state
+        room = [memory - state for memory, state in zip(self.ground.layout.memory, self._state, strict=True)]
         settled = []
         for index, spot in enumerate(self.spots):
             if spot is None:
                 return None
             sizes = spot.job.activation_bytes
-            tight = any(memory[gpu] - state[gpu] < sizes[-1] for gpu in spot.gpus)
+            tight = min(map(room.__getitem__, spot.gpus)) < sizes[-1]
             if tight or spot.caps is not None:
-                caps = [sum(size <= memory[gpu] - state[gpu] for size in sizes) for gpu in spot.gpus]
-                plan = self.ground.levels(spot.demand, caps)
-                anew = None if plan is None else self.ground.placed(index, spot.gpus, plan, caps, spot.demand)
+                caps = [sum(size <= room[gpu] for size in sizes) for gpu in spot.gpus]
+                anew = self.ground.spot(index, spot.demand, spot.gpus, caps)
                 if anew is None:
                     return None
                 settled.append(anew)

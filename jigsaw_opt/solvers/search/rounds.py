@@ -13,6 +13,7 @@ from functools import cached_property
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
@@ -94,6 +95,9 @@ class Rounds:
             return StoppedBy.COMPLETED
         self._prepare(asked)
         self._begin()
+        if self._reason() is None:
+            # Until functions are compiled the search hardly moves, and keeps the thread beside it from running.
+            prepare()
         # Only now: which move comes first takes a look at all berths, and a plan should not wait for that.
         self.choice = Choice(tuple(self._moves), self.draw)
         idle = 0
