@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER, new_solver
+from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, propagate_strongly
+from jigsaw_opt.solvers.cpsat_targets import Targets, worth_asking
+from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -21,20 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = ["explore", "fits", "solve_exactly"]
 
-Model = cpsat_timetable.Model | cpsat_cycle.Model
-
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
 _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
-_MANY_INTERVALS = 2_000
-"""From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
-_QUESTION_WORK = 6.0
-"""Deterministic seconds for one period; a question that takes longer is left to the model of all periods."""
-_PRESOLVED_NUMBERS = 2**40
-"""With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
+_TARGETS_SHARE = {"finite": 0.5, "cyclic": 0.8}
+"""Share of the limits for targets, before the model of all plans begins; with a variable period that decides little."""
 _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
@@ -78,14 +71,23 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds
     """
     if not fits(control, pieces):
         return None
-    if pieces.horizon == "cyclic":
-        work -= _bisect(control, pieces, workers, work)
+    started = control.seconds
+    if worth_asking(pieces):
+        work -= _close_in(control, pieces, workers, work, seconds)
         if control.reason() is not None:
             return control.reason()
+        seconds -= control.seconds - started
     model = build_model(pieces, control.bound, control.objective)
     if control.best is not None:
         model.hint(control.best)
     return _search(control, pieces, model, workers, max(0.0, work), seconds)
+
+
+def _close_in(control: Control, pieces: Pieces, workers: int, work: float, seconds: float) -> float:
+    """Ask for targets within a share of all limits; returns the deterministic seconds spent."""
+    left = min(seconds, math.inf if control.remaining is None else control.remaining)
+    share = _TARGETS_SHARE[pieces.horizon]
+    return Targets(control, pieces, workers).close_in(share * work, share * left)
 
 
 def _warm_start(control: Control, pieces: Pieces) -> None:
@@ -98,43 +100,6 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
         control.offer(timetable)
         if control.reason() is not None:
             break
-
-
-def _bisect(control: Control, pieces: Pieces, workers: int, work: float) -> float:
-    """Close in on the least period from both sides, as long as each question is answered with little work.
-
-    A plan of period ``T`` can be stretched to any longer one (``docs/cpsat_cycle.md``), so a period that is
-    proven impossible rules out all below it. A fixed period is decided far sooner than a variable one.
-    Returns the deterministic seconds spent, of `work` at most.
-    """
-    from ortools.sat.python import cp_model
-
-    spent = 0.0
-    while control.reason() is None and control.objective is not None and spent < work:
-        period = (control.bound + control.objective - 1) // 2
-        solver = _engine(control, pieces, workers, min(_QUESTION_WORK, work - spent))
-        model = build_model(pieces, period, period)
-        status = control.run(partial(solver.solve, model.proto), solver.stop_search)
-        spent += solver.response_proto.deterministic_time
-        if status == cp_model.INFEASIBLE:
-            control.raise_bound(period + 1)
-        elif status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            control.offer(model.plan(solver.value))
-        else:
-            break
-    return spent
-
-
-def build_model(pieces: Pieces, bound: int, objective: int | None) -> Model:
-    """The model of the instance's horizon: plans between `bound` and the objective of a known plan, if there is one."""
-    limit = _limit(pieces, objective)
-    build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
-    return build(pieces, windows(pieces, limit), bound, limit)
-
-
-def _limit(pieces: Pieces, objective: int | None) -> int:
-    """Largest objective of interest: that of a known plan, or one that some plan reaches if there is any."""
-    return serial_limit(pieces) if objective is None else objective
 
 
 def fits(control: Control, pieces: Pieces) -> bool:
@@ -150,7 +115,12 @@ def _search(
 ) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
-    solver = _engine(control, pieces, workers, work)
+    solver = engine_for(control, pieces, workers, work)
+    # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
+    # to a limit of work.
+    solver.parameters.interleave_search = workers == 1 and work == math.inf
+    if pieces.horizon == "cyclic":
+        propagate_strongly(solver)
     solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
@@ -160,34 +130,6 @@ def _search(
     if status == cp_model.INFEASIBLE and control.best is None:
         control.refute(minimal_conflict(pieces))
     return control.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
-
-
-def _engine(control: Control, pieces: Pieces, workers: int, work: float) -> cp_model.CpSolver:
-    """The engine for a model of the instance, with `work` deterministic seconds."""
-    solver, seconds = new_solver(workers, control.options.seed), control.remaining
-    solver.parameters.cp_model_presolve = _limit(pieces, control.objective) < _PRESOLVED_NUMBERS
-    # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
-    # to a limit of work.
-    solver.parameters.interleave_search = workers == 1 and work == math.inf
-    if seconds is not None:
-        solver.parameters.max_time_in_seconds = seconds
-    if work < math.inf:
-        solver.parameters.max_deterministic_time = work
-    if pieces.horizon == "cyclic":
-        _propagate_strongly(solver)
-    if interval_count(pieces) >= _MANY_INTERVALS:
-        solver.parameters.max_presolve_iterations = 1
-        solver.parameters.cp_model_probing_level = 0
-    return solver
-
-
-def _propagate_strongly(solver: cp_model.CpSolver) -> None:
-    """Few pieces on a circle are decided by the orders that their neighbours leave, which these rules find.
-
-    ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
-    """
-    solver.parameters.use_strong_propagation_in_disjunctive = True
-    solver.parameters.use_precedences_in_disjunctive_constraint = True
 
 
 def _incumbents(control: Control, model: Model) -> cp_model.CpSolverSolutionCallback:

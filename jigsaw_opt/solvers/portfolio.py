@@ -20,10 +20,12 @@ __all__ = ["PORTFOLIO", "Portfolio"]
 
 _BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
 """Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
+_FIRST_BOUND_WORK, _SECOND_BOUND_WORK, _LEFT_OPEN = 0.3, 1.0, 2
+"""The same before targets are put to a small model, and once so many of them have been left open."""
 _SEARCH_SHARE = 0.4
 """Share of the limits that the search has to itself where one thread does everything."""
 _EXACT_SHARE = 0.35
-"""Share of a time limit after which a second search takes the place of the exact model."""
+"""Share of a time limit after which a second search takes the place of a model too large for targets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +76,7 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
 
     work = control.options.work_limit
     exact = fits(control, pieces)
-    # A plan before anything that may take long.
-    first = next(timetables(pieces, control.options.seed), None)
-    if first is not None:
-        control.offer(first)
+    _require_plan(control, pieces)
     most = _BOUND_WORK if exact else _LONG_BOUND_WORK
     _raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
     reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
@@ -87,29 +86,49 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
 
 
 def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
-    """Raise the bound, with the exact model where it fits, and else search a second time; returns why that ended."""
+    """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended."""
     from jigsaw_opt.solvers.cpsat_search import explore, fits
+    from jigsaw_opt.solvers.cpsat_targets import worth_asking
     from jigsaw_opt.solvers.search.rounds import Rounds
 
-    exact = fits(control, pieces)
-    _raise_bounds(control, pieces, _BOUND_WORK if exact else work)
+    limit, exact = control.options.time_limit, fits(control, pieces)
     # On a circle the first search does what it can side by side.
     twice = pieces.horizon == "finite"
-    if exact and control.reason() is None:
-        seconds = _exact_seconds(control) if twice and workers == 1 else math.inf
-        ended = explore(control, pieces, workers, work, seconds)
-        if ended is None or seconds == math.inf:
-            return ended
+    shared = exact and workers == 1 and limit is not None
+    closing = shared and worth_asking(pieces)
+    _raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if closing else _BOUND_WORK)
+    if exact:
+        _require_plan(control, pieces)
+    if control.reason() is not None:
+        return control.reason()
+    # Only the exact model proves that there is no plan.
+    if closing and control.best is not None:
+        _close_in(control, pieces, work)
+    elif shared and twice and control.best is not None:
+        explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * (limit or 0.0) - control.seconds))
+    elif exact:
+        return explore(control, pieces, workers, work)
     if twice and control.reason() is None:
         return Rounds(control, pieces, stream=1).run()
     return control.reason()
 
 
-def _exact_seconds(control: Control) -> float:
-    """How long the exact model may have a thread that a second search could have instead."""
-    limit = control.options.time_limit
-    # Only the exact model proves that there is no plan.
-    return math.inf if limit is None or control.best is None else max(0.0, _EXACT_SHARE * limit - control.seconds)
+def _close_in(control: Control, pieces: Pieces, work: float) -> None:
+    """Ask for targets, with stronger bounds in between once some are left open."""
+    from jigsaw_opt.solvers.cpsat_targets import Targets
+
+    targets = Targets(control, pieces, 1)
+    targets.close_in(work, patience=_LEFT_OPEN)
+    _raise_bounds(control, pieces, _SECOND_BOUND_WORK)
+    targets.close_in(work)
+
+
+def _require_plan(control: Control, pieces: Pieces) -> None:
+    """See to it that there is a plan, if the heuristic finds one: what the exact model asks depends on it."""
+    if control.best is None:
+        first = next(timetables(pieces, control.options.seed), None)
+        if first is not None:
+            control.offer(first)
 
 
 def _raise_bounds(control: Control, pieces: Pieces, work: float) -> None:

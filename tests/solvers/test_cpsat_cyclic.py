@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances import generate, load
 from jigsaw_opt.problem import Instance, Pieces, cut
-from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers import cpsat_model, cpsat_search, cpsat_targets
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
@@ -66,7 +66,7 @@ def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
 def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("tiny/021")
     by_single_periods = solve(instance)
-    monkeypatch.setattr(cpsat_search, "_bisect", lambda control, pieces, workers, work: 0.0)
+    monkeypatch.setattr(cpsat_search, "worth_asking", lambda pieces: False)
     by_all_periods = solve(instance)
     assert lower_bound(cut(instance)).value < by_single_periods.bound
     assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL
@@ -86,17 +86,19 @@ def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instan
 
 def test_the_work_limit_counts_every_question(crowded: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float] = []
-    engine = cpsat_search._engine
+    engine = cpsat_model.engine_for
 
     def recorded(control: Control, pieces: Pieces, limit: int, work: float) -> cp_model.CpSolver:
         limits.append(work)
         return engine(control, pieces, limit, work)
 
-    monkeypatch.setattr(cpsat_search, "_engine", recorded)
+    monkeypatch.setattr(cpsat_search, "engine_for", recorded)
+    monkeypatch.setattr(cpsat_targets, "engine_for", recorded)
     solve(crowded, work_limit=SHORT)
-    assert limits[0] == SHORT
-    assert limits[-1] < SHORT
-    assert all(later <= earlier for earlier, later in pairwise(limits))
+    *of_targets, of_all_plans = limits
+    assert of_targets[0] == pytest.approx(0.8 * SHORT)
+    assert all(later <= earlier for earlier, later in pairwise(of_targets))
+    assert of_all_plans < SHORT
 
 
 def test_same_seed_and_one_worker_give_the_same_plan(crowded: Instance) -> None:

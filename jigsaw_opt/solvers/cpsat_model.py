@@ -1,0 +1,56 @@
+"""The exact model of an instance's horizon, and the engine for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Model", "build_model", "engine_for", "propagate_strongly"]
+
+Model = cpsat_timetable.Model | cpsat_cycle.Model
+
+_MANY_INTERVALS = 2_000
+"""From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
+_PRESOLVED_NUMBERS = 2**40
+"""With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
+
+
+def build_model(pieces: Pieces, bound: int, limit: int | None) -> Model:
+    """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
+    most = serial_limit(pieces) if limit is None else limit
+    build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
+    return build(pieces, windows(pieces, most), bound, most)
+
+
+def engine_for(control: Control, pieces: Pieces, workers: int, work: float) -> cp_model.CpSolver:
+    """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
+    solver, seconds = new_solver(workers, control.options.seed), control.remaining
+    limit = serial_limit(pieces) if control.objective is None else control.objective
+    solver.parameters.cp_model_presolve = limit < _PRESOLVED_NUMBERS
+    if seconds is not None:
+        solver.parameters.max_time_in_seconds = seconds
+    if work < math.inf:
+        solver.parameters.max_deterministic_time = work
+    if interval_count(pieces) >= _MANY_INTERVALS:
+        solver.parameters.max_presolve_iterations = 1
+        solver.parameters.cp_model_probing_level = 0
+    return solver
+
+
+def propagate_strongly(solver: cp_model.CpSolver) -> None:
+    """Few pieces on a GPU or link are decided by the orders that their neighbours leave, which these rules find.
+
+    ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
+    """
+    solver.parameters.use_strong_propagation_in_disjunctive = True
+    solver.parameters.use_precedences_in_disjunctive_constraint = True

@@ -1,0 +1,124 @@
+"""Closing in on the optimum from both sides: the exact model is asked for a plan within one target after the other.
+
+A target is decided far sooner than the best objective is found and proven. One that no plan is within is a bound: then
+none is within a smaller one either (``docs/cpsat_cycle.md`` has the lemma for periods).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_timetable import interval_count
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["Targets", "worth_asking"]
+
+_MOST_INTERVALS = 2_000
+"""With more optional intervals the presolve for each target takes seconds, and nearly all are left open."""
+_LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = 0.15, 6.0, 2.0
+"""Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
+_SECONDS_OF_EFFORT = 15.0
+"""What a deterministic second may take at most where no work is counted; in presolve it sometimes stands still."""
+_FIRST_STEP = 0.5
+"""How far from the bound the first target lies, as a share of the room up to the best plan."""
+
+
+def worth_asking(pieces: Pieces) -> bool:
+    """Whether the exact model is small enough to decide targets."""
+    return interval_count(pieces) < _MOST_INTERVALS
+
+
+class Targets:
+    """Targets between the bound and the incumbent of a solve, put to the exact model.
+
+    Parameters
+    ----------
+    control
+        Receives plans and bounds; it may receive them from elsewhere at the same time.
+    pieces
+        The instance, cut; its exact model can be built.
+    workers
+        Number of the engine's threads.
+    """
+
+    def __init__(self, control: Control, pieces: Pieces, workers: int) -> None:
+        self._control, self._pieces, self._workers = control, pieces, workers
+        self._step, self._effort = _FIRST_STEP, _LEAST_EFFORT
+        self._work, self._most_work, self._end = 0.0, math.inf, math.inf
+
+    def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
+        """Ask for targets: further from the bound after each that is impossible, nearer and longer after one left open.
+
+        Parameters
+        ----------
+        work
+            Limit in the engine's deterministic seconds, for all calls together.
+        seconds
+            Limit of the clock, beside those of the solve.
+        patience
+            So many targets may be left open; None for as many as the largest effort allows. The next call goes on
+            from there.
+
+        Returns
+        -------
+        float
+            Deterministic seconds spent in all calls.
+        """
+        control, left_open = self._control, 0
+        self._most_work, self._end = work, control.seconds + seconds
+        while self._effort <= _MOST_EFFORT and left_open != patience and not self._over():
+            assert control.objective is not None, "without a plan it is over"
+            bound, most = control.bound, control.objective - 1
+            answer = self._answer(bound + max(0, int(self._step * (most - bound))))
+            if answer is None:
+                left_open += 1
+                self._step, self._effort = self._step / 2, self._effort * _EFFORTS
+            elif not answer:
+                self._step = min(1.0, 2 * self._step)
+        return self._work
+
+    def _over(self) -> bool:
+        control = self._control
+        spent = self._work >= self._most_work or control.seconds >= self._end
+        return spent or control.objective is None or control.reason() is not None
+
+    def _answer(self, target: int) -> bool | None:
+        """Whether there is a plan within a target; None where the engine does not find out."""
+        from ortools.sat.python import cp_model
+
+        control = self._control
+        # A plan of a shorter period can be stretched to this one, and a constant period is decided far sooner.
+        least = target if self._pieces.horizon == "cyclic" else min(control.bound, target)
+        model = build_model(self._pieces, least, target)
+        model.proto.clear_objective()  # type: ignore[no-untyped-call]
+        solver = self._engine()
+        status = control.run(partial(solver.solve, model.proto), solver.stop_search)
+        self._work += solver.response_proto.deterministic_time
+        if status == cp_model.INFEASIBLE:
+            control.raise_bound(target + 1)
+            return False
+        if status == cp_model.UNKNOWN:
+            return None
+        control.offer(model.plan(solver.value))
+        return True
+
+    def _engine(self) -> cp_model.CpSolver:
+        control = self._control
+        solver = engine_for(control, self._pieces, self._workers, min(self._effort, self._most_work - self._work))
+        left = max(0.0, self._end - control.seconds)
+        if control.options.work_limit is None:
+            left = min(left, _SECONDS_OF_EFFORT * self._effort)
+        solver.parameters.max_time_in_seconds = min(left, solver.parameters.max_time_in_seconds)
+        # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
+        # relaxation, several times sooner; several threads have both.
+        propagate_strongly(solver)
+        if self._workers == 1:
+            solver.parameters.linearization_level = 0
+        return solver
