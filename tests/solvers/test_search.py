@@ -20,7 +20,7 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH, rounds
+from jigsaw_opt.solvers.search import SEARCH, loads, rounds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.parts import Parts
@@ -110,6 +110,15 @@ def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Obje
     assert runs[0].plan is not None and runs[1].plan is not None
     assert runs[0].plan.jobs == runs[1].plan.jobs
     assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
+
+
+def test_spots_that_are_forgotten_make_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = load("server/tight-memory")
+    remembered = searched(instance, 0.06)
+    monkeypatch.setattr(loads, "_MOST_SPOTS", 1)
+    forgotten = searched(instance, 0.06)
+    assert remembered.plan is not None and forgotten.plan is not None
+    assert remembered.plan.jobs == forgotten.plan.jobs
 
 
 def test_more_work_is_never_worse() -> None:
