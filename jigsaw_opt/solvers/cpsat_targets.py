@@ -104,7 +104,7 @@ class Targets:
         if status == cp_model.INFEASIBLE:
             control.raise_bound(target + 1)
             return False
-        if status == cp_model.UNKNOWN:
+        if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         control.offer(model.plan(solver.value))
         return True

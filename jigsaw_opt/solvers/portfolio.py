@@ -20,8 +20,8 @@ __all__ = ["PORTFOLIO", "Portfolio"]
 
 _BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
 """Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
-_FIRST_BOUND_WORK, _SECOND_BOUND_WORK, _LEFT_OPEN = 0.3, 1.0, 2
-"""The same before targets are put to a small model, and once so many of them have been left open."""
+_FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
+"""The same before targets are put to a small model, and once one of them is left open."""
 _SEARCH_SHARE = 0.4
 """Share of the limits that the search has to itself where one thread does everything."""
 _EXACT_SHARE = 0.35
@@ -114,11 +114,11 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
 
 
 def _close_in(control: Control, pieces: Pieces, work: float) -> None:
-    """Ask for targets, with stronger bounds in between once some are left open."""
+    """Ask for targets, with stronger bounds in between once one is left open."""
     from jigsaw_opt.solvers.cpsat_targets import Targets
 
     targets = Targets(control, pieces, 1)
-    targets.close_in(work, patience=_LEFT_OPEN)
+    targets.close_in(work, patience=1)
     _raise_bounds(control, pieces, _SECOND_BOUND_WORK)
     targets.close_in(work)
 

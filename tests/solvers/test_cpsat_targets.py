@@ -9,9 +9,11 @@ from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat_model import build_model
 from jigsaw_opt.solvers.cpsat_targets import Targets, worth_asking
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
+from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -57,6 +59,16 @@ def test_they_close_in_on_the_optimum(horizon: Horizon, objective: Objective, wo
         Targets(control, control.pieces, workers).close_in()
         assert control.objective == control.bound == best
     assert gaps
+
+
+def test_a_gpu_too_slow_for_the_target_leaves_the_model_valid() -> None:
+    control = begun(extreme_instance(2016))
+    assert control.objective is not None
+    target = (control.bound + control.objective) // 2
+    assert build_model(control.pieces, control.bound, target).proto.validate() == ""
+    before = control.bound
+    Targets(control, control.pieces, 1).close_in()
+    assert before < control.bound == control.objective
 
 
 def test_what_is_proven_of_an_open_instance_holds_for_its_best_plan() -> None:

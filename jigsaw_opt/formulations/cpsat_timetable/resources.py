@@ -42,7 +42,9 @@ def _block(
     if least == most:
         return model.new_optional_fixed_size_interval_var(start, least, here, "")
     size = model.new_int_var(least, most, "")
-    end = model.new_int_var(it.window.release + least, it.window.deadline, "")
+    earliest = it.window.release + least
+    # Where no block fits before the deadline the barrier keeps the worker away; the end needs a domain all the same.
+    end = model.new_int_var(earliest, max(earliest, it.window.deadline), "")
     for duration, literal in sizes:
         model.add(size == duration).only_enforce_if(literal)
     model.add(end == start + size).only_enforce_if(here)
