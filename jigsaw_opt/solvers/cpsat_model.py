@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.engines.cpsat import new_solver
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "build_model", "engine_for", "propagate_strongly"]
+__all__ = ["Model", "build_model", "engine_for", "is_small", "propagate_strongly"]
 
 Model = cpsat_timetable.Model | cpsat_cycle.Model
 
@@ -25,23 +25,32 @@ _PRESOLVED_NUMBERS = 2**40
 """With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
 
 
+def is_small(pieces: Pieces) -> bool:
+    """Whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
+    return interval_count(pieces) < _MANY_INTERVALS
+
+
 def build_model(pieces: Pieces, bound: int, limit: int | None) -> Model:
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
-    most = serial_limit(pieces) if limit is None else limit
+    most = _most(pieces, limit)
     build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
     return build(pieces, windows(pieces, most), bound, most)
+
+
+def _most(pieces: Pieces, limit: int | None) -> int:
+    """The limit, or an objective that some plan reaches if there is any."""
+    return serial_limit(pieces) if limit is None else limit
 
 
 def engine_for(control: Control, pieces: Pieces, workers: int, work: float) -> cp_model.CpSolver:
     """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
     solver, seconds = new_solver(workers, control.options.seed), control.remaining
-    limit = serial_limit(pieces) if control.objective is None else control.objective
-    solver.parameters.cp_model_presolve = limit < _PRESOLVED_NUMBERS
+    solver.parameters.cp_model_presolve = _most(pieces, control.objective) < _PRESOLVED_NUMBERS
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:
         solver.parameters.max_deterministic_time = work
-    if interval_count(pieces) >= _MANY_INTERVALS:
+    if not is_small(pieces):
         solver.parameters.max_presolve_iterations = 1
         solver.parameters.cp_model_probing_level = 0
     return solver

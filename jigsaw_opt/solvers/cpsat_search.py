@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, propagate_strongly
-from jigsaw_opt.solvers.cpsat_targets import Targets, worth_asking
+from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
+from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
@@ -72,7 +72,7 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds
     if not fits(control, pieces):
         return None
     started = control.seconds
-    if worth_asking(pieces):
+    if is_small(pieces):
         work -= _close_in(control, pieces, workers, work, seconds)
         if control.reason() is not None:
             return control.reason()

@@ -10,7 +10,6 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable import interval_count
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly
@@ -18,21 +17,12 @@ from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_st
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Targets", "worth_asking"]
+__all__ = ["Targets"]
 
-_MOST_INTERVALS = 2_000
-"""With more optional intervals the presolve for each target takes seconds, and nearly all are left open."""
 _LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = 0.15, 6.0, 2.0
 """Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
 _SECONDS_OF_EFFORT = 15.0
 """What a deterministic second may take at most where no work is counted; in presolve it sometimes stands still."""
-_FIRST_STEP = 0.5
-"""How far from the bound the first target lies, as a share of the room up to the best plan."""
-
-
-def worth_asking(pieces: Pieces) -> bool:
-    """Whether the exact model is small enough to decide targets."""
-    return interval_count(pieces) < _MOST_INTERVALS
 
 
 class Targets:
@@ -50,7 +40,8 @@ class Targets:
 
     def __init__(self, control: Control, pieces: Pieces, workers: int) -> None:
         self._control, self._pieces, self._workers = control, pieces, workers
-        self._step, self._effort = _FIRST_STEP, _LEAST_EFFORT
+        # How often the room between bound and best plan is halved for a target; at first once.
+        self._halvings, self._effort = 1, _LEAST_EFFORT
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
     def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
@@ -76,12 +67,12 @@ class Targets:
         while self._effort <= _MOST_EFFORT and left_open != patience and not self._over():
             assert control.objective is not None, "without a plan it is over"
             bound, most = control.bound, control.objective - 1
-            answer = self._answer(bound + max(0, int(self._step * (most - bound))))
+            answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
                 left_open += 1
-                self._step, self._effort = self._step / 2, self._effort * _EFFORTS
+                self._halvings, self._effort = self._halvings + 1, self._effort * _EFFORTS
             elif not answer:
-                self._step = min(1.0, 2 * self._step)
+                self._halvings = max(0, self._halvings - 1)
         return self._work
 
     def _over(self) -> bool:

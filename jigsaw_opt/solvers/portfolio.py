@@ -87,15 +87,16 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
 
 def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
     """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended."""
+    from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
-    from jigsaw_opt.solvers.cpsat_targets import worth_asking
     from jigsaw_opt.solvers.search.rounds import Rounds
 
-    limit, exact = control.options.time_limit, fits(control, pieces)
+    exact = fits(control, pieces)
+    limit = math.inf if control.options.time_limit is None else control.options.time_limit
     # On a circle the first search does what it can side by side.
     twice = pieces.horizon == "finite"
-    shared = exact and workers == 1 and limit is not None
-    closing = shared and worth_asking(pieces)
+    shared = exact and workers == 1 and limit < math.inf
+    closing = shared and is_small(pieces)
     _raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if closing else _BOUND_WORK)
     if exact:
         _require_plan(control, pieces)
@@ -105,7 +106,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     if closing and control.best is not None:
         _close_in(control, pieces, work)
     elif shared and twice and control.best is not None:
-        explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * (limit or 0.0) - control.seconds))
+        explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
         return explore(control, pieces, workers, work)
     if twice and control.reason() is None:

@@ -66,7 +66,7 @@ def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
 def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("tiny/021")
     by_single_periods = solve(instance)
-    monkeypatch.setattr(cpsat_search, "worth_asking", lambda pieces: False)
+    monkeypatch.setattr(cpsat_search, "is_small", lambda pieces: False)
     by_all_periods = solve(instance)
     assert lower_bound(cut(instance)).value < by_single_periods.bound
     assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL

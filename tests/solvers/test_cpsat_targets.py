@@ -9,8 +9,8 @@ from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model
-from jigsaw_opt.solvers.cpsat_targets import Targets, worth_asking
+from jigsaw_opt.solvers.cpsat_model import build_model, is_small
+from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from tests.extreme_instances import extreme_instance
@@ -87,6 +87,14 @@ def test_they_go_further_after_a_no_and_nearer_after_one_left_open(monkeypatch: 
     assert shares == pytest.approx([0.5, 1.0, 0.5, 0.25, 0.5, 0.5], abs=1e-4)
 
 
+def test_targets_beyond_the_exact_floats_lie_below_the_best_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    control = begun(load("server/oversubscribed"))
+    control.objective = control.bound + 2**59
+    targets, shares = asked(control, monkeypatch, False, True, None)
+    targets.close_in(patience=1)
+    assert len(shares) == 3
+
+
 def test_the_next_call_goes_on_with_more_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     control = begun(load("server/oversubscribed"))
     efforts: list[float] = []
@@ -120,5 +128,5 @@ def test_without_a_plan_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_small_models_are_asked() -> None:
-    assert worth_asking(cut(load("server/heavy")))
-    assert not worth_asking(cut(load("rack/oversubscribed")))
+    assert is_small(cut(load("server/heavy")))
+    assert not is_small(cut(load("rack/oversubscribed")))

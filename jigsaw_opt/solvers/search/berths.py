@@ -104,11 +104,9 @@ class Catalogue:
 
     def _berth(self, index: int, servers: tuple[int, ...]) -> Berth | None:
         ground = self.ground
-        job, demand = ground.pieces.jobs[index], ground.demands[index]
+        job = ground.pieces.jobs[index]
         gpus = [gpu for server in servers for gpu in ground.layout.on_server[server]][: job.slots]
-        caps = [job.levels] * job.slots
-        plan = ground.levels(demand, caps)
-        alone = None if plan is None else ground.placed(index, gpus, plan, caps)
+        alone = ground.spot(index, ground.demands[index], gpus, [job.levels] * job.slots)
         if alone is None:
             return None
         return Berth(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
