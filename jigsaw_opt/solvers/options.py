@@ -61,3 +61,8 @@ class Options:
             raise UsageError(f"workers is at least 1, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+
+    @property
+    def clocked(self) -> bool:
+        """Whether a clock alone limits the solve, so that plans may differ from run to run."""
+        return self.time_limit is not None and self.work_limit is None

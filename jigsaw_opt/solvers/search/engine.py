@@ -57,7 +57,7 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, _SECONDS_OF_WORK, interleave_search=self._clocked)[0]
+        return self._solved([model], work, _SECONDS_OF_WORK, interleave_search=self.control.options.clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, side by side, each on one thread.
@@ -65,10 +65,6 @@ class Engine:
         `work` is the limit for each.
         """
         return self._solved(models, work, _SECONDS_OF_SMALL_WORK, **_FEASIBLE)
-
-    @property
-    def _clocked(self) -> bool:
-        return self.control.remaining is not None and self.control.options.work_limit is None
 
     def _solved(
         self, models: Sequence[cp_model.CpModel], work: float, seconds: float, **parameters: float
@@ -99,7 +95,7 @@ class Engine:
         for name, value in parameters.items():
             setattr(solver.parameters, name, value)
         remaining = self.control.remaining
-        if self._clocked and remaining is not None:
+        if self.control.options.clocked and remaining is not None:
             # The engine does not count all of its work, so a clock has to end it.
             remaining = min(remaining, seconds)
         if remaining is not None:

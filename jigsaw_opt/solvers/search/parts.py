@@ -14,9 +14,12 @@ from jigsaw_opt.solvers.search.retiming import Retiming
 __all__ = ["Parts"]
 
 _PIECES = (80, 200, 700)
-_LEAST_WORK, _MOST_WORK = 0.1, {"finite": 0.7, "cyclic": 2.0}
-_TRIES, _PERIODS = 3, 4
-"""After how many fruitless calls a plan is left alone on a line, and on a circle, where each asks for half as much."""
+_LEAST_WORK, _MOST_WORK = {"finite": 0.03, "cyclic": 0.1}, {"finite": 0.7, "cyclic": 2.0}
+"""Deterministic seconds of a call at first, and at most."""
+_PERIODS = 4
+"""After how many fruitless calls a plan is left alone on a circle, where each asks for half as much."""
+_LONGER = 1.5
+"""By what factor calls take longer after each time that none found a better plan."""
 _WINDOWS = 12
 
 
@@ -42,24 +45,25 @@ class Parts:
     ) -> None:
         self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
         self._retiming = Retiming(control, ground, engine)
-        self._limit = _LEAST_WORK
+        horizon = ground.pieces.horizon
+        self._least_work, self._most_work = _LEAST_WORK[horizon], _MOST_WORK[horizon]
+        self._limit = self._least_work
         self._all = range(len(ground.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
-        self._limit = _LEAST_WORK if found else min(_MOST_WORK[self.ground.pieces.horizon], self._limit * 1.5)
+        self._limit = self._least_work if found else min(self._most_work, self._limit * _LONGER)
 
     def _line(self, plan: Timetable) -> bool:
-        found, failures = False, 0
-        while failures < _TRIES and not self.stop():
+        found = False
+        while not self.stop():
             jobs = self._around(plan, self._first(plan))
             better = self._retiming.improve(plan, jobs, self._limit)
-            if better is not None:
-                plan, found = better, self.control.offer(better) or found
-            else:
-                failures += 1
+            if better is None:
+                break
+            plan, found = better, self.control.offer(better) or found
         return found
 
     def _cycle(self, plan: Timetable) -> bool:

@@ -104,11 +104,11 @@ class Rounds:
         while (reason := self._reason()) is None:
             if idle >= _PATIENCE and not self._limited:
                 return StoppedBy.COMPLETED
-            before, spent = self.control.objective, self.work
+            before = self.control.objective
             name = self.choice.next()
-            self._moves[name]()
+            spent = self._timed(self._moves[name])
             better = self.control.objective != before
-            self.choice.reward(name, better, self.work - spent)
+            self.choice.reward(name, better, spent)
             idle = 0 if better else idle + 1
         return reason
 
@@ -116,6 +116,13 @@ class Rounds:
     def work(self) -> float:
         """Deterministic seconds so far."""
         return self._work + self.orders.work + self.periods.work + _SECONDS_OF_ENGINE * self.engine.work
+
+    def _timed(self, move: Callable[[], None]) -> float:
+        """Make a move; returns what it took: work, or where only a clock limits the solve, seconds; 0 for nothing."""
+        work, seconds = self.work, self.control.seconds
+        move()
+        spent = self.work - work
+        return self.control.seconds - seconds if spent and self.control.options.clocked else spent
 
     @property
     def _limited(self) -> bool:
