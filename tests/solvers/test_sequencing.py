@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search import sequencing as sequencing_module
+from jigsaw_opt.solvers.search import swaps
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
@@ -172,6 +174,42 @@ def test_compiled_annealing_swaps_as_it_does_uncompiled(monkeypatch: pytest.Monk
     fast = [schedules(*case) for case in CASES]
     monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
     assert [schedules(*case) for case in CASES] == fast
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
+    monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
+    cases = [("tiny", 5, 400, 0.03), ("server", 1, 300, 0.003), ("server", 2, 300, 0.02), ("rack", 3, 60, 0.003)]
+
+    def found() -> list[object]:
+        states: list[object] = []
+        for family, seed, steps, heat in cases:
+            start = start_of(generate(family, seed, objective=objective))
+            assert start is not None
+            ground, plan = start
+            sequencing = Sequencing(ground, Random(seed))
+            given = sequencing.given(plan)
+            after = sequencing.anneal(given, given.spots, steps, heat, never)
+            states.append((after.value, after.trace, after.level, after.start))
+        return states
+
+    swept: list[int] = []
+    sweep = swaps.sweep
+
+    def counted(graph: swaps.Graph, state: swaps.State, trace: swaps.Numbers, first: int, *rest: Any) -> Any:
+        value, reached = sweep(graph, state, trace, first, *rest)
+        swept.append(reached - first)
+        return value, reached
+
+    monkeypatch.setattr(swaps, "sweep", counted)
+    short = found()
+    fewer = sum(swept)
+    swept.clear()
+    monkeypatch.setattr(swaps, "_TRIES", 1 << 60)
+    for module in (swaps, sequencing_module):
+        monkeypatch.setattr(module, "STRIDE", 1 << 60)
+    assert found() == short
+    assert fewer < sum(swept) if objective == "makespan" else fewer == sum(swept)
 
 
 def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:

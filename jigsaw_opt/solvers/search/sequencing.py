@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, WITHIN, Graph, State, anneal
+from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, STRIDE, WITHIN, Graph, State, anneal
 
 __all__ = ["Sequenced", "Sequencing"]
 
@@ -77,8 +77,7 @@ class Sequencing:
         self._room = [0] * len(jobs)
         self._exchanges: dict[tuple[int, int, int], list[int]] = {}
         self._graph = self._frame()
-        zeros = [0] * self.size
-        self._state = State(*(zeros.copy() for _ in State._fields))._replace(numbers=[0, 0, 0])
+        self._state = self._blank()
         self._exponentials: Reals = EXPONENTIALS
         self._asked = self._fast = False
         self._large = _largest(ground.pieces) >= _LARGEST
@@ -217,6 +216,13 @@ class Sequencing:
         if self._fast:
             (use,) = arrays([use])
         self._graph = self._graph._replace(use=use)
+
+    def _blank(self) -> State:
+        """A state that nothing is written in yet."""
+        resources = self._graph.resources[0]
+        lengths = dict.fromkeys(State._fields, self.size) | {"numbers": 3, "free": resources, "user": resources}
+        lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // max(STRIDE, resources) + 1) * resources)
+        return State(**{name: [0] * length for name, length in lengths.items()})
 
     def _frame(self) -> Graph:
         """The pieces of jobs that are nowhere yet."""

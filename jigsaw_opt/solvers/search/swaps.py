@@ -14,10 +14,15 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
 
-__all__ = ["ACROSS", "KEPT", "WITHIN", "Graph", "State", "anneal"]
+__all__ = ["ACROSS", "KEPT", "STRIDE", "WITHIN", "Graph", "State", "anneal"]
 
 KEPT, WITHIN, ACROSS = 0, 1, 2
 
+STRIDE = 32
+"""Pieces from one mark in the trace to the next: so many, or as many as there are GPUs and links if that is more.
+A sweep is taken up at the last mark before what changes."""
+_TRIES = 3
+"""How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a sweep."""
 _KINDS = 8
 """One in so many steps shifts a whole job; of the others more than half trade levels."""
 
@@ -92,8 +97,16 @@ class State(NamedTuple):
         The best schedule.
     numbers
         Its objective, that of the schedule at hand, and the state of chance.
-    next_trace, next_start, next_cause, moves
-        Room for another schedule, and for who moves, by piece.
+    next_trace, next_start, next_cause
+        Another schedule that is tried; between two steps, trace and starts of the one at hand.
+    position, tail
+        By piece: its number in the trace, and where the makespan counts, the longest path from its start to the end.
+    free, user
+        By GPU and link, the end of the last piece that uses it, and which it is; room for a sweep.
+    mark_free, mark_user
+        The same at every mark in the trace (`STRIDE`), one row after the other.
+    moves
+        By piece, the last exchange in which it moved.
     """
 
     trace: Numbers
@@ -108,32 +121,49 @@ class State(NamedTuple):
     next_trace: Numbers
     next_start: Numbers
     next_cause: Numbers
+    position: Numbers
+    tail: Numbers
+    free: Numbers
+    user: Numbers
+    mark_free: Numbers
+    mark_user: Numbers
     moves: Numbers
 
 
 def sweep(
-    graph: Graph,
-    trace: Numbers,
-    level: Numbers,
-    duration: Numbers,
-    start: Numbers,
-    cause: Numbers,
-    free: Numbers,
-    user: Numbers,
-    limit: float,
-) -> int:
-    """Start every piece as early as may be in the order of a trace; returns the objective.
+    graph: Graph, state: State, trace: Numbers, first: int, final: int, start: Numbers, cause: Numbers, limit: float
+) -> tuple[int, int]:
+    """Start every piece from one on as early as may be in the order of a trace.
 
-    Once that passes the limit the sweep ends. `free` and `user` are room for the end of the last piece on every GPU and
-    link, and which it is.
+    Parameters
+    ----------
+    graph, state
+        See there; the pieces before the first one start as in the state.
+    trace
+        The order.
+    first, final
+        Numbers of the first piece and the last one that differ from those of the state, in place or in length.
+    start, cause
+        By piece, to be filled from the first one on.
+    limit
+        As soon as the objective must pass it the sweep ends.
+
+    Returns
+    -------
+    int, int
+        The objective, or something above the limit that it is not below of, and the number of pieces that were reached.
     """
+    level, duration, free, user = state.level, state.duration, state.free, state.user
+    position, tail = state.position, state.tail
     job, group, before_at, before, need = graph.job, graph.group, graph.before_at, graph.before, graph.need
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     release, last, weight = graph.release, graph.last, graph.weight
-    for r in range(len(free)):
-        free[r], user[r] = 0, -1
+    weighted = len(weight) > 0
     value = 0
-    for n in range(len(trace)):
+    for j in range(len(last)):
+        if position[last[j]] < first:
+            value = value + weight[j] * start[last[j]] if weighted else max(value, start[last[j]])
+    for n in range(first, len(trace)):
         p = trace[n]
         moment, why = release[job[p]], -1
         for k in range(before_at[p], before_at[p + 1]):
@@ -157,11 +187,78 @@ def sweep(
             for k in range(here, there):
                 free[use[k]], user[use[k]] = moment + duration[p], p
         start[p], cause[p] = moment, why
-        if p == last[job[p]]:
-            value = max(value, moment) if len(weight) == 0 else value + weight[job[p]] * moment
-            if value > limit:
-                return value
-    return value
+        if weighted:
+            if p == last[job[p]]:
+                value += weight[job[p]] * moment
+        else:
+            # What comes behind the last change keeps its order and lengths, so its longest path is as it was.
+            value = max(value, moment + tail[p] if n > final else moment)
+        if value > limit:
+            return value, n + 1
+    return value, len(trace)
+
+
+def resume(graph: Graph, state: State, first: int) -> None:
+    """Work out what uses GPUs and links before a piece of the trace."""
+    group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
+    trace, start, duration, free, user = state.trace, state.start, state.duration, state.free, state.user
+    count = len(free)
+    stride = max(STRIDE, count)
+    row = first // stride
+    for r in range(count):
+        free[r] = state.mark_free[row * count + r] if row else 0
+        user[r] = state.mark_user[row * count + r] if row else -1
+    for n in range(row * stride, first):
+        p = trace[n]
+        if duration[p] > 0:
+            for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
+                free[use[k]], user[use[k]] = start[p] + duration[p], p
+
+
+def settle(graph: Graph, state: State, first: int) -> None:
+    """Write down what follows from the schedule at hand, whose pieces from one on are new."""
+    group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
+    trace, start, duration, free, user = state.trace, state.start, state.duration, state.free, state.user
+    count = len(free)
+    stride = max(STRIDE, count)
+    resume(graph, state, first)
+    for n in range(first, len(trace)):
+        p = trace[n]
+        if n % stride == 0:
+            at = n // stride * count
+            for r in range(count):
+                state.mark_free[at + r], state.mark_user[at + r] = free[r], user[r]
+        state.next_trace[n], state.next_start[p], state.position[p] = p, start[p], n
+        if duration[p] > 0:
+            for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
+                free[use[k]], user[use[k]] = start[p] + duration[p], p
+
+
+def reach(graph: Graph, state: State) -> None:
+    """Work out the tails of the schedule at hand."""
+    group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
+    before_at, before, need, table_at, table = graph.before_at, graph.before, graph.need, graph.table_at, graph.table
+    trace, duration, level, tail, user = state.trace, state.duration, state.level, state.tail, state.user
+    for p in range(len(trace)):
+        tail[p] = 0
+    for r in range(len(user)):
+        user[r] = -1
+    for n in range(len(trace) - 1, -1, -1):
+        p = trace[n]
+        most = tail[p]
+        if duration[p] > 0:
+            for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
+                q = user[use[k]]
+                if q >= 0:
+                    most = max(most, duration[p] + tail[q])
+                user[use[k]] = p
+        tail[p] = most
+        for k in range(before_at[p], before_at[p + 1]):
+            q = before[k]
+            if need[k] == 0:
+                tail[q] = max(tail[q], duration[q] + most)
+            elif level[q] >= need[k]:
+                tail[q] = max(tail[q], table[table_at[group[q]] + need[k] - 1] + most)
 
 
 def critical(graph: Graph, level: Numbers, cause: Numbers, j: int, trades: int, seed: int) -> int:
@@ -229,34 +326,32 @@ def deepen(graph: Graph, level: Numbers, duration: Numbers, p: int, q: int, less
         timed(graph, level, duration, graph.first[q])
 
 
-def swapped(graph: Graph, trace: Numbers, u: int, v: int, later: int, after: Numbers, moves: Numbers) -> None:
-    """The trace with u behind v, or v before u; those between that must stay on the same side of it come along."""
+def swapped(graph: Graph, state: State, u: int, v: int, later: int, turn: int) -> None:
+    """Put u behind v, or v before u, in the next trace; what must stay on the same side of it comes along.
+
+    Those that move have `turn`, which none has yet, in `moves`.
+    """
     before_at, before = graph.before_at, graph.before
-    first, final = 0, len(trace) - 1
-    while trace[first] != u:
-        first += 1
-    while trace[final] != v:
-        final -= 1
-    for n in range(len(trace)):
-        after[n], moves[n] = trace[n], 0
+    trace, after, moves = state.trace, state.next_trace, state.moves
+    first, final = state.position[u], state.position[v]
     if later:
-        moves[u] = 1
+        moves[u] = turn
         for n in range(first + 1, final):
             p = trace[n]
             for k in range(before_at[p], before_at[p + 1]):
-                if moves[before[k]]:
-                    moves[p] = 1
+                if moves[before[k]] == turn:
+                    moves[p] = turn
     else:
-        moves[v] = 1
+        moves[v] = turn
         for n in range(final, first, -1):
             p = trace[n]
-            if moves[p]:
+            if moves[p] == turn:
                 for k in range(before_at[p], before_at[p + 1]):
-                    moves[before[k]] = 1
+                    moves[before[k]] = turn
     at = first
-    for turn in range(2):
+    for side in range(2):
         for n in range(first, final + 1):
-            if (moves[trace[n]] == 0) == (turn != later):
+            if (moves[trace[n]] != turn) == (side != later):
                 after[at] = trace[n]
                 at += 1
 
@@ -301,18 +396,21 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
         Objective of the best schedule.
     """
     trace, level, duration, start, cause, best_trace, best_level, best_start, numbers = state[:9]
-    after, begun, why, moves = state[9:]
+    after, begun, why, position = state[9:13]
     last, weight = graph.last, graph.weight
     size, jobs = len(trace), len(last)
-    free, user = [0] * graph.resources[0], [0] * graph.resources[0]
+    for p in range(size):
+        state.moves[p], position[p] = -1, size
     if first == 0:
         for p in range(size):
             if graph.first[p] == p:
                 timed(graph, level, duration, p)
-        numbers[0] = numbers[1] = sweep(graph, trace, level, duration, start, cause, free, user, 1e300)
+        resume(graph, state, 0)
+        numbers[0] = numbers[1] = sweep(graph, state, trace, 0, size, start, cause, 1e300)[0]
         for n in range(size):
             best_trace[n], best_start[n], best_level[n] = trace[n], start[n], level[n]
-    least, value, seed = numbers[0], numbers[1], numbers[2]
+    settle(graph, state, 0)
+    least, value, seed, tries = numbers[0], numbers[1], numbers[2], 0
     for step in range(first, first + steps):
         seed = seed * 48271 % 2147483647
         j = seed % jobs
@@ -324,9 +422,12 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
         kind = seed % _KINDS
         trades = kind % 2
         seed = seed * 48271 % 2147483647
-        p = q = less = 0
+        p = q = less = changed = 0
+        final = size - 1
         if kind == 0:
             shifted(graph, trace, start, j, seed % 512, after)
+            while changed < size and after[changed] == trace[changed]:
+                changed += 1
         else:
             p = critical(graph, level, cause, j, trades, seed)
             if p < 0:
@@ -339,27 +440,41 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
                 if p == q or less == 0 or not admitted(graph, level, p, q, less):
                     continue
                 deepen(graph, level, duration, p, q, less)
+                behind = graph.slots[graph.job[p]] + graph.buckets[graph.job[p]]
+                changed = min(position[p], position[q])
+                final = max(position[graph.first[p] + behind], position[graph.first[q] + behind])
             else:
                 q = cause[p]
-                swapped(graph, trace, q, p, seed % 2, after, moves)
+                changed, final = position[q], position[p]
+                swapped(graph, state, q, p, seed % 2, step)
         seed = seed * 48271 % 2147483647
         left = 1.0 - step / total
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
-        objective = sweep(graph, trace if trades else after, level, duration, begun, why, free, user, limit)
+        resume(graph, state, changed)
+        known = final if tries >= _TRIES else size
+        objective, reached = sweep(graph, state, after, changed, known, begun, why, limit)
         if objective > limit:
             if trades:
                 deepen(graph, level, duration, q, p, less)
+            for n in range(changed, reached):
+                begun[after[n]] = start[after[n]]
+            for n in range(changed, final + 1):
+                after[n] = trace[n]
+            tries += 1
+            if tries == _TRIES and len(weight) == 0:
+                reach(graph, state)
             continue
-        value = objective
-        for n in range(size):
-            start[n], cause[n] = begun[n], why[n]
+        value, tries = objective, 0
         # In the order of starts, with what starts together as it was: so few pieces lie between two neighbours.
-        for n in range(size):
-            p, k = trace[n] if trades else after[n], n
+        for n in range(changed, size):
+            p, k = after[n], n
+            start[p], cause[p] = begun[p], why[p]
             while k > 0 and start[trace[k - 1]] > start[p]:
                 trace[k] = trace[k - 1]
                 k -= 1
             trace[k] = p
+            changed = min(changed, k)
+        settle(graph, state, changed)
         if value < least:
             least = value
             for n in range(size):
@@ -374,4 +489,6 @@ def _types(numba: Any) -> Any:
     return integer(graph, state, integer, integer, integer, real, reals)
 
 
-compilable(anneal, _types, parts=(sweep, critical, partner, admitted, timed, deepen, swapped, shifted))
+compilable(
+    anneal, _types, parts=(resume, sweep, settle, reach, critical, partner, admitted, timed, deepen, swapped, shifted)
+)
