@@ -42,10 +42,15 @@ class Targets:
         self._control, self._pieces, self._workers = control, pieces, workers
         # How often the room between bound and best plan is halved for a target; at first once.
         self._halvings, self._effort = 1, _LEAST_EFFORT
+        # On a circle strong propagation sometimes stands still: starts go up by microseconds, turn after turn.
+        self._strongly, self._other_way = pieces.horizon == "finite", False
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
     def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
         """Ask for targets: further from the bound after each that is impossible, nearer and longer after one left open.
+
+        A target left open is asked for once more the other way, with strong propagation of orders or without: one finds
+        in seconds what the other does not find in minutes, and which one differs from instance to instance.
 
         Parameters
         ----------
@@ -54,8 +59,8 @@ class Targets:
         seconds
             Limit of the clock, beside those of the solve.
         patience
-            So many targets may be left open; None for as many as the largest effort allows. The next call goes on
-            from there.
+            So many targets may be left open both ways; None for as many as the largest effort allows. The next call
+            goes on from there.
 
         Returns
         -------
@@ -69,10 +74,14 @@ class Targets:
             bound, most = control.bound, control.objective - 1
             answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
-                left_open += 1
-                self._halvings, self._effort = self._halvings + 1, self._effort * _EFFORTS
-            elif not answer:
-                self._halvings = max(0, self._halvings - 1)
+                self._strongly, self._other_way = not self._strongly, not self._other_way
+                if not self._other_way:
+                    left_open += 1
+                    self._halvings, self._effort = self._halvings + 1, self._effort * _EFFORTS
+                continue
+            self._other_way = False
+            # Where a plan just below the best one was found, that is not the optimum, and no target to begin with.
+            self._halvings = max(1, self._halvings) if answer else max(0, self._halvings - 1)
         return self._work
 
     def _over(self) -> bool:
@@ -107,9 +116,12 @@ class Targets:
         if control.options.work_limit is None:
             left = min(left, _SECONDS_OF_EFFORT * self._effort)
         solver.parameters.max_time_in_seconds = min(left, solver.parameters.max_time_in_seconds)
+        # Probing takes longer than most targets.
+        solver.parameters.cp_model_probing_level = 0
+        if self._strongly:
+            propagate_strongly(solver)
         # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
         # relaxation, several times sooner; several threads have both.
-        propagate_strongly(solver)
         if self._workers == 1:
             solver.parameters.linearization_level = 0
         return solver

@@ -82,34 +82,42 @@ def test_what_is_proven_of_an_open_instance_holds_for_its_best_plan() -> None:
 
 def test_they_go_further_after_a_no_and_nearer_after_one_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
     control = begun(load("server/oversubscribed"))
-    targets, shares = asked(control, monkeypatch, False, None, None, False, True, None)
+    targets, shares = asked(control, monkeypatch, False, True, *[None] * 4, False, False, None, None)
     targets.close_in(patience=3)
-    assert shares == pytest.approx([0.5, 1.0, 0.5, 0.25, 0.5, 0.5], abs=1e-4)
+    assert shares == pytest.approx([0.5, 1.0, 0.5, 0.5, 0.25, 0.25, 0.125, 0.25, 0.5, 0.5], abs=1e-4)
 
 
 def test_targets_beyond_the_exact_floats_lie_below_the_best_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     control = begun(load("server/oversubscribed"))
     control.objective = control.bound + 2**59
-    targets, shares = asked(control, monkeypatch, False, True, None)
+    targets, shares = asked(control, monkeypatch, False, True, None, None)
     targets.close_in(patience=1)
-    assert len(shares) == 3
+    assert len(shares) == 4
 
 
-def test_the_next_call_goes_on_with_more_effort(monkeypatch: pytest.MonkeyPatch) -> None:
-    control = begun(load("server/oversubscribed"))
+@pytest.mark.parametrize(("name", "strongly"), [("server/oversubscribed", True), ("rack/cyclic", False)])
+def test_what_is_left_open_is_asked_the_other_way_and_then_with_more_effort(
+    name: str, strongly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    control = begun(load(name))
+    assert control.objective is not None
+    control.objective = 2 * control.bound
     efforts: list[float] = []
-    targets, _ = asked(control, monkeypatch, *[None] * 9)
+    ways: list[bool] = []
+    targets, _ = asked(control, monkeypatch, *[None] * 12)
     answer = Targets._answer
 
     def noted(it: Targets, target: int) -> bool | None:
         efforts.append(it._effort)
+        ways.append(it._engine().parameters.use_strong_propagation_in_disjunctive)
         return answer(it, target)
 
     monkeypatch.setattr(Targets, "_answer", noted)
     targets.close_in(patience=1)
-    assert len(efforts) == 1
+    assert len(efforts) == 2
     targets.close_in()
-    assert efforts == [0.15 * 2**k for k in range(6)]
+    assert efforts == [0.15 * 2 ** (k // 2) for k in range(12)]
+    assert ways == [strongly, not strongly] * 6
 
 
 @pytest.mark.parametrize("limit", [{"work": 0.0}, {"seconds": 0.0}])
