@@ -118,11 +118,15 @@ class Rounds:
         return self._work + self.orders.work + self.periods.work + _SECONDS_OF_ENGINE * self.engine.work
 
     def _timed(self, move: Callable[[], None]) -> float:
-        """Make a move; returns what it took: work, or where only a clock limits the solve, seconds; 0 for nothing."""
+        """Make a move; returns what it took, 0 for nothing: work, or seconds where only a clock limits the solve.
+
+        On a circle it is always work: there the engine has many small models, and counts what these take.
+        """
         work, seconds = self.work, self.control.seconds
         move()
         spent = self.work - work
-        return self.control.seconds - seconds if spent and self.control.options.clocked else spent
+        clocked = self.control.options.clocked and self.pieces.horizon == "finite"
+        return self.control.seconds - seconds if spent and clocked else spent
 
     @property
     def _limited(self) -> bool:
