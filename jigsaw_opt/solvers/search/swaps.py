@@ -151,7 +151,8 @@ def sweep(
     Returns
     -------
     int, int
-        The objective, or something above the limit that it is not below of, and the number of pieces that were reached.
+        The objective, or as soon as it must pass the limit, something between the limit and it; and the number of the
+        first piece that was not reached.
     """
     level, duration, free, user = state.level, state.duration, state.free, state.user
     position, tail = state.position, state.tail
