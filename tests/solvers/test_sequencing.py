@@ -151,8 +151,8 @@ def test_it_stops_when_told() -> None:
     assert_correct(ground, sequencing, after)
 
 
-def schedules(family: str, seed: int, steps: int) -> list[tuple[int, Timetable]]:
-    start = start_of(generate(family, seed))
+def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tuple[int, Timetable]]:
+    start = start_of(generate(family, seed, **changes))
     assert start is not None
     ground, plan = start
     sequencing = Sequencing(ground, Random(seed))
@@ -179,20 +179,6 @@ def test_compiled_annealing_swaps_as_it_does_uncompiled(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
     monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
-    cases = [("tiny", 5, 400, 0.03), ("server", 1, 300, 0.003), ("server", 2, 300, 0.02), ("rack", 3, 60, 0.003)]
-
-    def found() -> list[object]:
-        states: list[object] = []
-        for family, seed, steps, heat in cases:
-            start = start_of(generate(family, seed, objective=objective))
-            assert start is not None
-            ground, plan = start
-            sequencing = Sequencing(ground, Random(seed))
-            given = sequencing.given(plan)
-            after = sequencing.anneal(given, given.spots, steps, heat, never)
-            states.append((after.value, after.trace, after.level, after.start))
-        return states
-
     swept: list[int] = []
     sweep = swaps.sweep
 
@@ -202,13 +188,12 @@ def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.Mon
         return value, reached
 
     monkeypatch.setattr(swaps, "sweep", counted)
-    short = found()
+    short = [schedules(*case, objective=objective) for case in CASES]
     fewer = sum(swept)
     swept.clear()
     monkeypatch.setattr(swaps, "_TRIES", 1 << 60)
-    for module in (swaps, sequencing_module):
-        monkeypatch.setattr(module, "STRIDE", 1 << 60)
-    assert found() == short
+    monkeypatch.setattr(sequencing_module, "_STRIDE", 1 << 60)
+    assert [schedules(*case, objective=objective) for case in CASES] == short
     assert fewer < sum(swept) if objective == "makespan" else fewer == sum(swept)
 
 

@@ -120,7 +120,7 @@ class Rounds:
     def _timed(self, move: Callable[[], None]) -> float:
         """Make a move; returns what it took, 0 for nothing: work, or seconds where only a clock limits the solve.
 
-        On a circle it is always work: there the engine has many small models, and counts what these take.
+        On a circle it is always work: by the time that they take in vain, groups would come too rarely.
         """
         work, seconds = self.work, self.control.seconds
         move()

@@ -15,12 +15,14 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, STRIDE, WITHIN, Graph, State, anneal
+from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, WITHIN, Graph, State, anneal
 
 __all__ = ["Sequenced", "Sequencing"]
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Pieces swept between two looks at the clock, by compiled functions and by Python."""
+_STRIDE = 32
+"""Pieces from one mark in a trace to the next, but no fewer than GPUs and links, of which each mark knows all."""
 _LARGEST = 1 << 61
 """Objectives from which on 64 bits might not do."""
 
@@ -219,9 +221,9 @@ class Sequencing:
 
     def _blank(self) -> State:
         """A state that nothing is written in yet."""
-        resources = self._graph.resources[0]
+        resources, stride = self._graph.resources
         lengths = dict.fromkeys(State._fields, self.size) | {"numbers": 3, "free": resources, "user": resources}
-        lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // max(STRIDE, resources) + 1) * resources)
+        lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // stride + 1) * resources)
         return State(**{name: [0] * length for name, length in lengths.items()})
 
     def _frame(self) -> Graph:
@@ -255,7 +257,7 @@ class Sequencing:
                     before += [piece for piece, _ in arcs]
                     need += [level for _, level in arcs]
                     before_at.append(len(before))
-        groups = len(use_at)
+        groups, resources = len(use_at), len(ground.layout.gpus) + ground.layout.links
         *exchange_at, exchanges = accumulate((len(job.transfers) * job.slots for job in jobs), initial=0)
         return Graph(
             job_of,
@@ -281,7 +283,7 @@ class Sequencing:
             self._base[:-1],
             [base - 1 for base in self._base[1:]],
             [job.weight for job in jobs] if ground.pieces.objective == "weighted_completion" else [],
-            [len(ground.layout.gpus) + ground.layout.links],
+            [resources, max(_STRIDE, resources)],
         )
 
 

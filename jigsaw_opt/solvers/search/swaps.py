@@ -14,13 +14,10 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
 
-__all__ = ["ACROSS", "KEPT", "STRIDE", "WITHIN", "Graph", "State", "anneal"]
+__all__ = ["ACROSS", "KEPT", "WITHIN", "Graph", "State", "anneal"]
 
 KEPT, WITHIN, ACROSS = 0, 1, 2
 
-STRIDE = 32
-"""Pieces from one mark in the trace to the next: so many, or as many as there are GPUs and links if that is more.
-A sweep is taken up at the last mark before what changes."""
 _TRIES = 3
 """How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a sweep."""
 _KINDS = 8
@@ -55,7 +52,8 @@ class Graph(NamedTuple):
     weight
         By job: what a microsecond of its end costs; nothing at all where the makespan counts.
     resources
-        How many GPUs and links there are, alone in its list.
+        How many GPUs and links there are, and how many pieces from one *mark* in the trace to the next: a sweep is
+        taken up at the last mark before what changes.
     """
 
     job: Numbers
@@ -104,7 +102,7 @@ class State(NamedTuple):
     free, user
         By GPU and link, the end of the last piece that uses it, and which it is; room for a sweep.
     mark_free, mark_user
-        The same at every mark in the trace (`STRIDE`), one row after the other.
+        The same at every mark in the trace, one row after the other.
     moves
         By piece, the last exchange in which it moved.
     """
@@ -203,8 +201,7 @@ def resume(graph: Graph, state: State, first: int) -> None:
     """Work out what uses GPUs and links before a piece of the trace."""
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     trace, start, duration, free, user = state.trace, state.start, state.duration, state.free, state.user
-    count = len(free)
-    stride = max(STRIDE, count)
+    count, stride = graph.resources[0], graph.resources[1]
     row = first // stride
     for r in range(count):
         free[r] = state.mark_free[row * count + r] if row else 0
@@ -220,8 +217,7 @@ def settle(graph: Graph, state: State, first: int) -> None:
     """Write down what follows from the schedule at hand, whose pieces from one on are new."""
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     trace, start, duration, free, user = state.trace, state.start, state.duration, state.free, state.user
-    count = len(free)
-    stride = max(STRIDE, count)
+    count, stride = graph.resources[0], graph.resources[1]
     resume(graph, state, first)
     for n in range(first, len(trace)):
         p = trace[n]
@@ -233,6 +229,27 @@ def settle(graph: Graph, state: State, first: int) -> None:
         if duration[p] > 0:
             for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
                 free[use[k]], user[use[k]] = start[p] + duration[p], p
+
+
+def adopt(state: State, first: int) -> int:
+    """Make the next schedule, which differs from one piece on, the one at hand; returns the first piece that moves."""
+    trace, start, cause, moved = state.trace, state.start, state.cause, first
+    # In the order of starts, with what starts together as it was: so few pieces lie between two neighbours.
+    for n in range(first, len(trace)):
+        p, k = state.next_trace[n], n
+        start[p], cause[p] = state.next_start[p], state.next_cause[p]
+        while k > 0 and start[trace[k - 1]] > start[p]:
+            trace[k] = trace[k - 1]
+            k -= 1
+        trace[k] = p
+        moved = min(moved, k)
+    return moved
+
+
+def keep(state: State) -> None:
+    """Write down the schedule at hand as the best one."""
+    for n in range(len(state.trace)):
+        state.best_trace[n], state.best_start[n], state.best_level[n] = state.trace[n], state.start[n], state.level[n]
 
 
 def reach(graph: Graph, state: State) -> None:
@@ -396,8 +413,8 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
     int
         Objective of the best schedule.
     """
-    trace, level, duration, start, cause, best_trace, best_level, best_start, numbers = state[:9]
-    after, begun, why, position = state[9:13]
+    trace, level, duration, start, cause = state[:5]
+    numbers, after, begun, why, position = state[8:13]
     last, weight = graph.last, graph.weight
     size, jobs = len(trace), len(last)
     for p in range(size):
@@ -408,8 +425,7 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
                 timed(graph, level, duration, p)
         resume(graph, state, 0)
         numbers[0] = numbers[1] = sweep(graph, state, trace, 0, size, start, cause, 1e300)[0]
-        for n in range(size):
-            best_trace[n], best_start[n], best_level[n] = trace[n], start[n], level[n]
+        keep(state)
     settle(graph, state, 0)
     least, value, seed, tries = numbers[0], numbers[1], numbers[2], 0
     for step in range(first, first + steps):
@@ -466,20 +482,10 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
                 reach(graph, state)
             continue
         value, tries = objective, 0
-        # In the order of starts, with what starts together as it was: so few pieces lie between two neighbours.
-        for n in range(changed, size):
-            p, k = after[n], n
-            start[p], cause[p] = begun[p], why[p]
-            while k > 0 and start[trace[k - 1]] > start[p]:
-                trace[k] = trace[k - 1]
-                k -= 1
-            trace[k] = p
-            changed = min(changed, k)
-        settle(graph, state, changed)
+        settle(graph, state, adopt(state, changed))
         if value < least:
             least = value
-            for n in range(size):
-                best_trace[n], best_start[n], best_level[n] = trace[n], start[n], level[n]
+            keep(state)
     numbers[0], numbers[1], numbers[2] = least, value, seed
     return least
 
@@ -491,5 +497,7 @@ def _types(numba: Any) -> Any:
 
 
 compilable(
-    anneal, _types, parts=(resume, sweep, settle, reach, critical, partner, admitted, timed, deepen, swapped, shifted)
+    anneal,
+    _types,
+    parts=(resume, sweep, settle, adopt, keep, reach, critical, partner, admitted, timed, deepen, swapped, shifted),
 )
