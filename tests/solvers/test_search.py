@@ -92,6 +92,24 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
     assert better > 0
 
 
+def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search waits for them, and should have more than the heuristic's placements by then."""
+    found = []
+    for name in ("rack/mixed-types", "rack/weighted", "rack/tight-memory"):
+        pieces = cut(load(name))
+        options = Options(workers=1, work_limit=1.0)
+        control = Control("test", pieces, options, lambda event: None)
+        monkeypatch.setattr(rounds, "prepare", options.cancel.set)
+        reason = rounds.Rounds(control, pieces).run()
+        assert reason is StoppedBy.PROOF or options.cancel.is_set()
+        evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+        asked = demands(pieces)
+        assert asked is not None and control.objective is not None
+        first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
+        found.append(control.objective / min(first))
+    assert max(found) < 1.0
+
+
 def test_without_any_work_the_first_placement_stays() -> None:
     instance = generate("server", 2)
     pieces = cut(instance)

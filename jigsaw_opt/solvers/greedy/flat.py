@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.greedy.timing import Filled, Places, Shape, compress, li
 
 __all__ = ["Flat"]
 
-_PATIENCE = 150_000
+_PATIENCE = 400_000
 """Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
 _LARGEST = 1 << 61
 """Sum of all durations from which on 64 bits might not do."""

@@ -48,6 +48,9 @@ _WORK_OF_BALANCING = 6e-5
 """Deterministic seconds that a piece in an evaluation, and a step of balancing, count as."""
 _SECONDS_OF_ENGINE = 3.0
 """What a deterministic second of the engine takes, in ours."""
+_LISTED, _LISTED_IN_VAIN, _LISTED_STEPS = 0.1, 25, 60
+"""Deterministic seconds for placements scheduled before anything else, how many bring nothing before that ends, and
+steps of annealing that follow."""
 _FROM_BEST = 0.5
 """How often jobs are put elsewhere in the best plan, and not at a placement made anew."""
 _RELOCATED = 0.4
@@ -95,6 +98,7 @@ class Rounds:
             return StoppedBy.COMPLETED
         self._prepare(asked)
         self._begin()
+        self._list()
         if self._reason() is None:
             # Until functions are compiled the search hardly moves, and keeps the thread beside it from running.
             prepare()
@@ -173,6 +177,23 @@ class Rounds:
             self._keep(Draft(spots, [1.0] * count, [0] * count, outcome))
             if self._reason() is not None:
                 return
+
+    def _list(self) -> None:
+        """Jobs placed in drawn orders and scheduled, and the best of that annealed, as far as it takes a moment."""
+        look = len(self.pieces.jobs) * _WORK_OF_BALANCING + self.evaluator.pieces_a_look * _WORK_OF_PIECE
+        most, idle = int(_LISTED / look), 0
+        for _ in range(most):
+            balance, before = self._balance(self.draw.choice(_TARGETS)), self.control.objective
+            draft = Annealing(balance, self.evaluator, self.draw).draft() if self._built(balance) else None
+            self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
+            if draft is not None:
+                self._keep(draft)
+            idle = 0 if self.control.objective != before else idle + 1
+            if idle >= _LISTED_IN_VAIN or self._reason() is not None:
+                break
+        if self.best is not None and self._reason() is None:
+            annealing = Annealing(self._balance(1.0), self.evaluator, self.draw)
+            annealing.run(self.best, min(most, _LISTED_STEPS), _HEATS[1], self._watch)
 
     def _fresh(self) -> None:
         """A placement made anew, balanced and annealed."""
