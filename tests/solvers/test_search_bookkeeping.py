@@ -31,6 +31,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search import balance as balance_module
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.levelling import Levelling
@@ -159,6 +160,52 @@ def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
     for index in range(len(other.loads.spots)):
         other.loads.unplace(index)
     assert state(other.loads) == state(Loads(balance.ground))
+
+
+def test_one_worker_changes_its_gpu_or_two_exchange_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(balance_module, "_WORKER_SHARE", 1.0)
+    seen: Counter[int] = Counter()
+    for seed in (1, 4):
+        balance = balance_of(generate("server", seed))
+        assert balance is not None
+        assert not balance.shaped, "levels in another shape are a move of their own"
+        for _ in range(100):
+            change = balance.change()
+            if change is None:
+                continue
+            differences = []
+            for index, old in change[0]:
+                before, after = set(old.gpus), set(balance.spot(index).gpus)
+                differences.append((before - after, after - before))
+            assert all(len(gone) == len(come) == 1 for gone, come in differences)
+            if len(differences) == 2:
+                (gone, come), (other_gone, other_come) = differences
+                assert (gone, come) == (other_come, other_gone)
+            seen[len(differences)] += 1
+    assert set(seen) == {1, 2}
+    assert min(seen.values()) >= 10
+
+
+def test_where_jobs_yield_there_is_room_that_their_levels_take() -> None:
+    more = settled = 0
+    for seed in range(120):
+        balance = balance_of(scarce(seed), seed)
+        if balance is None:
+            continue
+        ground = balance.ground
+        keeping, yielding = (Balance(ground, Random(seed), 1000) for _ in range(2))
+        keeping.loads = Loads(ground)
+        for index, spot in enumerate(balance.spots()):
+            for gpu in range(len(ground.layout.gpus)):
+                least, most = keeping.loads.cap(index, gpu), yielding.loads.cap(index, gpu)
+                assert least <= most
+                more += least < most
+            keeping.place(index, spot)
+            yielding.place(index, spot)
+        spots = yielding.loads.settled()
+        settled += spots is not None and within_memory(ground, spots)
+    assert more >= 10
+    assert settled >= 20
 
 
 def test_a_job_is_taken_away_only_once() -> None:

@@ -20,6 +20,11 @@ __all__ = ["Balance"]
 _NEAR_SHARE = 0.8
 _PATH_WEIGHT = 20.0
 _SHAPE_SHARE = 0.1
+_WORKER_SHARE, _FEW_GPUS = 0.5, 64
+"""How often one worker alone goes elsewhere, less often by as much as there are more GPUs than a few: among many it
+is hardly ever of use."""
+_EXCHANGED = 0.85
+"""How often another worker takes the place of that one."""
 
 
 class Balance:
@@ -45,7 +50,8 @@ class Balance:
 
     def __init__(self, ground: Ground, draw: random.Random, target_us: int, link_weight: float = 1.0) -> None:
         self.ground, self.draw, self.target_us, self.link_weight = ground, draw, target_us, link_weight
-        self.loads = Loads(ground)
+        self.loads = Loads(ground, rigid=False)
+        self._worker_share = _WORKER_SHARE * min(1.0, _FEW_GPUS / len(ground.layout.gpus))
         self.places = Places(ground, draw)
         self.shaped = [index for index in range(len(ground.demands)) if len(ground.shapes(index)) > 1]
 
@@ -97,6 +103,8 @@ class Balance:
             first = self._crowded()
         if self.draw.random() < _SHAPE_SHARE and self.shaped:
             return self._reshape(first)
+        if self.draw.random() < self._worker_share:
+            return self._reseat(first)
         if kind < 0.15 or len(self.loads.spots) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
@@ -165,6 +173,21 @@ class Balance:
         others = [demand for demand in self.ground.shapes(index) if demand is not before]
         self.loads.demands[index] = self.draw.choice(others)
         return self._move([(index, self.spot(index).gpus if self.draw.random() < 0.5 else None)])
+
+    def _reseat(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+        """Put one worker on another GPU, of its server or near it; often a worker from there takes its place."""
+        gpus, draw = list(self.spot(first).gpus), self.draw
+        slot = draw.randrange(len(gpus))
+        here = gpus[slot]
+        there = self.places.seat(here, first, gpus)
+        if there is None:
+            return None
+        gpus[slot] = there
+        guests = [index for index in self.loads.on_gpu[there] if here not in self.spot(index).gpus]
+        if not guests or draw.random() >= _EXCHANGED:
+            return self._move([(first, gpus)])
+        other = draw.choice(guests)
+        return self._move([(first, gpus), (other, [here if gpu == there else gpu for gpu in self.spot(other).gpus])])
 
     def _trade(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Exchange the places of two jobs of one width."""

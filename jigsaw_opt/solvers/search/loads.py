@@ -175,6 +175,8 @@ class Loads:
     ----------
     ground
         The instance.
+    rigid
+        Whether placed jobs keep their levels; else those that one more job leaves room for will do.
 
     Attributes
     ----------
@@ -188,8 +190,8 @@ class Loads:
         Jobs on every GPU, with the bytes of their activations, and on every link.
     """
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    def __init__(self, ground: Ground, rigid: bool = True) -> None:
+        self.ground, self.rigid = ground, rigid
         self.demands = list(ground.demands)
         self.spots: list[PlacedJob | None] = [None] * len(ground.pieces.jobs)
         count = len(ground.layout.gpus)
@@ -204,9 +206,21 @@ class Loads:
         job, inside = self.ground.pieces.jobs[index], self.on_gpu[gpu]
         room = self.ground.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and room < max(inside.values()):
-            return 0
+            others = [other for other, size in inside.items() if size > room]
+            if self.rigid or not all(self._yields(other, gpu, job.state_bytes) for other in others):
+                return 0
         sizes = job.activation_bytes
         return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
+
+    def _yields(self, index: int, gpu: int, taken: int) -> bool:
+        """Whether a placed job finds levels once so many more bytes of a GPU are taken."""
+        spot, sizes = self.spots[index], self.ground.pieces.jobs[index].activation_bytes
+        if spot is None:
+            return True
+        memory = self.ground.layout.memory
+        rooms = [memory[one] - self._state[one] - (taken if one == gpu else 0) for one in spot.gpus]
+        caps = [sum(size <= room for size in sizes) for room in rooms]
+        return self.ground.levels(spot.demand, caps) is not None
 
     def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
         """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""

@@ -83,6 +83,13 @@ class Places:
         gpus = self.exchanged(loads, index, spot.gpus, home, server)
         return None if gpus is None else (gpus, server)
 
+    def seat(self, gpu: int, index: int, taken: Sequence[int]) -> int | None:
+        """A GPU for a worker of a job instead of its own: on the same server or near it, none of those taken."""
+        home = self.layout.server_of[gpu]
+        server = home if self.draw.random() < 0.5 else self.draw.choice(self._neighbours(index, home))
+        free = [one for one in self.layout.on_server[server] if one not in taken]
+        return self.draw.choice(free) if free else None
+
     def exchanged(self, loads: Loads, index: int, gpus: Sequence[int], home: int, server: int) -> list[int] | None:
         """GPUs of a job with those on `home` replaced by the least loaded ones of `server`; None without room."""
         leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == home]
