@@ -83,7 +83,7 @@ _CPSAT = ("ortools.sat.python.cp_model",)
 _SHOP = ("pyjobshop", "pyjobshop.solvers.ortools", "networkx")
 
 METHODS: Mapping[str, Method] = {
-    OURS: Method(_ours(OURS), _every, (*_CPSAT, "networkx", "numpy"), peer=False),
+    OURS: Method(_ours(OURS), _every, (*_CPSAT, "networkx", "numpy", "numba"), peer=False),
     "greedy": Method(_ours("greedy"), _every, ("networkx",), peer=False),
     "list": Method(list_scheduling.solve, list_scheduling.unsupported, ("networkx",)),
     "plain-cpsat": Method(plain_cpsat.solve, plain_cpsat.unsupported, (*_CPSAT, "networkx")),

@@ -183,14 +183,14 @@ class Rounds:
         look = len(self.pieces.jobs) * _WORK_OF_BALANCING + self.evaluator.pieces_a_look * _WORK_OF_PIECE
         most, idle = int(_LISTED / look), 0
         for _ in range(most):
+            if idle >= _LISTED_IN_VAIN or self._reason() is not None:
+                break
             balance, before = self._balance(self.draw.choice(_TARGETS)), self.control.objective
             draft = Annealing(balance, self.evaluator, self.draw).draft() if self._built(balance) else None
             self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
             if draft is not None:
                 self._keep(draft)
             idle = 0 if self.control.objective != before else idle + 1
-            if idle >= _LISTED_IN_VAIN or self._reason() is not None:
-                break
         if self.best is not None and self._reason() is None:
             annealing = Annealing(self._balance(1.0), self.evaluator, self.draw)
             annealing.run(self.best, min(most, _LISTED_STEPS), _HEATS[1], self._watch)
