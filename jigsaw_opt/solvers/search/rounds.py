@@ -191,7 +191,7 @@ class Rounds:
             if draft is not None:
                 self._keep(draft)
             idle = 0 if self.control.objective != before else idle + 1
-        if self.best is not None and self._reason() is None:
+        if most and self.best is not None and self._reason() is None:
             annealing = Annealing(self._balance(1.0), self.evaluator, self.draw)
             annealing.run(self.best, min(most, _LISTED_STEPS), _HEATS[1], self._watch)
 
