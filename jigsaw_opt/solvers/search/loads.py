@@ -214,12 +214,12 @@ class Loads:
 
     def _yields(self, index: int, gpu: int, taken: int) -> bool:
         """Whether a placed job finds levels once so many more bytes of a GPU are taken."""
-        spot, sizes = self.spots[index], self.ground.pieces.jobs[index].activation_bytes
+        spot = self.spots[index]
         if spot is None:
-            return True
-        memory = self.ground.layout.memory
-        rooms = [memory[one] - self._state[one] - (taken if one == gpu else 0) for one in spot.gpus]
-        caps = [sum(size <= room for size in sizes) for room in rooms]
+            raise ValueError(f"job {index} is not placed")
+        self._state[gpu] += taken
+        caps = level_caps(self.ground.layout, spot.demand, spot.gpus, self._state)
+        self._state[gpu] -= taken
         return self.ground.levels(spot.demand, caps) is not None
 
     def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
@@ -264,10 +264,9 @@ class Loads:
         for index, spot in enumerate(self.spots):
             if spot is None:
                 return None
-            sizes = spot.job.activation_bytes
-            tight = min(map(room.__getitem__, spot.gpus)) < sizes[-1]
+            tight = min(map(room.__getitem__, spot.gpus)) < spot.job.activation_bytes[-1]
             if tight or spot.caps is not None:
-                caps = [sum(size <= room[gpu] for size in sizes) for gpu in spot.gpus]
+                caps = level_caps(self.ground.layout, spot.demand, spot.gpus, self._state)
                 anew = self.ground.spot(index, spot.demand, spot.gpus, caps)
                 if anew is None:
                     return None
