@@ -12,6 +12,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -42,6 +43,14 @@ GOALS: tuple[tuple[Horizon, Objective], ...] = (
 def searched(instance: Instance, work: float, seed: int = 0) -> Result:
     """The result within deterministic seconds; `solve` has passed its plan to the checker."""
     return solve(instance, "search", Options(workers=1, work_limit=work, seed=seed))
+
+
+def values_of_placements(pieces: Pieces) -> list[int]:
+    """Objectives of the list schedules of the heuristic's placements, in their order."""
+    asked = demands(pieces)
+    assert asked is not None
+    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
+    return [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
@@ -80,11 +89,7 @@ def test_is_better_than_the_placements_that_it_begins_with(objective: Objective)
     better = 0
     for seed in (0, 6):
         instance = generate("server", seed, objective=objective)
-        pieces = cut(instance)
-        asked = demands(pieces)
-        assert asked is not None
-        evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-        first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
+        first = values_of_placements(cut(instance))
         result = searched(instance, 0.3)
         assert result.objective is not None
         assert result.objective <= min(first)
@@ -102,22 +107,14 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
         monkeypatch.setattr(rounds, "prepare", options.cancel.set)
         reason = rounds.Rounds(control, pieces).run()
         assert reason is StoppedBy.PROOF or options.cancel.is_set()
-        evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-        asked = demands(pieces)
-        assert asked is not None and control.objective is not None
-        first = [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
-        found.append(control.objective / min(first))
+        assert control.objective is not None
+        found.append(control.objective / min(values_of_placements(pieces)))
     assert max(found) < 1.0
 
 
 def test_without_any_work_the_first_placement_stays() -> None:
     instance = generate("server", 2)
-    pieces = cut(instance)
-    asked = demands(pieces)
-    assert asked is not None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    first = evaluator.evaluate(next(placements(pieces, asked)), [1.0] * count, [0] * count)
-    assert searched(instance, 0.0).objective == first.value
+    assert searched(instance, 0.0).objective == values_of_placements(cut(instance))[0]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)

@@ -17,7 +17,6 @@ from jigsaw_opt.solvers.search.places import Places
 
 __all__ = ["Balance"]
 
-_NEAR_SHARE = 0.8
 _PATH_WEIGHT = 20.0
 _SHAPE_SHARE = 0.1
 _WORKER_SHARE, _FEW_GPUS = 0.5, 64
