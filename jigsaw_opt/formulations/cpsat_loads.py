@@ -180,17 +180,14 @@ class _Seats:
         if job.slots == 1:
             return
         for s, room in self.gpus.items():
-            if room >= job.slots and self._span(critical.sites(self.pieces, job, {s: room})) <= self.clock.limit:
+            span = critical.least_span_us(job, critical.sites(self.pieces, job, {s: room}))
+            if room >= job.slots and job.release_us + span <= self.clock.limit:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
                 model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])
-        if self.ring is not None:
-            apart = [site for site in critical.sites(self.pieces, job, self.gpus) if site.channel == self.ring]
-            if self._span(apart) > self.clock.limit:
-                model.add(self.crossing == 0)
+        apart = critical.crossing_span_us(self.pieces, job, self.gpus)
+        if apart is not None and job.release_us + apart > self.clock.limit:
+            model.add(self.crossing == 0)
         model.add_exactly_one(literal for _, literal, _ in self.modes)
-
-    def _span(self, sites: Sequence[critical.Site]) -> int:
-        return self.job.release_us + critical.least_span_us(self.job, sites)
 
     def on(self, server: int) -> Terms:
         """Literals of the GPUs of a server."""

@@ -210,6 +210,20 @@ def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
     return min((_span_us(job, site) for site in places), default=0)
 
 
+def crossing_span_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int | None:
+    """`least_span_us` where the workers sit on several servers; None where they cannot.
+
+    Parameters
+    ----------
+    pieces, job, gpus
+        See `sites`.
+    """
+    ring = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
+    if ring is None:
+        return None
+    return least_span_us(job, [site for site in sites(pieces, job, gpus) if site.channel == ring])
+
+
 def _span_us(job: PieceGraph, site: Site) -> int:
     n, shortest = job.iterations, site.exchange.shortest
     longer = _longer_transfers(job, site.exchange)

@@ -1,10 +1,14 @@
-"""The load inequalities hold where a GPU holds none of the jobs that they speak of."""
+"""The load inequalities hold where a GPU holds none of their jobs, and say how many jobs a server takes."""
 
 from __future__ import annotations
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.windows import windows
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
+from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.solvers import cpsat_search, ilp
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
@@ -12,6 +16,7 @@ from jigsaw_opt.solvers.solve import solve
 
 EXACT = Options(workers=1, work_limit=60)
 EXCHANGING = Model((Segment("s", {"v": 10}, {"v": 10}, 50, 0),))
+BALANCED = Model((Segment("s", {"v": 10}, {"v": 10}, 20, 0),))
 SHORT = Model((Segment("s", {"v": 4, "w": 8}, {"v": 1, "w": 2}, 0, 0),))
 
 
@@ -47,3 +52,37 @@ def test_a_tail_on_one_type_says_nothing_of_the_other(solver: str, monkeypatch: 
     result = solve(Instance("types", cluster, {"pair": pair}, jobs), solver, EXACT)
     # Forward 2, head ready at 3, 90 us of exchange: 93 after the later release.
     assert (result.status, result.objective) == (Status.OPTIMAL, 393)
+
+
+def pairs(count: int, iterations: int = 1, horizon: Horizon = "finite", seconds: int = 1) -> Instance:
+    """Jobs of two workers on two servers of four GPUs; an exchange over links takes so many seconds."""
+    rate = 20 // seconds
+    servers = tuple(Server(f"s{s}", "v", 4, 10**6, 10**6) for s in range(2))
+    links = tuple(Link(f"l{s}", (f"s{s}", "hub"), rate) for s in range(2))
+    jobs = tuple(Job(f"job{k}", "balanced", 2, iterations) for k in range(count))
+    objective = "period" if horizon == "cyclic" else "makespan"
+    return Instance("pairs", Cluster(servers, ("hub",), links), {"balanced": BALANCED}, jobs, horizon, objective)
+
+
+@pytest.mark.parametrize("seconds", [1, 2])
+def test_a_job_may_cross_where_its_least_span_over_links_is_left(seconds: int) -> None:
+    pieces = cut(pairs(1, iterations=3, seconds=seconds))
+    ground, span = Ground(pieces), 3 * (20 + seconds * 10**6)
+    assert ground.may_cross(pieces.jobs[0], span)
+    assert not ground.may_cross(pieces.jobs[0], span - 1)
+
+
+@pytest.mark.parametrize(("horizon", "limit"), [("finite", 2 * 20 + 20 + 9), ("cyclic", 2 * 20 + 9)])
+def test_a_server_takes_no_more_jobs_than_its_gpus_have_time_for(horizon: Horizon, limit: int) -> None:
+    # Two blocks on each of eight GPUs: room for eight pairs. The load of all GPUs together leaves room for nine.
+    cp_model = pytest.importorskip("ortools.sat.python.cp_model")
+    build = cpsat_cycle.build if horizon == "cyclic" else cpsat_timetable.build
+    for count, status in ((8, cp_model.OPTIMAL), (9, cp_model.INFEASIBLE)):
+        pieces = cut(pairs(count, horizon=horizon))
+        model = build(pieces, windows(pieces, limit), limit if horizon == "cyclic" else 0, limit)
+        model.proto.clear_objective()
+        solver = cp_model.CpSolver()
+        solver.parameters.num_workers = 1
+        if count == 9:
+            solver.parameters.max_number_of_conflicts = 0
+        assert solver.solve(model.proto) == status

@@ -30,8 +30,8 @@ SHORT = 0.05
 
 @pytest.fixture(scope="module")
 def crowded() -> Instance:
-    """Eight jobs on four GPUs."""
-    return generate("tiny", 0, objective="period", servers=2, load=300, segments=(3, 4))
+    """Sixteen jobs on four GPUs."""
+    return generate("tiny", 0, objective="period", servers=2, load=600, segments=(3, 4))
 
 
 def solve(instance: Instance, **options: object) -> Result:
@@ -75,7 +75,7 @@ def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pyt
 
 def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:
     events: list[Event] = []
-    result = CPSAT(crowded, Options(workers=1, work_limit=SHORT / 10), events.append)
+    result = CPSAT(crowded, Options(workers=1, work_limit=SHORT), events.append)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None
     assert result.objective is not None

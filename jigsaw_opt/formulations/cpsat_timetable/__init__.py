@@ -9,7 +9,7 @@ from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
 from jigsaw_opt.formulations.cpsat_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
-from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads
+from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads, add_link_loads, add_server_loads
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
@@ -93,4 +93,5 @@ def _add_objective(
     for it in jobs:
         proto.add(objective >= it.ends[-1])
     add_gpu_loads(proto, ground, jobs, objective)
+    add_server_loads(proto, ground, jobs, objective)
     add_link_loads(proto, ground, jobs, objective)

@@ -28,6 +28,8 @@ def add_placement(model: cp_model.CpModel, ground: Ground, it: JobVariables) -> 
     it.used = {s: model.new_bool_var(f"{name} uses {s}") for s in sorted({ground.server(g) for g in it.here})}
     for s, used in it.used.items():
         add_any(model, used, it.on_server(ground, s))
+    if it.on_one_server(ground):
+        model.add_exactly_one(it.used.values())
     parts = sorted({ground.part(g) for g in it.here})
     if len(parts) > 1:
         _one_part(model, ground, it, parts)

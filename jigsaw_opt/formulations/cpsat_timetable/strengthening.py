@@ -1,18 +1,18 @@
-"""Inequalities that every plan meets, for the linear relaxation: the load of each GPU and of each link."""
+"""Inequalities that every plan meets: the load of each GPU, link and server."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
+from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows, server_load
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period"]
+__all__ = ["add_gpu_loads", "add_link_loads", "add_loads_of_period", "add_server_loads"]
 
 
 def add_gpu_loads(
@@ -21,6 +21,23 @@ def add_gpu_loads(
     """Work on a GPU fits between the first release and the last exchange."""
     for g in range(len(ground.gpus)):
         _add_loads(model, [gpu_load(ground, it, g, sum) for it in jobs if g in it.here], makespan)
+
+
+def add_server_loads(
+    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
+) -> None:
+    """Work of jobs that sit on one server only fits onto its GPUs, if spread evenly.
+
+    Once every worker has its GPU, the rows of the GPUs say no less; these say which jobs fit onto a server before that.
+    """
+    for loads in _server_loads(ground, jobs):
+        _add_loads(model, loads, makespan)
+
+
+def _server_loads(ground: Ground, jobs: Sequence[JobVariables]) -> Iterator[list[Load]]:
+    inside = [it for it in jobs if it.on_one_server(ground)]
+    for s in range(len(ground.by_server)):
+        yield [server_load(ground, it, s) for it in inside if s in it.used]
 
 
 def add_link_loads(
@@ -40,8 +57,10 @@ def _add_loads(model: cp_model.CpModel, loads: Sequence[Load], makespan: cp_mode
 def add_loads_of_period(
     model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], period: cp_model.IntVar
 ) -> None:
-    """In a plan that repeats, the work on a GPU and the transfers over a link fit into one period."""
+    """In a plan that repeats, the work on a GPU or a server and the transfers over a link fit into one period."""
     for g in range(len(ground.gpus)):
         model.add(sum(gpu_load(ground, it, g, sum).work for it in jobs if g in it.here) <= period)
+    for loads in _server_loads(ground, jobs):
+        model.add(sum(load.work for load in loads) <= period)
     for k, link in enumerate(ground.pieces.cluster.links):
         model.add(sum(link_load(ground, it, it.links[k], link).work for it in jobs if k in it.links) <= period)

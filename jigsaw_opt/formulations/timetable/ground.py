@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.critical import usable_gpus
+from jigsaw_opt.problem.critical import crossing_span_us, usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -41,6 +41,11 @@ class Ground:
         """GPUs that may hold a worker of `job`."""
         usable = usable_gpus(self.pieces, job)
         return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
+
+    def may_cross(self, job: PieceGraph, most: int) -> bool:
+        """Whether the workers of `job` may sit on several servers and still end within `most` after its release."""
+        span = crossing_span_us(self.pieces, job, usable_gpus(self.pieces, job))
+        return span is not None and span <= most
 
     def part(self, gpu: int) -> int:
         """Connected part of the cluster that a GPU is in."""

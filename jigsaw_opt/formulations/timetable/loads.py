@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.critical import candidate_levels, tail_us
+from jigsaw_opt.problem.critical import candidate_levels, least_work_us, tail_us
 
-__all__ = ["Load", "gpu_load", "link_load", "load_rows"]
+__all__ = ["Load", "gpu_load", "link_load", "load_rows", "server_load"]
 
 _Total = Callable[[Iterable[Any]], Any]
 """Sum of linear terms."""
@@ -32,8 +32,14 @@ def gpu_load(ground: Ground, it: JobVariables[Any, Any], g: int, total: _Total) 
     """Blocks of a job on a GPU."""
     times = block_us(it.job, ground.gpu_type(g))
     work = total(times[d - 1] * literal for levels in it.levels for d, literal in levels[g].items())
-    tail = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
-    return Load(it.window.release, work, tail, _least_end(it))
+    return Load(it.window.release, work, _least_tail(it, times), _least_end(it))
+
+
+def server_load(ground: Ground, it: JobVariables[Any, Any], s: int) -> Load:
+    """Even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down."""
+    times = block_us(it.job, ground.pieces.cluster.servers[s].gpu_type)
+    share = least_work_us(it.job, times) // len(ground.by_server[s])
+    return Load(it.window.release, share * it.used[s], _least_tail(it, times), _least_end(it))
 
 
 def link_load(ground: Ground, it: JobVariables[Any, Any], literal: Any, link: Link) -> Load:
@@ -54,6 +60,10 @@ def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
             if late:
                 # Where none of them is on the resource there is no work to stand between head and tail.
                 yield [load.work for load in late], min(head + tail, max(load.end for load in late))
+
+
+def _least_tail(it: JobVariables[Any, Any], times: Sequence[int]) -> int:
+    return min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
 
 
 def _least_end(it: JobVariables[Any, Any]) -> int:

@@ -65,6 +65,10 @@ class JobVariables(Generic[Variable, Expression]):
     fewest: list[int] = field(default_factory=list)
     shortest: list[int] = field(default_factory=list)
 
+    def on_one_server(self, ground: Ground) -> bool:
+        """Whether all workers sit on one server, for over links the job would end too late."""
+        return not ground.may_cross(self.job, self.window.deadline - self.window.release)
+
     def on_server(self, ground: Ground, server: int) -> Sequence[Variable]:
         """Placement variables of the GPUs of one server."""
         return [literal for g, literal in self.here.items() if ground.server(g) == server]
