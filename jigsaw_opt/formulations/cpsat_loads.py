@@ -126,7 +126,7 @@ class _Seats:
     @cached_property
     def ring(self) -> Channel | None:
         """Best channel over several servers."""
-        return self.pieces.pace.crossing(self.gpus, self.job.slots) if self.job.slots > 1 else None
+        return self.pieces.pace.crossing(self.gpus, self.job.slots)
 
     @cached_property
     def crossing(self) -> cp_model.IntVar:

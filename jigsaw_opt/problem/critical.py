@@ -160,7 +160,7 @@ def _areas(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> Iterator[tu
         if count >= job.slots and key not in seen:
             seen.add(key)
             yield [s], Channel((), server.fabric_bandwidth, server.fabric_latency_us)
-    ring = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
+    ring = pieces.pace.crossing(gpus, job.slots)
     parts: dict[int, list[int]] = {}
     for s in gpus:
         parts.setdefault(pieces.routes.component[s], []).append(s)
@@ -218,7 +218,7 @@ def crossing_span_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> i
     pieces, job, gpus
         See `sites`.
     """
-    ring = pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None
+    ring = pieces.pace.crossing(gpus, job.slots)
     if ring is None:
         return None
     return least_span_us(job, [site for site in sites(pieces, job, gpus) if site.channel == ring])

@@ -53,7 +53,7 @@ class Pace:
         )
 
     def crossing(self, gpus: Mapping[int, int], slots: int) -> Channel | None:
-        """Rate and latency that no placement on two or more servers beats; None where there is no such placement.
+        """Rate and latency that no placement on two or more servers beats; None without one, as for a single worker.
 
         Parameters
         ----------
@@ -62,6 +62,8 @@ class Pace:
         slots
             Number of its workers.
         """
+        if slots < 2:
+            return None
         rate, latency = _best(self._rates, gpus, slots), _best(self._latencies, gpus, slots)
         return None if rate is None or latency is None else Channel((), rate, latency)
 

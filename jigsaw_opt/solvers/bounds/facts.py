@@ -122,7 +122,7 @@ def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shap
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
         blocks=blocks,
-        ring=pieces.pace.crossing(gpus, job.slots) if job.slots > 1 else None,
+        ring=pieces.pace.crossing(gpus, job.slots),
         crosses=max(gpus.values(), default=job.slots) < job.slots,
     )
 
