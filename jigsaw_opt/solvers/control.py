@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
 from typing import TypeVar
@@ -18,7 +18,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds import LatestEnds, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
@@ -55,7 +55,7 @@ class Control:
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
         base = lower_bound(pieces)
-        self.bound, self.bound_reason = base.value, base.reason
+        self.bound, self.bound_reason, self._latest_ends = base
         self._emit()
 
     @property
@@ -80,12 +80,17 @@ class Control:
             self._emit()
             return True
 
-    def raise_bound(self, bound: int, reason: str | None = None) -> None:
+    def raise_bound(self, bound: int, reason: str | None = None, latest_ends: LatestEnds | None = None) -> None:
         """Take a proven lower bound if it is better; without a `reason` the solver's own search has proven it."""
         with self._lock:
             if bound > self.bound:
                 self.bound, self.bound_reason = bound, reason or f"search by {self.name}"
+                self._latest_ends = latest_ends or self._latest_ends
                 self._emit()
+
+    def latest_ends(self, limit: int) -> Mapping[int, int]:
+        """Latest ends of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
+        return self._latest_ends(limit) if self._latest_ends is not None else {}
 
     def refute(self, conflict: Conflict) -> None:
         """Take the proof that there is no plan."""

@@ -77,7 +77,7 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds
         if control.reason() is not None:
             return control.reason()
         seconds -= control.seconds - started
-    model = build_model(pieces, control.bound, control.objective)
+    model = build_model(control, pieces, control.bound, control.objective)
     if control.best is not None:
         model.hint(control.best)
     return _search(control, pieces, model, workers, max(0.0, work), seconds)

@@ -40,8 +40,10 @@ class Targets:
 
     def __init__(self, control: Control, pieces: Pieces, workers: int) -> None:
         self._control, self._pieces, self._workers = control, pieces, workers
-        # How often the room between bound and best plan is halved for a target; at first once.
-        self._halvings, self._effort = 1, _LEAST_EFFORT
+        # How often the room between bound and best plan is halved for a target. The first plans are further from the
+        # best one where every end counts.
+        self._halvings = 2 if pieces.objective == "weighted_completion" else 1
+        self._effort = _LEAST_EFFORT
         # On a circle strong propagation sometimes stands still: starts go up by microseconds, turn after turn.
         self._strongly, self._other_way = pieces.horizon == "finite", False
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
@@ -96,7 +98,7 @@ class Targets:
         control = self._control
         # A plan of a shorter period can be stretched to this one, and a constant period is decided far sooner.
         least = target if self._pieces.horizon == "cyclic" else min(control.bound, target)
-        model = build_model(self._pieces, least, target)
+        model = build_model(control, self._pieces, least, target)
         model.proto.clear_objective()  # type: ignore[no-untyped-call]
         solver = self._engine()
         status = control.run(partial(solver.solve, model.proto), solver.stop_search)

@@ -21,7 +21,7 @@ __all__ = ["PORTFOLIO", "Portfolio"]
 _BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
 """Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
-"""The same before targets are put to a small model, and once one of them is left open."""
+"""The same before targets of makespan or period are put to a small model, and once one of them is left open."""
 _SEARCH_SHARE = 0.4
 """Share of the limits that the search has to itself where one thread does everything."""
 _EXACT_SHARE = 0.35
@@ -97,14 +97,16 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     twice = pieces.horizon == "finite"
     shared = exact and workers == 1 and limit < math.inf
     closing = shared and is_small(pieces)
-    _raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if closing else _BOUND_WORK)
+    # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
+    in_between = closing and pieces.objective != "weighted_completion"
+    _raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else _BOUND_WORK)
     if exact:
         _require_plan(control, pieces)
     if control.reason() is not None:
         return control.reason()
     # Only the exact model proves that there is no plan.
     if closing and control.best is not None:
-        _close_in(control, pieces, work)
+        _close_in(control, pieces, work, in_between)
     elif shared and twice and control.best is not None:
         explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
@@ -114,13 +116,14 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     return control.reason()
 
 
-def _close_in(control: Control, pieces: Pieces, work: float) -> None:
-    """Ask for targets, with stronger bounds in between once one is left open."""
+def _close_in(control: Control, pieces: Pieces, work: float, in_between: bool) -> None:
+    """Ask for targets, with stronger bounds `in_between` once one is left open."""
     from jigsaw_opt.solvers.cpsat_targets import Targets
 
     targets = Targets(control, pieces, 1)
-    targets.close_in(work, patience=1)
-    _raise_bounds(control, pieces, _SECOND_BOUND_WORK)
+    if in_between:
+        targets.close_in(work, patience=1)
+        _raise_bounds(control, pieces, _SECOND_BOUND_WORK)
     targets.close_in(work)
 
 
@@ -134,7 +137,7 @@ def _require_plan(control: Control, pieces: Pieces) -> None:
 
 def _raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
     for bound in _stronger(control, pieces, work):
-        control.raise_bound(bound.value, bound.reason)
+        control.raise_bound(*bound)
 
 
 def _stronger(control: Control, pieces: Pieces, work: float) -> Iterator[Bound]:

@@ -7,20 +7,24 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from jigsaw_opt.formulations.cpsat_timetable import windows
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.timetable import job_end, objective_of
 from jigsaw_opt.solvers.bounds import completion_pairs, lower_bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
 from jigsaw_opt.solvers.bounds.completion_curves import Curve, Profile
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, Step, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment
 from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
 from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
 from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
@@ -53,6 +57,59 @@ def test_a_bound_never_exceeds_a_proven_optimum(name: str) -> None:
     known = catalogue.best_known(name)
     assert known is not None and known.objective is not None and known.optimal
     assert best_bound(cut(catalogue.load(name))) <= known.objective
+
+
+@pytest.mark.parametrize("size", (6, 8))
+def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> None:
+    told = earlier = 0
+    for seed in range(60):
+        pieces = cut(random_instance(seed, "finite", "weighted_completion", size))
+        plan = greedy_timetable(pieces, 0)
+        if plan is None:
+            continue
+        limit = objective_of(pieces, plan.jobs, None)
+        deadlines = [window.deadline for window in windows(pieces, limit)]
+        known = lower_bound(pieces).value
+        for bound in stronger_completion_bounds(pieces, known - 1):
+            assert bound.latest_ends is not None
+            for job, latest in bound.latest_ends(limit).items():
+                assert job_end(plan.jobs[job]) <= latest, seed
+                told += 1
+                earlier += latest < deadlines[job]
+    assert told >= 100
+    assert earlier >= 10
+
+
+@pytest.mark.parametrize("seed", (37, 44, 12))
+def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
+    # By windows, by loads, and by branches over who shares a link.
+    pieces = cut(generate("server", seed, objective="weighted_completion"))
+    *_, best = stronger_completion_bounds(pieces, lower_bound(pieces).value)
+    assert best.latest_ends is not None
+    limit = best.value + best.value // 50
+    before, after = windows(pieces, limit), windows(pieces, limit, best.latest_ends(limit))
+    own = [fact.end for fact in gather(pieces, gpu_classes(pieces))]
+    left = [(b.deadline - end, a.deadline - end) for b, a, end in zip(before, after, own, strict=True)]
+    assert all(0 <= later <= sooner for sooner, later in left)
+    assert min(later / sooner for sooner, later in left) < 0.6
+
+
+@pytest.mark.parametrize("price", (0, 3))
+def test_the_cost_of_an_end_is_cheapest_and_latest_where_trying_all_ends_says(price: int) -> None:
+    late = Profile(Curve([(2, 0, 4), (2, 9, 4)]), Curve([(1, 0, 30)]), 5)
+    payments = [Payment(20, 18, 2 * UNIT, late), Payment(33, 9, 5 * UNIT // 3, late)]
+    cost = EndCost(11, price * UNIT, payments)
+    # Behind the last corner a cost is no more than its price times the end.
+    costs = {end: cost.at(end) for end in range(11, 400)}
+    value = min(costs.values())
+    assert cost.cheapest() == (value, min(end for end, of in costs.items() if of == value))
+    for most in (*range(0, 250, 7), *(of // UNIT for of in costs.values())):
+        allowed = [end for end, of in costs.items() if of <= most * UNIT]
+        latest = cost.latest(most * UNIT)
+        if price == 0 and allowed:
+            assert latest is None
+        elif max(allowed, default=11) < 399:
+            assert latest == max(allowed, default=11)
 
 
 def long_and_short(weight: int) -> Instance:
@@ -162,7 +219,7 @@ def test_windows_see_what_whole_loads_do_not() -> None:
     program.solve()
     for _ in rounds(program, [Load(resource, facts) for resource in resources], Budget()):
         continue
-    assert max(window_bounds(program, resources, facts, Budget())) > 1.01 * program.bound()
+    assert max(proof.bound for proof in window_bounds(program, resources, facts, Budget())) > 1.01 * program.bound()
 
 
 def test_a_curve_is_exact_at_integers_and_near_in_between() -> None:
@@ -194,8 +251,8 @@ def test_bounds_repeat_within_the_same_work() -> None:
     first, second, less = (
         list(stronger_completion_bounds(cut(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001)
     )
-    assert first == second
-    assert less == first[: len(less)]
+    assert [bound[:2] for bound in first] == [bound[:2] for bound in second]
+    assert [bound[:2] for bound in less] == [bound[:2] for bound in first[: len(less)]]
 
 
 def test_the_program_adds_up_exactly() -> None:

@@ -45,7 +45,7 @@ def has_period(instance: Instance, period: int) -> bool:
     pieces, solver = cut(instance), cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = 20.0
-    model = cpsat_search.build_model(pieces, period, period)
+    model = cpsat_search.build_model(Control("period", pieces, Options(), lambda event: None), pieces, period, period)
     status = solver.solve(model.proto)
     assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     if status == cp_model.OPTIMAL:

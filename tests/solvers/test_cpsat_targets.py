@@ -65,7 +65,7 @@ def test_a_gpu_too_slow_for_the_target_leaves_the_model_valid() -> None:
     control = begun(extreme_instance(2016))
     assert control.objective is not None
     target = (control.bound + control.objective) // 2
-    assert build_model(control.pieces, control.bound, target).proto.validate() == ""
+    assert build_model(control, control.pieces, control.bound, target).proto.validate() == ""
     before = control.bound
     Targets(control, control.pieces, 1).close_in()
     assert before < control.bound == control.objective

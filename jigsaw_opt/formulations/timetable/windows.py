@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
@@ -59,10 +61,19 @@ def _serial_iteration(job: PieceGraph, slowest: Channel) -> int:
     return blocks + sum(job.transfer_us(piece.bucket, job.slots, slowest) for piece in job.transfers)
 
 
-def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
+def windows(pieces: Pieces, limit: int, latest_ends: Mapping[int, int] = MappingProxyType({})) -> tuple[Window, ...]:
     """Window of each job in plans whose objective is at most `limit`.
 
     From the limit and the earliest ends of the other jobs follows a job's deadline.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    limit
+        Largest objective of interest.
+    latest_ends
+        Earlier deadlines by index of the job, where something else has proven them.
     """
     least = [least_iteration_us(pieces, job, usable_gpus(pieces, job)) for job in pieces.jobs]
     ends = [job.release_us + job.iterations * length for job, length in zip(pieces.jobs, least, strict=True)]
@@ -74,6 +85,6 @@ def windows(pieces: Pieces, limit: int) -> tuple[Window, ...]:
         latest = serial_end(pieces)
         deadlines = [min(latest, end + slack // job.weight) for job, end in zip(pieces.jobs, ends, strict=True)]
     return tuple(
-        Window(job.release_us, length, deadline)
-        for job, length, deadline in zip(pieces.jobs, least, deadlines, strict=True)
+        Window(job.release_us, length, min(deadline, latest_ends.get(number, deadline)))
+        for number, (job, length, deadline) in enumerate(zip(pieces.jobs, least, deadlines, strict=True))
     )

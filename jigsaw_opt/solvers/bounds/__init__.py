@@ -5,7 +5,7 @@ Each bound is a proof in exact arithmetic; ``docs/bounds.md`` has the arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.pieces import Pieces
@@ -21,7 +21,10 @@ from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.links import link_resources
 from jigsaw_opt.solvers.bounds.packing import packing_bound
 
-__all__ = ["Bound", "lower_bound"]
+__all__ = ["Bound", "LatestEnds", "lower_bound"]
+
+LatestEnds = Callable[[int], Mapping[int, int]]
+"""Latest ends of jobs, in microseconds by index, in plans whose objective is at most a limit."""
 
 
 class Bound(NamedTuple):
@@ -33,10 +36,13 @@ class Bound(NamedTuple):
         The bound, in the unit of the objective.
     reason
         What proves it, in the user's terms.
+    latest_ends
+        What the proof says of single jobs, or None.
     """
 
     value: int
     reason: str
+    latest_ends: LatestEnds | None = None
 
 
 def lower_bound(pieces: Pieces) -> Bound:

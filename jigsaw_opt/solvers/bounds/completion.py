@@ -59,12 +59,11 @@ def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
     settled = [contest for contest in fights if contest.settled]
     loads += [contest.settle(program, budget) for contest in settled]
     yield from _rounds(program, loads, budget)
-    for value in window_bounds(program, resources, facts, budget):
-        yield Bound(value, f"{program.reason}, and windows of time")
+    for proof in window_bounds(program, resources, facts, budget):
+        yield Bound(proof.bound, f"{program.reason}, and windows of time", proof.latest_ends)
     for contest in fights:
         if not contest.settled:
-            for value in contest.branch(program, loads, budget):
-                yield Bound(value, contest.reason)
+            yield from contest.branch(program, loads, budget)
 
 
 def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[Bound]:
@@ -72,6 +71,11 @@ def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -
     if budget.spent:
         return
     program.solve()
-    yield Bound(program.bound(), program.reason)
+    yield _bound(program)
     for _ in rounds(program, loads, budget):
-        yield Bound(program.bound(), program.reason)
+        yield _bound(program)
+
+
+def _bound(program: CompletionProgram) -> Bound:
+    proof = program.proof()
+    return Bound(proof.bound, program.reason, proof.latest_ends)

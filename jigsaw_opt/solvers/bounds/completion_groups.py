@@ -11,8 +11,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
+from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities, share_a_gpu
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
@@ -113,13 +115,13 @@ class Contest:
                 program.add(row)
         return self.load(self._jobs)
 
-    def branch(self, program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[int]:
+    def branch(self, program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[Bound]:
         """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
         heap = [_Node(program.bound(), 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
             node = heapq.heappop(heap)
-            yield node.bound
+            yield Bound(node.bound, self.reason, partial(_latest_ends, (node, *heap)))
             done = sum(map(len, node.groups))
             if done == len(self._jobs):
                 return
@@ -139,6 +141,13 @@ class Contest:
         program.solve()
         deque(rounds(program, [*loads, *map(self.load, grown)], budget), maxlen=0)
         return program
+
+
+def _latest_ends(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
+    """Latest ends of jobs that all branches with a plan within a limit have one for."""
+    told = [node.program.proof().latest_ends(limit) for node in nodes if node.bound <= limit]
+    common = set[int].intersection(*map(set, told)) if told else ()
+    return {job: max(ends[job] for ends in told) for job in common}
 
 
 def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Proof
 
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["UNIT", "CompletionProgram", "Inequality"]
-
-UNIT = 2**160
-"""Multipliers are rounded down to parts of one over this."""
+__all__ = ["CompletionProgram", "Inequality", "prices_left", "whole_part"]
 
 
 class Inequality(NamedTuple):
@@ -90,21 +88,21 @@ class CompletionProgram:
         self.ends = [value * self._scale for value in solution.col_value]
         self._multipliers = list(solution.row_dual)
 
-    def bound(self) -> int:
-        """Least weighted sum of ends that the multipliers prove, exactly.
+    def proof(self) -> Proof:
+        """What the multipliers prove.
 
-        What the multipliers take of a job's weight is shared out to the inequalities, and the rest counts with
-        the job's own end. Where rounding has taken more than there is, all multipliers are scaled down.
+        What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own end.
+        Where rounding has taken more than there is, all multipliers are scaled down.
         """
-        used = [0] * len(self.own)
-        gain = 0
-        for row, share in self._shares():
-            gain += share * self._gain(row)
-            for k, factor in row.factors.items():
-                used[k] += share * factor
-        whole = (Fraction(weight * UNIT, part) for weight, part in zip(self.weights, used, strict=True) if part)
-        base = sum(weight * end for weight, end in zip(self.weights, self.own, strict=True))
-        return base + max(0, ceil(min([Fraction(1), *whole]) * gain / UNIT))
+        shares = self._shares()
+        part = whole_part(self.weights, prices_left(self.weights, shares))
+        shares = [(row, int(share * part)) for row, share in shares]
+        costs = [EndCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
+        return Proof(sum(share * row.least for row, share in shares), costs)
+
+    def bound(self) -> int:
+        """Least weighted sum of ends that the multipliers prove, exactly."""
+        return self.proof().bound
 
     @property
     def reason(self) -> str:
@@ -133,3 +131,18 @@ class CompletionProgram:
             engine.addVar(end / self._scale, engine.inf)
             engine.changeColCost(engine.getNumCol() - 1, float(weight))
         return engine
+
+
+def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[int]:
+    """What inequalities with multipliers, in parts of one over `UNIT`, leave of each job's weight."""
+    prices = [weight * UNIT for weight in weights]
+    for row, share in shares:
+        for job, factor in row.factors.items():
+            prices[job] -= share * factor
+    return prices
+
+
+def whole_part(weights: Sequence[int], prices: Sequence[int]) -> Fraction:
+    """Largest part, at most 1, of multipliers that leave `prices` to take no more than each job's weight."""
+    pairs = zip(weights, prices, strict=True)
+    return min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.completion_curves import profiles
-from jigsaw_opt.solvers.bounds.completion_program import UNIT, CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality, prices_left, whole_part
+from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment, Proof
 from jigsaw_opt.solvers.bounds.demand import Resource
 from jigsaw_opt.solvers.bounds.facts import Facts
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
@@ -33,8 +33,6 @@ _NEW_WINDOWS = 8
 """Windows of a resource that are added in a round: the ones that are most too narrow."""
 _TOLERANCE = 1e-6
 """Share by which a window must be too narrow, or an end cheaper, to count."""
-_FILTER = 1e-9
-"""Share of the sum of all terms by which floating point may be wrong about which end is the cheapest."""
 _STEP_WORK = 3e-8
 """Seconds for one window and end."""
 
@@ -85,8 +83,8 @@ class _View:
 
 def window_bounds(
     program: CompletionProgram, resources: Sequence[Resource], facts: Sequence[Facts], budget: Budget
-) -> Iterator[int]:
-    """Rising bounds from windows on all resources, together with the inequalities in use of a solved program.
+) -> Iterator[Proof]:
+    """Bounds from windows on all resources, together with the inequalities in use of a solved program.
 
     Parameters
     ----------
@@ -104,8 +102,9 @@ def window_bounds(
         if budget.spent or not mixture.solve():
             return
         budget.pay(_STEP_WORK * mixture.steps(len(moments)))
-        yield mixture.bound()
-        if not (mixture.add_windows(moments) | mixture.add_ends()):
+        proof = mixture.proof()
+        yield proof
+        if not (mixture.add_windows(moments) | mixture.add_ends(proof.ends)):
             return
 
 
@@ -137,7 +136,6 @@ class _Mixture:
         self._rows = program.used()
         self._windows: dict[_Window, None] = {}
         self._ends: dict[tuple[int, int], None] = {}
-        self._cheapest: list[tuple[int, int]] = []
         self._scale = float(max(1, *self._own))
         self._engine = highspy.Highs()
         self._engine.setOptionValue("output_flag", False)
@@ -162,18 +160,20 @@ class _Mixture:
         self._engine.run()
         return bool(self._engine.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
-    def bound(self) -> int:
-        """Least weighted sum of ends that the multipliers prove, exactly."""
+    def proof(self) -> Proof:
+        """What the multipliers prove, exactly."""
         rows, windows = self._shares()
-        total = sum(share * row.least for row, share in rows)
-        total -= sum(share * self._views[w.view].capacity * (w.end - w.start) for w, share in windows)
-        prices = self._prices(rows)
-        self._cheapest = [self._cheapest_end(job, price, windows) for job, price in enumerate(prices)]
-        return ceil_div(total + sum(value for value, _ in self._cheapest), UNIT)
+        constant = sum(share * row.least for row, share in rows)
+        constant -= sum(share * self._capacity(window) for window, share in windows)
+        prices = prices_left(self._weights, rows)
+        return Proof(
+            constant,
+            [EndCost(self._own[job], price, self._payments(job, windows)) for job, price in enumerate(prices)],
+        )
 
-    def add_ends(self) -> bool:
-        """Add the cheapest end of each job, as the last bound found them; says whether there was a new one."""
-        fresh = [(job, end) for job, (_, end) in enumerate(self._cheapest) if (job, end) not in self._ends]
+    def add_ends(self, ends: Sequence[int]) -> bool:
+        """Add an end of each job, the cheapest one that the last proof found; says whether there was a new one."""
+        fresh = [both for both in enumerate(ends) if both not in self._ends]
         for job, end in fresh:
             self._add_end(job, end)
         return bool(fresh)
@@ -206,45 +206,16 @@ class _Mixture:
             for window, dual in zip(self._windows, duals[len(self._rows) :], strict=True)
             if dual < 0
         ]
-        pairs = zip(self._weights, self._prices(rows), strict=True)
-        part = min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
+        part = whole_part(self._weights, prices_left(self._weights, rows))
         return [(row, int(share * part)) for row, share in rows], windows
 
-    def _prices(self, rows: Sequence[tuple[Inequality, int]]) -> list[int]:
-        """What is left of each job's weight."""
-        prices = [weight * UNIT for weight in self._weights]
-        for row, share in rows:
-            for job, factor in row.factors.items():
-                prices[job] -= share * factor
-        return prices
-
-    def _cheapest_end(self, job: int, price: int, windows: Sequence[tuple[_Window, int]]) -> tuple[int, int]:
-        """Least price of an end, with what its work pays for the windows, and that end.
-
-        The price is linear between the ends at which some window meets a corner of the job's profile, or its
-        work inside begins or stops to count. Floating point picks some of them, integers decide.
-        """
-        import numpy as np
-
-        paid = [
-            (window.end, inside, share, self._views[window.view].profiles[job][1])
+    def _payments(self, job: int, windows: Sequence[tuple[_Window, int]]) -> list[Payment]:
+        """What a job pays for windows with their multipliers."""
+        return [
+            Payment(window.end, inside, share, view.profiles[job][1])
             for window, share in windows
-            if job in self._views[window.view].profiles
-            and (inside := self._views[window.view].inside(job, window.start))
+            if job in (view := self._views[window.view]).profiles and (inside := view.inside(job, window.start))
         ]
-        own = self._own[job]
-        corners = {end + length for end, inside, _, late in paid for length in late.corners(inside)}
-        ends = sorted({own, *(end for end in corners if end > own)})
-        near = np.array(ends, dtype=float)
-        value, size = price / UNIT * near, price / UNIT * near
-        for end, inside, share, late in paid:
-            value = value + share / UNIT * np.maximum(0, inside - late.near(near - end))
-            size = size + share / UNIT * inside
-        likely = [end for end, low in zip(ends, value - _FILTER * size, strict=True) if low <= float(value.min())]
-        return min(
-            (price * e + sum(share * max(0, inside - late.at(e - end)) for end, inside, share, late in paid), e)
-            for e in likely
-        )
 
     def _add_end(self, job: int, end: int) -> None:
         entries = [(job, 1.0)]
