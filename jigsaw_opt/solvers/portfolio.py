@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
-from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.stronger import raise_bounds
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
@@ -78,7 +77,7 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
     exact = fits(control, pieces)
     _require_plan(control, pieces)
     most = _BOUND_WORK if exact else _LONG_BOUND_WORK
-    _raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
+    raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
     reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
@@ -99,7 +98,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     closing = shared and is_small(pieces)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and pieces.objective != "weighted_completion"
-    _raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else _BOUND_WORK)
+    raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else _BOUND_WORK)
     if exact:
         _require_plan(control, pieces)
     if control.reason() is not None:
@@ -123,7 +122,7 @@ def _close_in(control: Control, pieces: Pieces, work: float, in_between: bool) -
     targets = Targets(control, pieces, 1)
     if in_between:
         targets.close_in(work, patience=1)
-        _raise_bounds(control, pieces, _SECOND_BOUND_WORK)
+        raise_bounds(control, pieces, _SECOND_BOUND_WORK)
     targets.close_in(work)
 
 
@@ -133,18 +132,3 @@ def _require_plan(control: Control, pieces: Pieces) -> None:
         first = next(timetables(pieces, control.options.seed), None)
         if first is not None:
             control.offer(first)
-
-
-def _raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
-    for bound in _stronger(control, pieces, work):
-        control.raise_bound(*bound)
-
-
-def _stronger(control: Control, pieces: Pieces, work: float) -> Iterator[Bound]:
-    """Bounds that are worth some seconds, better and better."""
-    from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-    from jigsaw_opt.solvers.bounds.strong import stronger_bounds
-
-    weighted = pieces.objective == "weighted_completion"
-    bounds = stronger_completion_bounds if weighted else stronger_bounds
-    return bounds(pieces, control.bound, work, lambda: control.reason() is not None)

@@ -166,6 +166,15 @@ def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch)
     assert least_sum(relaxed) < least_sum(exact)
 
 
+@pytest.mark.parametrize("shift", (0, 2**70))
+def test_labels_that_another_beats_are_left_out_however_large_they_are(shift: int) -> None:
+    draw = np.random.default_rng(3)
+    labels = {tuple(shift + int(value) for value in row) for row in draw.integers(0, 6, (200, 4))}
+    best = [a for a in sorted(labels) if not any(b != a and all(x <= y for x, y in zip(b, a)) for b in labels)]
+    assert completion_pairs._unbeaten(labels) == best
+    assert 1 < len(best) < len(labels)
+
+
 def least_sum(rows: list[Inequality]) -> int:
     """Least sum of two ends."""
     program = CompletionProgram([1, 1], [0, 0])
