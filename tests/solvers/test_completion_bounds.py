@@ -166,7 +166,7 @@ def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch)
     assert least_sum(relaxed) < least_sum(exact)
 
 
-@pytest.mark.parametrize("shift", (0, 2**70))
+@pytest.mark.parametrize("shift", (0, 2**70, -(2**70)))
 def test_labels_that_another_beats_are_left_out_however_large_they_are(shift: int) -> None:
     draw = np.random.default_rng(3)
     labels = {tuple(shift + int(value) for value in row) for row in draw.integers(0, 6, (200, 4))}

@@ -238,8 +238,8 @@ def _unbeaten(labels: set[Label]) -> list[Label]:
         return list(labels)
     import numpy as np
 
-    inexact = max(map(max, labels)) >= _MOST_EXACT
-    table = np.array(sorted(labels), dtype=object if inexact else np.int64)
+    largest = max(*map(max, labels), *(-min(label) for label in labels))
+    table = np.array(sorted(labels), dtype=np.int64 if largest <= _MOST_EXACT else object)
     beats = ~np.eye(len(table), dtype=bool)
     for column in table.T:
         beats &= (column[:, None] <= column[None, :]).astype(bool)
