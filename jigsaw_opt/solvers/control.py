@@ -54,8 +54,8 @@ class Control:
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        base = lower_bound(pieces)
-        self.bound, self.bound_reason, self._latest_ends = base
+        self.bound, self.bound_reason = lower_bound(pieces)
+        self._latest_ends: LatestEnds | None = None
         self._emit()
 
     @property

@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.stronger import raise_bounds
+from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -25,8 +25,6 @@ _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
 _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
-_BOUND_WORK = 2.0
-"""Deterministic seconds for stronger bounds on weighted ends."""
 _CYCLIC_STARTS = 3
 """Seeds that the heuristic is tried from on a cyclic horizon."""
 _TARGETS_SHARE = {"finite": 0.5, "cyclic": 0.8}
@@ -49,7 +47,7 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     work = math.inf if control.options.work_limit is None else control.options.work_limit
     if pieces.objective == "weighted_completion" and control.reason() is None and fits(control, pieces):
         # What bounds say of the ends of single jobs makes the model smaller.
-        raise_bounds(control, pieces, min(_BOUND_WORK, work))
+        raise_bounds(control, pieces, min(BOUND_WORK, work))
     ended = explore(control, pieces, control.options.workers, work) if control.reason() is None else None
     return control.result(control.reason() or ended or StoppedBy.COMPLETED, engines=["ortools"])
 

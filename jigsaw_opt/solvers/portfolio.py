@@ -13,12 +13,12 @@ from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
-from jigsaw_opt.solvers.stronger import raise_bounds
+from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
-_BOUND_WORK, _LONG_BOUND_WORK = 2.0, 10.0
-"""Seconds of a usual core for the stronger bounds, before the exact model begins and where it does not fit."""
+_LONG_BOUND_WORK = 10.0
+"""Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open."""
 _SEARCH_SHARE = 0.4
@@ -76,7 +76,7 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
     work = control.options.work_limit
     exact = fits(control, pieces)
     _require_plan(control, pieces)
-    most = _BOUND_WORK if exact else _LONG_BOUND_WORK
+    most = BOUND_WORK if exact else _LONG_BOUND_WORK
     raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
     reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
@@ -98,7 +98,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     closing = shared and is_small(pieces)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and pieces.objective != "weighted_completion"
-    raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else _BOUND_WORK)
+    raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else BOUND_WORK)
     if exact:
         _require_plan(control, pieces)
     if control.reason() is not None:

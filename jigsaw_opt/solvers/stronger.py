@@ -5,7 +5,10 @@ from __future__ import annotations
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 
-__all__ = ["raise_bounds"]
+__all__ = ["BOUND_WORK", "raise_bounds"]
+
+BOUND_WORK = 2.0
+"""Seconds of a usual core for bounds before the exact model begins."""
 
 
 def raise_bounds(control: Control, pieces: Pieces, work: float) -> None:

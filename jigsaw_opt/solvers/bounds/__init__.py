@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.bounds.gpus import gpu_resources
 from jigsaw_opt.solvers.bounds.links import link_resources
 from jigsaw_opt.solvers.bounds.packing import packing_bound
 
-__all__ = ["Bound", "LatestEnds", "lower_bound"]
+__all__ = ["Bound", "CompletionBound", "LatestEnds", "lower_bound"]
 
 LatestEnds = Callable[[int], Mapping[int, int]]
 """Latest ends of jobs, in microseconds by index, in plans whose objective is at most a limit."""
@@ -36,13 +36,26 @@ class Bound(NamedTuple):
         The bound, in the unit of the objective.
     reason
         What proves it, in the user's terms.
-    latest_ends
-        What the proof says of single jobs, or None.
     """
 
     value: int
     reason: str
-    latest_ends: LatestEnds | None = None
+
+
+class CompletionBound(NamedTuple):
+    """A proven lower bound on the weighted sum of ends.
+
+    Parameters
+    ----------
+    value, reason
+        As of a `Bound`.
+    latest_ends
+        What the proof says of single jobs.
+    """
+
+    value: int
+    reason: str
+    latest_ends: LatestEnds
 
 
 def lower_bound(pieces: Pieces) -> Bound:

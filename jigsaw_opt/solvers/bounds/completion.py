@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.bounds import CompletionBound
 from jigsaw_opt.solvers.bounds.completion_groups import contests
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import crowded_pairs
@@ -22,7 +22,7 @@ __all__ = ["stronger_completion_bounds"]
 
 def stronger_completion_bounds(
     pieces: Pieces, known: int, work: float = math.inf, stop: Callable[[], bool] = lambda: False
-) -> Iterator[Bound]:
+) -> Iterator[CompletionBound]:
     """Rising proven lower bounds on the weighted sum of ends, each better than all before.
 
     Parameters
@@ -45,7 +45,7 @@ def stronger_completion_bounds(
             yield bound
 
 
-def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
+def _bounds(pieces: Pieces, budget: Budget) -> Iterator[CompletionBound]:
     """One program over all resources, then the contests for links, then both with every way to share the links."""
     classes = gpu_classes(pieces)
     facts = gather(pieces, classes)
@@ -60,13 +60,13 @@ def _bounds(pieces: Pieces, budget: Budget) -> Iterator[Bound]:
     loads += [contest.settle(program, budget) for contest in settled]
     yield from _rounds(program, loads, budget)
     for proof in window_bounds(program, resources, facts, budget):
-        yield Bound(proof.bound, f"{program.reason}, and windows of time", proof.latest_ends)
+        yield CompletionBound(proof.bound, f"{program.reason}, and windows of time", proof.latest_ends)
     for contest in fights:
         if not contest.settled:
             yield from contest.branch(program, loads, budget)
 
 
-def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[Bound]:
+def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[CompletionBound]:
     """Bounds of a program that grows by what its ends break."""
     if budget.spent:
         return
@@ -76,6 +76,6 @@ def _rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) -
         yield _bound(program)
 
 
-def _bound(program: CompletionProgram) -> Bound:
+def _bound(program: CompletionProgram) -> CompletionBound:
     proof = program.proof()
-    return Bound(proof.bound, program.reason, proof.latest_ends)
+    return CompletionBound(proof.bound, program.reason, proof.latest_ends)

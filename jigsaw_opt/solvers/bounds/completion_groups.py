@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.bounds import CompletionBound
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities, share_a_gpu
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
@@ -115,13 +115,13 @@ class Contest:
                 program.add(row)
         return self.load(self._jobs)
 
-    def branch(self, program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[Bound]:
+    def branch(self, program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[CompletionBound]:
         """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
         heap = [_Node(program.bound(), 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
             node = heapq.heappop(heap)
-            yield Bound(node.bound, self.reason, partial(_latest_ends, (node, *heap)))
+            yield CompletionBound(node.bound, self.reason, partial(_latest_ends, (node, *heap)))
             done = sum(map(len, node.groups))
             if done == len(self._jobs):
                 return

@@ -29,10 +29,9 @@ _STATE_WORK = 5e-4
 """Seconds for a state with a usual number of labels."""
 _SHORTEST = 100
 """Transfers that last less than this part of an iteration are left out, where others are not."""
-_GPU, _LINK = 0, 1
-
 _MOST_EXACT = 2**62
 """Larger numbers are compared as Python's."""
+_GPU, _LINK = 0, 1
 
 Label = tuple[int, ...]
 """Four numbers of each job (see `Chain.proceed`), and when GPU and link are free."""

@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Proof
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["CompletionProgram", "Inequality", "prices_left", "whole_part"]
+__all__ = ["CompletionProgram", "Inequality", "prices_left", "within_weights"]
 
 
 class Inequality(NamedTuple):
@@ -94,9 +94,7 @@ class CompletionProgram:
         What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own end.
         Where rounding has taken more than there is, all multipliers are scaled down.
         """
-        shares = self._shares()
-        part = whole_part(self.weights, prices_left(self.weights, shares))
-        shares = [(row, int(share * part)) for row, share in shares]
+        shares = within_weights(self.weights, self._shares())
         costs = [EndCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
         return Proof(sum(share * row.least for row, share in shares), costs)
 
@@ -142,7 +140,8 @@ def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]
     return prices
 
 
-def whole_part(weights: Sequence[int], prices: Sequence[int]) -> Fraction:
-    """Largest part, at most 1, of multipliers that leave `prices` to take no more than each job's weight."""
-    pairs = zip(weights, prices, strict=True)
-    return min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
+def within_weights(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[tuple[Inequality, int]]:
+    """Inequalities with multipliers, all scaled down where they take more than a job's weight."""
+    pairs = zip(weights, prices_left(weights, shares), strict=True)
+    part = min([Fraction(1), *(Fraction(w * UNIT, w * UNIT - price) for w, price in pairs if price < 0)])
+    return [(row, int(share * part)) for row, share in shares]

@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.solvers.bounds.completion_curves import profiles
-from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality, prices_left, whole_part
+from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality, prices_left, within_weights
 from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment, Proof
 from jigsaw_opt.solvers.bounds.demand import Resource
 from jigsaw_opt.solvers.bounds.facts import Facts
@@ -206,8 +206,7 @@ class _Mixture:
             for window, dual in zip(self._windows, duals[len(self._rows) :], strict=True)
             if dual < 0
         ]
-        part = whole_part(self._weights, prices_left(self._weights, rows))
-        return [(row, int(share * part)) for row, share in rows], windows
+        return within_weights(self._weights, rows), windows
 
     def _payments(self, job: int, windows: Sequence[tuple[_Window, int]]) -> list[Payment]:
         """What a job pays for windows with their multipliers."""
