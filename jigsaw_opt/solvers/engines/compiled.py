@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, MutableSequence
-from types import FunctionType
+from pathlib import Path
+from types import CellType, FunctionType
 from typing import Any, TypeAlias
 
 __all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
@@ -44,7 +45,7 @@ def compilable(
     signature
         Takes the module ``numba``; returns the types of the result and of the arguments.
     parts
-        Functions of the same module that it calls, or that one behind them calls; they are compiled along with it.
+        Functions that it calls, or that one behind them calls; they are compiled along with it.
     inline
         Whether their text is put where they are called. A call counts references to all the arrays that it passes,
         which tells where parts are short; where they are long, a large function is slower than calls.
@@ -100,12 +101,24 @@ def _compile() -> None:
     for function, (signature, parts, inline) in list(_signatures.items()):
         if function in _compiled:
             continue
-        types, names = signature(numba), dict(function.__globals__)
-        partly = numba.njit(nogil=True, inline="always" if inline else "never")
-        for part in parts:
-            names[part.__name__] = partly(FunctionType(part.__code__, names, part.__name__))
-        whole = FunctionType(function.__code__, names, function.__name__)
+        whole = _with_parts(numba, function, parts, inline)
         try:
-            _compiled[function] = numba.njit(types, nogil=True, cache=True)(whole)
+            _compiled[function] = numba.njit(signature(numba), nogil=True, cache=True)(whole)
         except RuntimeError:  # No folder for the cache can be written.
-            _compiled[function] = numba.njit(types, nogil=True)(whole)
+            _compiled[function] = numba.njit(signature(numba), nogil=True)(whole)
+
+
+def _with_parts(
+    numba: Any, function: Callable[..., int], parts: tuple[Callable[..., Any], ...], inline: bool
+) -> Callable[..., int]:
+    """The function as one that calls its parts compiled."""
+    partly = numba.njit(nogil=True, inline="always" if inline else "never")
+    names = {id(one.__globals__): dict(one.__globals__) for one in (function, *parts)}
+    for part in parts:
+        fast = partly(FunctionType(part.__code__, names[id(part.__globals__)], part.__name__))
+        for known in names.values():
+            known.update({name: fast for name, value in known.items() if value is part})
+    # The cache knows a function by its code, what it closes over, and the age of its file; parts come from others too.
+    ages = sorted({(path, Path(path).stat().st_mtime_ns) for path in (part.__code__.co_filename for part in parts)})
+    code = function.__code__.replace(co_freevars=("ages",))
+    return FunctionType(code, names[id(function.__globals__)], function.__name__, closure=(CellType(ages),))

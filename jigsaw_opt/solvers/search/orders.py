@@ -15,9 +15,9 @@ from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 
 __all__ = ["Orders"]
 
-_WORK_OF_PIECE = 2e-8
+_WORK_OF_PIECE = {"finite": 2e-8, "cyclic": 6e-8}
 """Deterministic seconds that a piece in a sweep counts as."""
-_MENDED = 4_000_000
+_MENDED = {"finite": 4_000_000, "cyclic": 1_000_000}
 """Pieces swept to mend the order of a plan."""
 _MEND_HEATS = (0.003, 0.001, 0.0003)
 _RELOCATIONS = 300
@@ -57,7 +57,7 @@ class Orders:
         self.work = 0.0
         self._ground = ground
         waits = sum(job.iterations * job.slots * len(job.transfers) for job in ground.pieces.jobs)
-        self.fits = ground.pieces.horizon == "finite" and waits <= _MOST_WAITS
+        self.fits = waits <= _MOST_WAITS
         self._others: list[tuple[int, Timetable]] = []
         self._farther = 1.0
 
@@ -68,7 +68,7 @@ class Orders:
     def mend(self, plan: Timetable) -> None:
         """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
         start = self._sequencing.given(plan)
-        steps = max(1, _MENDED // self._sequencing.size)
+        steps = max(1, _MENDED[self._ground.pieces.horizon] // self._sequencing.size)
         after = self._sequencing.anneal(start, start.spots, steps, self.draw.choice(_MEND_HEATS), self._swept)
         if not self._offer(after):
             self._remember(self._sequencing.timetable(after))
@@ -98,9 +98,9 @@ class Orders:
         known = [self.control.best, *(other for _, other in self._others)]
         places = [[job.gpus for job in one.jobs] for one in known if one is not None]
         if [job.gpus for job in plan.jobs] not in places:
-            self._others.append((objective_of(self.control.pieces, plan.jobs), plan))
+            self._others.append((objective_of(self.control.pieces, plan.jobs, plan.period_us), plan))
             self._others = sorted(self._others, key=lambda one: one[0])[:_OTHERS]
 
     def _swept(self, pieces: int) -> bool:
-        self.work += pieces * _WORK_OF_PIECE
+        self.work += pieces * _WORK_OF_PIECE[self._ground.pieces.horizon]
         return self.stop()

@@ -34,9 +34,7 @@ class Relocation:
 
     def __init__(self, balance: Balance, sequencing: Sequencing, draw: random.Random) -> None:
         self.balance, self.sequencing, self.draw = balance, sequencing, draw
-        jobs = balance.ground.pieces.jobs
         self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
-        self._last = [sequencing.last(index) for index in range(len(jobs))]
 
     def run(
         self,
@@ -86,9 +84,8 @@ class Relocation:
         return best
 
     def _late(self, current: Sequenced) -> int | None:
-        """Now and then a job that shares a GPU with the one that ends last, or that one."""
-        if self.draw.random() >= _FOCUS_SHARE:
+        """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
+        if self.draw.random() >= _FOCUS_SHARE or not current.late:
             return None
-        last = max(range(len(self._last)), key=lambda index: current.start[self._last[index]])
-        gpu = self.draw.choice(current.spots[last].gpus)
+        gpu = self.draw.choice([gpu for index in current.late for gpu in current.spots[index].gpus])
         return self.draw.choice(list(self.balance.loads.on_gpu[gpu]))

@@ -16,6 +16,7 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, WITHIN, Graph, State, anneal
+from jigsaw_opt.solvers.search.turns import Circle, revolve
 
 __all__ = ["Sequenced", "Sequencing"]
 
@@ -23,24 +24,28 @@ _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Pieces swept between two looks at the clock, by compiled functions and by Python."""
 _STRIDE = 32
 """Pieces from one mark in a trace to the next, but no fewer than GPUs and links, of which each mark knows all."""
-_LARGEST = 1 << 61
-"""Objectives from which on 64 bits might not do."""
+_LARGEST = {"finite": 1 << 61, "cyclic": 1 << 55}
+"""Objectives from which on 64 bits might not do; around a circle starts grow by many periods."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sequenced:
-    """A schedule of a finite horizon.
+    """A schedule.
 
     Parameters
     ----------
     spots
         Where every job is.
     trace
-        All pieces in the order of their starts.
+        All pieces in the order of their starts; on a circle cut anywhere, so that pieces that stand before what they
+        wait for wait for it in the period before.
     level, start
-        By piece.
+        By piece; on a circle in one period of all jobs, and a piece before what it waits for is a period too early.
     value
         Its objective.
+    late
+        Jobs that its objective hangs on, as far as that is known: the one that ends last, or on a circle those on its
+        critical circuit.
     """
 
     spots: Sequence[PlacedJob]
@@ -48,15 +53,16 @@ class Sequenced:
     level: Numbers
     start: Numbers
     value: int
+    late: Sequence[int]
 
 
 class Sequencing:
-    """Anneals the order of pieces, and who takes which level, while GPUs stay (`swaps`).
+    """Anneals the order of pieces, and who takes which level, while GPUs stay (`swaps`, on a circle `turns`).
 
     Parameters
     ----------
     ground
-        The instance; its horizon is finite.
+        The instance.
     draw
         Source of chance.
 
@@ -68,6 +74,7 @@ class Sequencing:
 
     def __init__(self, ground: Ground, draw: random.Random) -> None:
         self.ground, self._draw = ground, draw
+        self.cyclic = ground.pieces.horizon == "cyclic"
         jobs = ground.pieces.jobs
         self._base, self._groups, self._table_at = [0], [0], [0]
         for job in jobs:
@@ -82,11 +89,7 @@ class Sequencing:
         self._state = self._blank()
         self._exponentials: Reals = EXPONENTIALS
         self._asked = self._fast = False
-        self._large = _largest(ground.pieces) >= _LARGEST
-
-    def last(self, index: int) -> int:
-        """The piece that is the end of a job."""
-        return self._base[index + 1] - 1
+        self._large = _largest(ground.pieces) >= _LARGEST[ground.pieces.horizon]
 
     def given(self, plan: Timetable) -> Sequenced:
         """The schedule of a plan, for `anneal` to begin with."""
@@ -107,7 +110,13 @@ class Sequencing:
                 start.append(max([block.end_us for block in blocks] + [transfer.end_us for transfer in transfers]))
         # Pieces of a job are numbered in the order of their precedences, so those that start together keep it.
         trace = sorted(range(self.size), key=start.__getitem__)
-        return Sequenced(spots, trace, level, start, objective_of(ground.pieces, plan.jobs))
+        if plan.period_us is not None:
+            # What starts together with a piece of its job a period later waits for it there.
+            period = plan.period_us
+            trace.sort(key=lambda piece: (start[piece] % period, -(start[piece] // period)))
+            start = [moment % period for moment in start]
+        value = objective_of(ground.pieces, plan.jobs, plan.period_us)
+        return Sequenced(spots, trace, level, start, value, [] if self.cyclic else [self._last(start)])
 
     def anneal(
         self, before: Sequenced, spots: Sequence[PlacedJob], steps: int, heat: float, stop: Callable[[int], bool]
@@ -136,6 +145,8 @@ class Sequencing:
                 own = slice(self._base[index], self._base[index + 1])
                 kept = spot.demand is old.demand
                 self._state.level[own] = _levels(spot, _rows(spot, list(before.level[own]) if kept else []))
+        if isinstance(self._state, Circle):
+            self._state.start[:] = before.start
         self._state.numbers[2] = self._draw.randint(1, LARGEST_SEED)
         done = value = 0
         while done < steps:
@@ -143,17 +154,23 @@ class Sequencing:
             count = min(max(1, visits // self.size), steps - done)
             value = int(function(self._graph, self._state, done, count, steps, heat, self._exponentials))
             done += count
-            if stop(count * self.size):
+            if stop(int(self._state.numbers[4]) if self.cyclic else count * self.size):
                 break
             function = self._function()
         state = self._state
         best = [state.best_trace, state.best_level, state.best_start]
         trace, level, start = arrays(best) if self._fast else map(list, best)
-        return Sequenced(spots, trace, level, start, value)
+        if isinstance(state, Circle):
+            late = [index for index, critical in enumerate(state.critical) if critical]
+        else:
+            late = [self._last(start)]
+        return Sequenced(spots, trace, level, start, value, late)
 
     def timetable(self, schedule: Sequenced) -> Timetable:
         """The plan of a schedule."""
         gpus, level, start = self.ground.layout.gpus, list(map(int, schedule.level)), list(map(int, schedule.start))
+        if self.cyclic:
+            start = self._unrolled(schedule, level, start)
         decisions = []
         for spot, base in zip(schedule.spots, self._base, strict=False):
             slots, width = spot.job.slots, spot.job.slots + len(spot.job.transfers) + 1
@@ -166,21 +183,50 @@ class Sequencing:
                     [start[at + slots : at + width - 1] for at in begins],
                 )
             )
-        return Timetable(assemble(self.ground.pieces, decisions))
+        return Timetable(assemble(self.ground.pieces, decisions), schedule.value if self.cyclic else None)
+
+    def _unrolled(self, schedule: Sequenced, level: list[int], start: list[int]) -> list[int]:
+        """Starts of the pieces in one period of each job, whose first one is not before 0."""
+        place = [0] * self.size
+        for number, piece in enumerate(map(int, schedule.trace)):
+            place[piece] = number
+        graph, period = self._graph, schedule.value
+        # How many times the cut has been passed, since the cut that the first pieces of the job lie behind.
+        passed = [0] * self.size
+        for index, job in enumerate(self.ground.pieces.jobs):
+            begin, end = self._base[index], self._base[index + 1]
+            own = range(begin, end)
+            for piece in own:
+                for at in range(int(graph.before_at[piece]), int(graph.before_at[piece + 1])):
+                    before = int(graph.before[at])
+                    if piece < begin + job.slots:
+                        passed[piece] = int(place[piece] < place[before])
+                    elif level[before] >= graph.need[at]:
+                        passed[piece] = passed[before] + (place[piece] < place[before])
+            moments = [start[piece] + passed[piece] * period for piece in own]
+            first = min(moments[: job.slots])
+            start[begin:end] = [moment - first // period * period for moment in moments]
+        return start
+
+    def _last(self, start: Numbers) -> int:
+        """The job that ends last."""
+        ends = [start[base - 1] for base in self._base[1:]]
+        return max(range(len(ends)), key=ends.__getitem__)
 
     def _function(self) -> Callable[..., int]:
         """The annealing, compiled as soon as it is."""
+        function = revolve if self.cyclic else anneal
         if self._large:
-            return anneal
+            return function
         if not self._asked:
             self._asked = True
             prepare()
-        function = compiled(anneal)
-        if function is not None and not self._fast:
+        fast = compiled(function)
+        if fast is not None and not self._fast:
             self._fast = True
-            self._graph, self._state = Graph(*arrays(self._graph)), State(*arrays(self._state))
+            self._graph, self._state = Graph(*arrays(self._graph)), type(self._state)(*arrays(self._state))
             self._exponentials = reals(EXPONENTIALS)
-        return function or anneal
+        return fast or function
 
     def _place(self, index: int, spot: PlacedJob) -> None:
         """Write down where a job is."""
@@ -219,12 +265,14 @@ class Sequencing:
             (use,) = arrays([use])
         self._graph = self._graph._replace(use=use)
 
-    def _blank(self) -> State:
+    def _blank(self) -> State | Circle:
         """A state that nothing is written in yet."""
         resources, stride = self._graph.resources
-        lengths = dict.fromkeys(State._fields, self.size) | {"numbers": 3, "free": resources, "user": resources}
+        kind = Circle if self.cyclic else State
+        lengths = dict.fromkeys(kind._fields, self.size) | {"numbers": 5, "free": resources, "user": resources}
         lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // stride + 1) * resources)
-        return State(**{name: [0] * length for name, length in lengths.items()})
+        lengths["critical"] = len(self._placed)
+        return kind(*([0] * lengths[name] for name in kind._fields))
 
     def _frame(self) -> Graph:
         """The pieces of jobs that are nowhere yet."""
@@ -243,7 +291,7 @@ class Sequencing:
             table_at += [*range(self._table_at[index], self._table_at[index + 1], job.levels), 0]
             for iteration in range(job.iterations):
                 at = len(job_of)
-                barrier = [(at - 1, 0)] if iteration else []
+                barrier = [(at - 1, 0)] if iteration else [(self._base[index + 1] - 1, 0)] if self.cyclic else []
                 waits = [barrier] * slots
                 for bucket in range(buckets):
                     ready = [(at + slot, bucket + 1) for slot in range(slots)]

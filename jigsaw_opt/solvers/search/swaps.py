@@ -344,14 +344,23 @@ def deepen(graph: Graph, level: Numbers, duration: Numbers, p: int, q: int, less
         timed(graph, level, duration, graph.first[q])
 
 
-def swapped(graph: Graph, state: State, u: int, v: int, later: int, turn: int) -> None:
-    """Put u behind v, or v before u, in the next trace; what must stay on the same side of it comes along.
+def swapped(
+    graph: Graph,
+    trace: Numbers,
+    position: Numbers,
+    u: int,
+    v: int,
+    later: int,
+    after: Numbers,
+    moves: Numbers,
+    turn: int,
+) -> None:
+    """Put u behind v, or v before u, in another trace; what must stay on the same side of it comes along.
 
     Those that move have `turn`, which none has yet, in `moves`.
     """
     before_at, before = graph.before_at, graph.before
-    trace, after, moves = state.trace, state.next_trace, state.moves
-    first, final = state.position[u], state.position[v]
+    first, final = position[u], position[v]
     if later:
         moves[u] = turn
         for n in range(first + 1, final):
@@ -365,7 +374,9 @@ def swapped(graph: Graph, state: State, u: int, v: int, later: int, turn: int) -
             p = trace[n]
             if moves[p] == turn:
                 for k in range(before_at[p], before_at[p + 1]):
-                    moves[before[k]] = turn
+                    # On a circle a piece may also wait for one behind it, in the period before.
+                    if position[before[k]] < n:
+                        moves[before[k]] = turn
     at = first
     for side in range(2):
         for n in range(first, final + 1):
@@ -463,7 +474,7 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
             else:
                 q = cause[p]
                 changed, final = position[q], position[p]
-                swapped(graph, state, q, p, seed % 2, step)
+                swapped(graph, trace, position, q, p, seed % 2, after, state.moves, step)
         seed = seed * 48271 % 2147483647
         left = 1.0 - step / total
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
