@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Targets"]
 
-_LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = 0.15, 6.0, 2.0
+_LEAST_EFFORT, _MOST_EFFORT, _EFFORTS = {"finite": 0.15, "cyclic": 0.3}, 6.0, 2.0
 """Deterministic seconds for a target: at first, at most, and by what factor more after each that is left open."""
 _SECONDS_OF_EFFORT = 15.0
 """What a deterministic second may take at most where no work is counted; in presolve it sometimes stands still."""
@@ -43,16 +43,16 @@ class Targets:
         # How often the room between bound and best plan is halved for a target. The first plans are further from the
         # best one where every end counts.
         self._halvings = 2 if pieces.objective == "weighted_completion" else 1
-        self._effort = _LEAST_EFFORT
-        # On a circle strong propagation sometimes stands still: starts go up by microseconds, turn after turn.
-        self._strongly, self._other_way = pieces.horizon == "finite", False
+        self._effort = _LEAST_EFFORT[pieces.horizon]
+        self._strongly, self._other_way = True, False
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
     def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
         """Ask for targets: further from the bound after each that is impossible, nearer and longer after one left open.
 
-        A target left open is asked for once more the other way, with strong propagation of orders or without: one finds
-        in seconds what the other does not find in minutes, and which one differs from instance to instance.
+        On a line a target left open is asked for once more the other way, with strong propagation of orders or without:
+        one finds in seconds what the other does not find in minutes, and which one differs from instance to instance.
+        On a circle hardly anything is refuted without it.
 
         Parameters
         ----------
@@ -61,8 +61,8 @@ class Targets:
         seconds
             Limit of the clock, beside those of the solve.
         patience
-            So many targets may be left open both ways; None for as many as the largest effort allows. The next call
-            goes on from there.
+            So many targets may be left open, on a line both ways; None for as many as the largest effort allows. The
+            next call goes on from there.
 
         Returns
         -------
@@ -76,7 +76,8 @@ class Targets:
             bound, most = control.bound, control.objective - 1
             answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
-                self._strongly, self._other_way = not self._strongly, not self._other_way
+                if self._pieces.horizon == "finite":
+                    self._strongly, self._other_way = not self._strongly, not self._other_way
                 if not self._other_way:
                     left_open += 1
                     self._halvings, self._effort = self._halvings + 1, self._effort * _EFFORTS

@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.search.retiming import Retiming
 __all__ = ["Parts"]
 
 _PIECES = (80, 200, 700)
-_LEAST_WORK, _MOST_WORK = {"finite": 0.03, "cyclic": 0.1}, {"finite": 0.7, "cyclic": 2.0}
+_LEAST_WORK, _MOST_WORK = 0.03, {"finite": 0.7, "cyclic": 2.0}
 """Deterministic seconds of a call at first, and at most."""
 _PERIODS = 4
 """After how many fruitless calls a plan is left alone on a circle, where each asks for half as much."""
@@ -45,16 +45,14 @@ class Parts:
     ) -> None:
         self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
         self._retiming = Retiming(control, ground, engine)
-        horizon = ground.pieces.horizon
-        self._least_work, self._most_work = _LEAST_WORK[horizon], _MOST_WORK[horizon]
-        self._limit = self._least_work
+        self._limit, self._most_work = _LEAST_WORK, _MOST_WORK[ground.pieces.horizon]
         self._all = range(len(ground.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
-        self._limit = self._least_work if found else min(self._most_work, self._limit * _LONGER)
+        self._limit = _LEAST_WORK if found else min(self._most_work, self._limit * _LONGER)
 
     def _line(self, plan: Timetable) -> bool:
         found = False

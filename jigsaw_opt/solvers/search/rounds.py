@@ -157,8 +157,10 @@ class Rounds:
             first = "grouped" if self.periods.short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves |= {"fresh": self._fresh, "again": self._again, "parts": self._improve_parts}
+        if self.orders.fits and self.pieces.horizon == "finite":
+            moves["other"] = self._improve_other
         if self.orders.fits:
-            moves |= {"other": self._improve_other, "relocate": self._relocate}
+            moves["relocate"] = self._relocate
         return moves
 
     def _reason(self) -> StoppedBy | None:
