@@ -151,14 +151,11 @@ class Rounds:
         self.periods = Periods(self.control, self.ground, self.engine, self.draw, stop)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
-    @property
-    def _size(self) -> int:
-        return self.pieces.blocks + self.pieces.transfers
-
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
-        if self.pieces.horizon == "cyclic" and not (self.orders.fits and self._size <= _ORDERED_PIECES):
+        small = self.pieces.blocks + self.pieces.transfers <= _ORDERED_PIECES
+        if self.pieces.horizon == "cyclic" and not (self.orders.fits and small):
             laying = {"wherever": self.periods.wherever, "grouped": self.periods.in_groups}
             first = "grouped" if self.periods.short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}

@@ -10,6 +10,7 @@ with another one of its job. The other steps shift all pieces of a job to and fr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
@@ -322,6 +323,12 @@ def admitted(graph: Graph, level: Numbers, p: int, q: int, less: int) -> bool:
     return True
 
 
+def traded(graph: Graph, level: Numbers, p: int, q: int, seed: int) -> int:
+    """By how many levels block p may become less deep and block q deeper, all that differ or one; 0 for none."""
+    less = 1 if graph.freedom[graph.job[p]] == ACROSS and seed % 2 else level[p] - level[q]
+    return less if p != q and less != 0 and admitted(graph, level, p, q, less) else 0
+
+
 def timed(graph: Graph, level: Numbers, duration: Numbers, at: int) -> None:
     """Durations of the pieces of an iteration, given its first one."""
     j = graph.job[at]
@@ -464,8 +471,8 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
             if trades:
                 q = partner(graph, p, seed)
                 seed = seed * 48271 % 2147483647
-                less = 1 if graph.freedom[graph.job[p]] == ACROSS and seed % 2 else level[p] - level[q]
-                if p == q or less == 0 or not admitted(graph, level, p, q, less):
+                less = traded(graph, level, p, q, seed)
+                if less == 0:
                     continue
                 deepen(graph, level, duration, p, q, less)
                 behind = graph.slots[graph.job[p]] + graph.buckets[graph.job[p]]
@@ -501,14 +508,34 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
     return least
 
 
-def _types(numba: Any) -> Any:
-    integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
-    graph, state = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Graph, State))
-    return integer(graph, state, integer, integer, integer, real, reals)
+def types_for(kind: type[Any]) -> Callable[[Any], Any]:
+    """Signature of an annealing whose state is a tuple of this kind, for `compilable`."""
+
+    def types(numba: Any) -> Any:
+        integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
+        graph, state = (numba.types.NamedUniTuple(numbers, len(one._fields), one) for one in (Graph, kind))
+        return integer(graph, state, integer, integer, integer, real, reals)
+
+    return types
 
 
 compilable(
     anneal,
-    _types,
-    parts=(resume, sweep, settle, adopt, keep, reach, critical, partner, admitted, timed, deepen, swapped, shifted),
+    types_for(State),
+    parts=(
+        resume,
+        sweep,
+        settle,
+        adopt,
+        keep,
+        reach,
+        critical,
+        partner,
+        admitted,
+        traded,
+        timed,
+        deepen,
+        swapped,
+        shifted,
+    ),
 )

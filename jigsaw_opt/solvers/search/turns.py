@@ -14,10 +14,10 @@ block on it trades levels. The others turn all pieces of a job against the rest.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, Graph, admitted, deepen, partner, swapped, timed
+from jigsaw_opt.solvers.search.swaps import KEPT, Graph, admitted, deepen, partner, swapped, timed, traded, types_for
 
 __all__ = ["Circle", "revolve"]
 
@@ -315,8 +315,8 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
             if trades:
                 q = partner(graph, p, seed)
                 seed = seed * 48271 % 2147483647
-                less = 1 if graph.freedom[graph.job[p]] == ACROSS and seed % 2 else level[p] - level[q]
-                if p == q or less == 0 or not admitted(graph, level, p, q, less):
+                less = traded(graph, level, p, q, seed)
+                if less == 0:
                     continue
             else:
                 q = state.cause[p]
@@ -352,14 +352,23 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
     return least
 
 
-def _types(numba: Any) -> Any:
-    integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
-    graph, state = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Graph, Circle))
-    return integer(graph, state, integer, integer, integer, real, reals)
-
-
 compilable(
     revolve,
-    _types,
-    parts=(turn, circuit, period, rotate, turned, take, preserve, chosen, swapped, partner, admitted, timed, deepen),
+    types_for(Circle),
+    parts=(
+        turn,
+        circuit,
+        period,
+        rotate,
+        turned,
+        take,
+        preserve,
+        chosen,
+        swapped,
+        partner,
+        admitted,
+        traded,
+        timed,
+        deepen,
+    ),
 )
