@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from random import Random
 from typing import Any
 
@@ -87,6 +88,34 @@ def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) ->
         found, better = found + 1, better + (after.value < given.value)
     assert found > 50
     assert better > 6
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> None:
+    start = start_of(generate("server", 1, objective=objective))
+    assert start is not None
+    ground, plan = start
+
+    def run(worth: float) -> tuple[Sequenced, int]:
+        swept: list[int] = []
+
+        def count(pieces: int) -> bool:
+            swept.append(pieces)
+            return False
+
+        sequencing = Sequencing(ground, Random(1))
+        given = sequencing.given(plan)
+        after = sequencing.anneal(given, given.spots, 300, 0.003, count, worth)
+        assert_correct(ground, sequencing, after)
+        return after, sum(swept)
+
+    value = objective_of(ground.pieces, plan.jobs, plan.period_us)
+    to_the_end, most = run(inf)
+    within_reach, all_of_them = run(value)
+    assert (list(within_reach.start), all_of_them) == (list(to_the_end.start), most)
+    out_of_reach, few = run(value / 2)
+    assert value / 2 < out_of_reach.value <= value
+    assert 0 < few < most / 10
 
 
 def best_at_placement(ground: Ground, plan: Timetable) -> int:

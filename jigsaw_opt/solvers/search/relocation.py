@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from math import exp
+from collections.abc import Callable, Sequence
 
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
+from jigsaw_opt.solvers.search.swaps import hopeless
 
 __all__ = ["Relocation"]
 
 _FOCUS_SHARE = 0.4
-_SWAPS, _MOST_SWEPT = 100, 2_000_000
+_SWAPS, _MOST_SWEPT = 200, 2_000_000
 """Orders tried at a placement, and the most pieces swept for that."""
 _SWAP_HEAT = 0.001
 _PRICE = 10_000
@@ -67,14 +68,13 @@ class Relocation:
             change = self.balance.change(self._late(current))
             if change is None:
                 continue
-            spots = self.balance.loads.settled()
+            limit = current.value + heat * best.value * (1 - step / steps) ** 2 * self.draw.expovariate(1.0)
+            spots = None if hopeless(self._least(change[0]), limit, 1.0) else self.balance.loads.settled()
             if spots is None:
                 self.balance.undo(change[0])
                 continue
-            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop)
-            temperature = heat * best.value * (1 - step / steps) ** 2
-            loss = after.value - current.value
-            if loss > 0 and (temperature <= 0 or self.draw.random() >= exp(-loss / temperature)):
+            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop, limit)
+            if after.value > limit:
                 self.balance.undo(change[0])
                 continue
             current = after
@@ -82,6 +82,15 @@ class Relocation:
                 best = after
                 watch(best)
         return best
+
+    def _least(self, moved: Sequence[tuple[int, PlacedJob]]) -> int:
+        """What loads, and lengths of the jobs that have moved, make of the makespan or period by themselves."""
+        loads = self.balance.loads
+        if self.balance.ground.pieces.objective == "weighted_completion":
+            return 0
+        spots = [self.balance.spot(index) for index, _ in moved]
+        lengths = [spot.job.release_us + spot.iteration_us * spot.job.iterations for spot in spots]
+        return max(*loads.gpu_us, *loads.link_us, *lengths)
 
     def _late(self, current: Sequenced) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""

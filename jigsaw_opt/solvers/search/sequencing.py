@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
+from math import inf
 from operator import le
 
 from jigsaw_opt.formulations.cpsat_timetable import serial_limit
@@ -119,7 +120,13 @@ class Sequencing:
         return Sequenced(spots, trace, level, start, value, [] if self.cyclic else [self._last(start)])
 
     def anneal(
-        self, before: Sequenced, spots: Sequence[PlacedJob], steps: int, heat: float, stop: Callable[[int], bool]
+        self,
+        before: Sequenced,
+        spots: Sequence[PlacedJob],
+        steps: int,
+        heat: float,
+        stop: Callable[[int], bool],
+        worth: float = inf,
     ) -> Sequenced:
         """The best schedule that some steps lead to from the order of another one.
 
@@ -135,6 +142,8 @@ class Sequencing:
             Share of the objective that the first steps may lose; it falls to 0.
         stop
             Called now and then with the number of pieces swept since; true ends the run.
+        worth
+            Objective above which a schedule is of no use; the run ends as soon as it is not likely to get there.
         """
         function = self._function()
         self._state.trace[:], self._state.level[:] = before.trace, before.level
@@ -152,9 +161,10 @@ class Sequencing:
         while done < steps:
             visits = _VISITS if self._fast else _FEW_VISITS
             count = min(max(1, visits // self.size), steps - done)
-            value = int(function(self._graph, self._state, done, count, steps, heat, self._exponentials))
+            value = int(function(self._graph, self._state, done, count, steps, heat, worth, self._exponentials))
             done += count
-            if stop(int(self._state.numbers[4]) if self.cyclic else count * self.size):
+            swept, taken = map(int, self._state.numbers[4:])
+            if stop(swept) or taken < count:
                 break
             function = self._function()
         state = self._state
@@ -269,7 +279,7 @@ class Sequencing:
         """A state that nothing is written in yet."""
         resources, stride = self._graph.resources
         kind = Circle if self.cyclic else State
-        lengths = dict.fromkeys(kind._fields, self.size) | {"numbers": 5, "free": resources, "user": resources}
+        lengths = dict.fromkeys(kind._fields, self.size) | {"numbers": 6, "free": resources, "user": resources}
         lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // stride + 1) * resources)
         lengths["critical"] = len(self._placed)
         return kind(*([0] * lengths[name] for name in kind._fields))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
 
-__all__ = ["ACROSS", "KEPT", "WITHIN", "Graph", "State", "anneal"]
+__all__ = ["ACROSS", "KEPT", "WITHIN", "Graph", "State", "anneal", "hopeless"]
 
 KEPT, WITHIN, ACROSS = 0, 1, 2
 
@@ -23,6 +23,10 @@ _TRIES = 3
 """How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a sweep."""
 _KINDS = 8
 """One in so many steps shifts a whole job; of the others more than half trade levels."""
+_HOPE = 0.2
+"""By what share of it an annealing may well pass what it has to come down to. After a change of the placement 97 of 100
+that end within 1 % of the schedule before are at most 0.11 to 0.22 above it after the first sweep, 0.15 after a tenth
+of the steps and 0.06 after four tenths; half of all are above that to the end."""
 
 
 class Graph(NamedTuple):
@@ -95,7 +99,8 @@ class State(NamedTuple):
     best_trace, best_level, best_start
         The best schedule.
     numbers
-        Its objective, that of the schedule at hand, and the state of chance.
+        Its objective, that of the schedule at hand, the state of chance, one that is not used here, how many pieces
+        were swept at most, and how many steps were taken.
     next_trace, next_start, next_cause
         Another schedule that is tried; between two steps, trace and starts of the one at hand.
     position, tail
@@ -410,7 +415,14 @@ def shifted(graph: Graph, trace: Numbers, start: Numbers, j: int, scale: int, af
             other += 1
 
 
-def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: float, exponentials: Reals) -> int:
+def hopeless(least: int, worth: float, left: float) -> bool:
+    """Whether an annealing is not likely to come down to what it is worth in the share of its steps that is left."""
+    return least > worth * (1.0 + _HOPE * left * left)
+
+
+def anneal(
+    graph: Graph, state: State, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
+) -> int:
     """Take some steps of an annealing.
 
     Parameters
@@ -423,6 +435,8 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
         Number of the first step, how many to take now, and how many there are in all.
     hot
         By what share of it the objective may well rise in step 0; this falls to 0 with the square of what is left.
+    worth
+        What the objective has to come down to for the schedule to be of use; the steps end where that is out of reach.
     exponentials
         Quantiles of the exponential distribution of mean 1.
 
@@ -446,7 +460,12 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
         keep(state)
     settle(graph, state, 0)
     least, value, seed, tries = numbers[0], numbers[1], numbers[2], 0
+    taken = 0
     for step in range(first, first + steps):
+        left = 1.0 - step / total
+        if hopeless(least, worth, left):
+            break
+        taken += 1
         seed = seed * 48271 % 2147483647
         j = seed % jobs
         if len(weight) == 0:
@@ -483,7 +502,6 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
                 changed, final = position[q], position[p]
                 swapped(graph, trace, position, q, p, seed % 2, after, state.moves, step)
         seed = seed * 48271 % 2147483647
-        left = 1.0 - step / total
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
         resume(graph, state, changed)
         known = final if tries >= _TRIES else size
@@ -504,7 +522,7 @@ def anneal(graph: Graph, state: State, first: int, steps: int, total: int, hot: 
         if value < least:
             least = value
             keep(state)
-    numbers[0], numbers[1], numbers[2] = least, value, seed
+    numbers[0], numbers[1], numbers[2], numbers[4], numbers[5] = least, value, seed, (taken + 1) * size, taken
     return least
 
 
@@ -514,7 +532,7 @@ def types_for(kind: type[Any]) -> Callable[[Any], Any]:
     def types(numba: Any) -> Any:
         integer, numbers, real, reals = numba.int64, numba.int64[::1], numba.float64, numba.float64[::1]
         graph, state = (numba.types.NamedUniTuple(numbers, len(one._fields), one) for one in (Graph, kind))
-        return integer(graph, state, integer, integer, integer, real, reals)
+        return integer(graph, state, integer, integer, integer, real, real, reals)
 
     return types
 
@@ -537,5 +555,6 @@ compilable(
         deepen,
         swapped,
         shifted,
+        hopeless,
     ),
 )

@@ -17,7 +17,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.search.swaps import KEPT, Graph, admitted, deepen, partner, swapped, timed, traded, types_for
+from jigsaw_opt.solvers.search.swaps import (
+    KEPT,
+    Graph,
+    admitted,
+    deepen,
+    hopeless,
+    partner,
+    swapped,
+    timed,
+    traded,
+    types_for,
+)
 
 __all__ = ["Circle", "revolve"]
 
@@ -39,8 +50,8 @@ class Circle(NamedTuple):
     best_trace, best_level, best_start, critical
         The best schedule; by job, whether it is on its critical circuit.
     numbers
-        Its period, that of the schedule at hand, the state of chance, a piece on its critical circuit, and how many
-        pieces were swept.
+        Its period, that of the schedule at hand, the state of chance, a piece on its critical circuit, how many
+        pieces were swept, and how many steps were taken.
     next_trace, next_start, next_cause, next_lag, next_position
         Another schedule that is tried.
     position
@@ -263,7 +274,9 @@ def chosen(graph: Graph, state: Circle, p: int, trades: int, seed: int) -> int:
             return found
 
 
-def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot: float, exponentials: Reals) -> int:
+def revolve(
+    graph: Graph, state: Circle, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
+) -> int:
     """Take some steps of an annealing.
 
     Parameters
@@ -276,6 +289,8 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
         Number of the first step, how many to take now, and how many there are in all.
     hot
         By what share of it the period may well rise in step 0; this falls to 0 with the square of what is left.
+    worth
+        What the period has to come down to for the schedule to be of use; the steps end where that is out of reach.
     exponentials
         Quantiles of the exponential distribution of mean 1.
 
@@ -301,7 +316,12 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
         preserve(graph, state, numbers[3])
         stamp = _MORE_TURNS
     least, value, seed, on = numbers[0], numbers[1], numbers[2], numbers[3]
+    taken = 0
     for step in range(first, first + steps):
+        left = 1.0 - step / total
+        if hopeless(least, worth, left):
+            break
+        taken += 1
         seed = seed * 48271 % 2147483647
         kind = seed % _KINDS
         trades = kind % 2
@@ -334,7 +354,6 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
             swapped(graph, trace, state.position, q, p, seed % 2, after, state.moves, stamp)
             stamp += 1
         seed = seed * 48271 % 2147483647
-        left = 1.0 - step / total
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
         objective, where, count = period(graph, state, limit, stamp)
         stamp += _MORE_TURNS
@@ -348,7 +367,8 @@ def revolve(graph: Graph, state: Circle, first: int, steps: int, total: int, hot
         if value < least:
             least = value
             preserve(graph, state, on)
-    numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] = least, value, seed, on, turns * size
+    numbers[0], numbers[1], numbers[2], numbers[3] = least, value, seed, on
+    numbers[4], numbers[5] = turns * size, taken
     return least
 
 
@@ -370,5 +390,6 @@ compilable(
         traded,
         timed,
         deepen,
+        hopeless,
     ),
 )
