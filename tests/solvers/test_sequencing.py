@@ -15,6 +15,7 @@ from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
@@ -29,6 +30,7 @@ from jigsaw_opt.solvers.search.relocation import Relocation
 from jigsaw_opt.solvers.search.retiming import Retiming
 from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 from jigsaw_opt.solvers.search.swaps import anneal
+from jigsaw_opt.solvers.search.trace import Graph, State
 from jigsaw_opt.solvers.search.turns import revolve
 from tests.random_instances import random_instance
 
@@ -225,7 +227,7 @@ def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.Mon
     swept: list[int] = []
     sweep = swaps.sweep
 
-    def counted(graph: swaps.Graph, state: swaps.State, trace: swaps.Numbers, first: int, *rest: Any) -> Any:
+    def counted(graph: Graph, state: State, trace: Numbers, first: int, *rest: Any) -> Any:
         value, reached = sweep(graph, state, trace, first, *rest)
         swept.append(reached - first)
         return value, reached

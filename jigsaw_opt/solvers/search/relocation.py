@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.changes import hopeless
 from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
-from jigsaw_opt.solvers.search.swaps import hopeless
 
 __all__ = ["Relocation"]
 

@@ -16,7 +16,8 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.swaps import ACROSS, KEPT, WITHIN, Graph, State, anneal
+from jigsaw_opt.solvers.search.swaps import anneal
+from jigsaw_opt.solvers.search.trace import ACROSS, KEPT, WITHIN, Graph, State
 from jigsaw_opt.solvers.search.turns import Circle, revolve
 
 __all__ = ["Sequenced", "Sequencing"]

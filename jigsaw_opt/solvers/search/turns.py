@@ -1,6 +1,6 @@
 """The order of pieces around a circle, and who takes which level, annealed along critical circuits, on flat numbers.
 
-Python runs `revolve`, or numba has compiled it (`engines.compiled`). A cyclic schedule is a *trace* as in `swaps`, cut
+Python runs `revolve`, or numba has compiled it (`engines.compiled`). A cyclic schedule is a *trace* as on a line, cut
 anywhere: a piece whose predecessor, in its job or on its GPU or links, stands behind it in the trace waits for that one
 in the period before. Starts of a period follow from those of the period before by one sweep over the trace, a *turn*.
 That is a max-plus linear map: its eigenvalue is the least period that the order admits, the largest ratio of length to
@@ -17,18 +17,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.search.swaps import (
-    KEPT,
-    Graph,
-    admitted,
-    deepen,
-    hopeless,
-    partner,
-    swapped,
-    timed,
-    traded,
-    types_for,
-)
+from jigsaw_opt.solvers.search.changes import admitted, deepen, hopeless, partner, swapped, timed, traded
+from jigsaw_opt.solvers.search.trace import KEPT, Graph, types_for
 
 __all__ = ["Circle", "revolve"]
 
