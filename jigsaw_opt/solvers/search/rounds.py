@@ -57,7 +57,7 @@ _RELOCATED = 0.4
 """Deterministic seconds for placements tried in a row."""
 _ORDERED_PIECES = {"finite": 1000, "cyclic": 400}
 """Up to so many blocks and transfers the order of pieces does better than the best list schedule annealed once more, or
-on a circle jobs laid one by one."""
+on a circle jobs laid one by one and all of them timed anew."""
 _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
@@ -155,17 +155,18 @@ class Rounds:
     @cached_property
     def _moves(self) -> dict[str, Callable[[], None]]:
         moves: dict[str, Callable[[], None]] = {}
-        most = _ORDERED_PIECES[self.pieces.horizon]
+        cyclic, most = self.pieces.horizon == "cyclic", _ORDERED_PIECES[self.pieces.horizon]
         ordered = self.orders.fits and self.pieces.blocks + self.pieces.transfers <= most
-        if self.pieces.horizon == "cyclic" and not ordered:
+        if cyclic and not ordered:
             laying = {"wherever": self.periods.wherever, "grouped": self.periods.in_groups}
             first = "grouped" if self.periods.short_of_links() else "wherever"
             moves |= {first: laying[first]} | laying | {"circle": self._around}
         moves["fresh"] = self._fresh
         if not ordered:
             moves["again"] = self._again
-        moves["parts"] = self._improve_parts
-        if self.orders.fits and self.pieces.horizon == "finite":
+        if not (cyclic and ordered):
+            moves["parts"] = self._improve_parts
+        if self.orders.fits and not cyclic:
             moves["other"] = self._improve_other
         if self.orders.fits:
             moves["relocate"] = self._relocate
