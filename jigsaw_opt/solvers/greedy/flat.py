@@ -1,4 +1,4 @@
-"""Placed jobs in flat lists or arrays of integers, and the schedules that `timing` makes of them."""
+"""Placed jobs in flat lists or arrays of integers, and the schedules that `timing` and `compression` make of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from itertools import accumulate, chain
 
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
+from jigsaw_opt.solvers.greedy.compression import compress
 from jigsaw_opt.solvers.greedy.layout import Layout
+from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.greedy.timing import Filled, Places, Shape, compress, list_schedule
+from jigsaw_opt.solvers.greedy.timing import list_schedule
 
 __all__ = ["Flat"]
 
