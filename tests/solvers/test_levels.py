@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import combinations_with_replacement
+import random
+from itertools import combinations_with_replacement, permutations
 
 import pytest
 
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.pieces import PieceGraph, cut
 from jigsaw_opt.solvers.greedy.layout import Layout, demands, exchange_us, shapes
-from jigsaw_opt.solvers.greedy.levels import SHAPES, multisets
+from jigsaw_opt.solvers.greedy.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
 
 
 def free_jobs() -> list[PieceGraph]:
@@ -91,3 +92,32 @@ def test_shapes_differ_and_begin_with_the_demand_itself() -> None:
         assert len({other.rows for other in found}) == len(found)
         assert len(found) == 1 or demand.job.rule.multiset is None
     assert any(len(shapes(demand)) == 4 for demand in asked)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_mean_gpu_time_of_a_slot_is_that_over_all_orders_under_the_caps(seed: int) -> None:
+    draw = random.Random(seed)
+    slots, depth = draw.randint(1, 5), draw.randint(1, 4)
+    tables = [sorted(draw.sample(range(1, 10_000), depth)) for _ in range(slots)]
+    caps = [depth, *(draw.randint(1, depth) for _ in range(slots - 1))]
+    draw.shuffle(caps)
+    rows = []
+    while len(rows) < 3:
+        row = tuple(sorted((draw.randint(1, depth) for _ in range(slots)), reverse=True))
+        if dominated(row, caps):
+            rows.append(row)
+    expected = [0.0] * slots
+    for row in rows:
+        orders = [
+            order for order in permutations(row) if all(level <= cap for level, cap in zip(order, caps, strict=True))
+        ]
+        for order in orders:
+            for slot, level in enumerate(order):
+                expected[slot] += tables[slot][level - 1] / len(orders) / len(rows)
+    found = mean_slot_us(LevelPlan(tuple(rows), fixed=False), caps, tables)
+    assert found == pytest.approx([int(time + 1e-6) for time in expected], abs=1)
+
+
+def test_mean_gpu_time_of_a_slot_whose_levels_are_fixed() -> None:
+    plan = LevelPlan(((1, 3), (2, 3)), fixed=True)
+    assert mean_slot_us(plan, [2, 3], [(10, 25, 40), (100, 200, 300)]) == [17, 300]

@@ -7,15 +7,16 @@ multisets fit under its caps leaves the choice of who takes which to the list sc
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, cycle
+from itertools import accumulate, cycle, groupby
 
 from jigsaw_opt.problem.costs import lower_hull, staircase
 from jigsaw_opt.problem.pieces import PieceGraph
 
-__all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "multisets"]
+__all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "mean_slot_us", "multisets"]
 
 Levels = tuple[int, ...]
 
@@ -97,6 +98,42 @@ def level_plan(job: PieceGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -
             return LevelPlan(rows, fixed=False)
         return None if job.rule.multiset is not None else _unbalanced(job, rows, caps)
     return _balanced(job, rows, caps)
+
+
+def mean_slot_us(plan: LevelPlan, caps: Sequence[int], tables: Sequence[Sequence[int]]) -> list[int]:
+    """Mean GPU time of an iteration by slot, rounded down.
+
+    Where the order of the levels is open, every order under the caps is as likely as any other: slots choose among the
+    levels that are left to them, those of the least caps first.
+
+    Parameters
+    ----------
+    plan
+        Levels.
+    caps
+        Deepest level of each slot.
+    tables
+        Duration of a block by slot and level.
+    """
+    total = [0.0] * len(caps)
+    for row, times in Counter(plan.rows).items():
+        if plan.fixed:
+            for slot, level in enumerate(row):
+                total[slot] += times * tables[slot][level - 1]
+            continue
+        # What is left of each level on average, and how many levels are left under the cap.
+        left, taken = dict.fromkeys(row, 0.0), 0
+        for level in row:
+            left[level] += 1.0
+        for cap, slots in groupby(sorted(range(len(caps)), key=caps.__getitem__), key=caps.__getitem__):
+            within = [level for level in left if level <= cap]
+            group, room = list(slots), sum(level <= cap for level in row) - taken
+            for slot in group:
+                total[slot] += times * sum(left[level] * tables[slot][level - 1] for level in within) / room
+            for level in within:
+                left[level] *= 1 - len(group) / room
+            taken += len(group)
+    return [int(time / len(plan.rows)) for time in total]
 
 
 @lru_cache(maxsize=4096)

@@ -9,10 +9,10 @@ from functools import partial
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
-from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
+from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan, mean_slot_us
 from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
-__all__ = ["PlacedJob", "place_jobs"]
+__all__ = ["PlacedJob", "loads_us", "place_jobs"]
 
 
 @dataclass(slots=True, eq=False)
@@ -80,11 +80,25 @@ def place_jobs(
                 plan=plan,
                 caps=None if min(caps) >= job.levels else caps,
                 exchange=exchange,
-                slot_us=[demand.slot_us[layout.type_of[gpu]] // job.iterations for gpu in gpus],
+                slot_us=loads_us(layout, demand, gpus, plan, caps, tables),
                 iteration_us=mean_us(plan.rows, exchange, partial(_length_us, tables)),
             )
         )
     return placed
+
+
+def loads_us(
+    layout: Layout,
+    demand: Demand,
+    gpus: Sequence[int],
+    plan: LevelPlan,
+    caps: Sequence[int],
+    tables: Sequence[Sequence[int]],
+) -> list[int]:
+    """`PlacedJob.slot_us` of a job with levels under caps."""
+    if plan.fixed or min(caps) < demand.job.levels:
+        return mean_slot_us(plan, caps, tables)
+    return [demand.slot_us[layout.type_of[gpu]] // demand.job.iterations for gpu in gpus]
 
 
 def _length_us(tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]) -> int:

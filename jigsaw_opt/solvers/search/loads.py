@@ -9,7 +9,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.placed import PlacedJob, loads_us
 from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
 __all__ = ["Ground", "Loads", "fullest_us"]
@@ -119,7 +119,7 @@ class Ground:
         channel = self.channel(gpus)
         if channel is None:
             return None
-        job, demand, type_of = self.pieces.jobs[index], demand or self.demands[index], self.layout.type_of
+        job, demand = self.pieces.jobs[index], demand or self.demands[index]
         tables = self.tables(job, gpus)
         exchange = [self.exchange(demand, row, channel) for row in plan.rows]
         return PlacedJob(
@@ -131,7 +131,7 @@ class Ground:
             plan=plan,
             caps=None if min(caps) >= job.levels else list(caps),
             exchange=exchange,
-            slot_us=[demand.slot_us[type_of[gpu]] // job.iterations for gpu in gpus],
+            slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
             iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
         )
 
