@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from jigsaw_opt.problem import critical
@@ -26,6 +27,8 @@ __all__ = ["Places", "build", "variable_count"]
 
 _LARGEST_NUMBER = 2**26
 """Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
+_MOST_ORDERED = 24
+"""Jobs by which the GPUs of a server are ordered, so that the weights of their literals stay small."""
 _MOST_ENDS = 12
 """So many different heads, and tails, of the work on a resource are told apart."""
 
@@ -70,6 +73,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> cp_model.CpMo
         each.add_iterations()
     gpu = 0
     for server in pieces.cluster.servers:
+        _add_order(model, seats, range(gpu, gpu + server.gpus))
         for _ in range(server.gpus):
             here = [each for each in seats if gpu in each.here]
             _add_work(model, clock, here, gpu)
@@ -234,6 +238,15 @@ class _Seats:
     def first_ready(self) -> int:
         """Least moment at which bucket 1 is ready."""
         return self.job.release_us + min((self.times(s)[0] for s in self.gpus), default=0)
+
+
+def _add_order(model: cp_model.CpModel, seats: Sequence[_Seats], gpus: Sequence[int]) -> None:
+    """GPUs of one server may change places, so who sits on them falls from GPU to GPU, read as a binary number."""
+    jobs = [each for each in seats if gpus and gpus[0] in each.here]
+    jobs.sort(key=lambda each: -each.job.slots * each.job.state_bytes)
+    weights = [(1 << n, each.here) for n, each in enumerate(reversed(jobs[:_MOST_ORDERED]))]
+    for before, after in pairwise(gpus):
+        model.add(sum(weight * (here[before] - here[after]) for weight, here in weights) >= 0)
 
 
 def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
@@ -11,14 +12,17 @@ from jigsaw_opt.solvers.bounds.links import groupings
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
 __all__ = ["LoadedPlacement", "placement_questions"]
 
 _MOST_VARIABLES = 20_000
 """In a larger model the engine decides nothing in time."""
-_MOST_WORK = 4.0
-"""Deterministic seconds that one objective is worth."""
 _LARGEST_SUM = 2**62
 """The engine's integers have 63 bits."""
+_ATTEMPTS = ((0, 0.5), (1, 3.5))
+"""Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
 _POLL_SECONDS = 0.02
 
 
@@ -49,16 +53,26 @@ class LoadedPlacement:
         from ortools.sat.python import cp_model
 
         model = cpsat_loads.build(self._pieces, limit, self._places)
-        solver = new_solver()
-        solver.parameters.max_deterministic_time = min(_MOST_WORK, budget.left)
-        with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-bound") as pool:
-            future = pool.submit(solver.solve, model)
-            try:
-                while not wait([future], _POLL_SECONDS).done:
-                    if budget.stopped:
-                        solver.stop_search()
-            finally:
-                if not future.done():
+        status = cp_model.UNKNOWN
+        for linearization, work in _ATTEMPTS:
+            if status == cp_model.UNKNOWN and not budget.spent:
+                status = _status(model, linearization, work, budget)
+        return status == cp_model.INFEASIBLE
+
+
+def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Budget) -> cp_model.CpSolverStatus:
+    """What the engine says of a model within some work."""
+    solver = new_solver()
+    solver.parameters.linearization_level = linearization
+    solver.parameters.max_deterministic_time = min(work, budget.left)
+    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-bound") as pool:
+        future = pool.submit(solver.solve, model)
+        try:
+            while not wait([future], _POLL_SECONDS).done:
+                if budget.stopped:
                     solver.stop_search()
-        budget.pay(solver.response_proto.deterministic_time)
-        return future.result() == cp_model.INFEASIBLE
+        finally:
+            if not future.done():
+                solver.stop_search()
+    budget.pay(solver.response_proto.deterministic_time)
+    return future.result()
