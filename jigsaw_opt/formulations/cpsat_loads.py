@@ -7,7 +7,7 @@ every GPU the memory. When pieces run is left out, so its size does not grow wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Terms = list[cp_model.LinearExprT]
 
-__all__ = ["Places", "build", "variable_count"]
+__all__ = ["LoadsModel", "Places", "build", "variable_count"]
 
 _LARGEST_NUMBER = 2**26
 """Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
@@ -50,7 +50,19 @@ def variable_count(pieces: Pieces) -> int:
     return pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
 
 
-def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> cp_model.CpModel:
+@dataclass(frozen=True)
+class LoadsModel:
+    """The model, and its literals that a worker of a job sits on a GPU: by job, then by GPU."""
+
+    model: cp_model.CpModel
+    here: list[dict[int, cp_model.IntVar]]
+
+    def placement(self, value: Callable[[cp_model.IntVar], int]) -> list[list[int]]:
+        """GPUs of each job in a solution, by number, server after server."""
+        return [[gpu for gpu, literal in here.items() if value(literal)] for here in self.here]
+
+
+def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
     """Model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     Parameters
@@ -81,7 +93,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> cp_model.CpMo
             gpu += 1
     for place in places:
         _add_transfers(model, pieces, clock, seats, place)
-    return model
+    return LoadsModel(model, [each.here for each in seats])
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +182,16 @@ class _Seats:
                 model.add(sum(self._at(level)) == n * rule.multiset.count(level))
         else:
             model.add(sum(self._at(job.levels)) >= n * rule.min_contributors)
-            model.add(sum(level * count for (_, level), count in self.count.items()) >= rule.min_total)
+            totals = {
+                gpu: sum(level * count for (g, level), count in self.count.items() if g == gpu) for gpu in self.here
+            }
+            model.add(sum(totals.values()) >= rule.min_total)
+            most = n * job.levels
+            if rule.balance is not None and rule.balance < most:
+                least = model.new_int_var(n, most, f"least total of {job.name}")
+                for gpu, total in totals.items():
+                    model.add(total <= least + rule.balance)
+                    model.add(total >= least).only_enforce_if(self.here[gpu])
 
     def _counts(self, gpu: int) -> Terms:
         return [count for (g, _), count in self.count.items() if g == gpu]

@@ -28,6 +28,7 @@ from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.orders import Orders
 from jigsaw_opt.solvers.search.parts import Parts
 from jigsaw_opt.solvers.search.periods import Periods
+from jigsaw_opt.solvers.search.seating import Seating
 
 __all__ = ["Rounds"]
 
@@ -150,6 +151,7 @@ class Rounds:
 
         self.orders = Orders(self.control, self.ground, self.draw, stop)
         self.periods = Periods(self.control, self.ground, self.engine, self.draw, stop)
+        self.seating = Seating(self.ground, self.engine, self.draw)
         self.parts = Parts(self.control, self.ground, self.engine, self.draw, stop)
 
     @cached_property
@@ -170,6 +172,8 @@ class Rounds:
             moves["other"] = self._improve_other
         if self.orders.fits:
             moves["relocate"] = self._relocate
+        if self._tight and self.orders.fits and self.seating.fits:
+            moves["seat"] = self._seat
         return moves
 
     def _reason(self) -> StoppedBy | None:
@@ -269,6 +273,28 @@ class Rounds:
             if start is None or self._reason() is not None:
                 return
             self.orders.relocate(*start)
+
+    @property
+    def _tight(self) -> bool:
+        """Whether a makespan or period is at stake, and memory keeps workers of the best draft from some levels."""
+        if self.pieces.objective == "weighted_completion" or self.best is None:
+            return False
+        caps = self.ground.caps([spot.gpus for spot in self.best.spots])
+        return any(min(own) < job.levels for own, job in zip(caps, self.pieces.jobs, strict=True))
+
+    def _seat(self) -> None:
+        """All jobs placed at once, with a target between bound and objective, and then some of them elsewhere."""
+        least, objective = max(self.control.bound, self.seating.failed), self.control.objective
+        most = 2 * least if objective is None else objective
+        spots = self.seating.within(round(self.draw.uniform(least, most)))
+        if spots is None or self._reason() is not None:
+            return
+        balance = self._balance(self.draw.choice(_TARGETS))
+        balance.adopt(spots)
+        draft = Annealing(balance, self.evaluator, self.draw).draft()
+        if draft is not None:
+            self._keep(draft)
+            self.orders.relocate(balance, self.evaluator.timetable(draft.outcome))
 
     def _scheduled(self) -> tuple[Balance, Timetable] | None:
         """A placement made anew, and its list schedule."""

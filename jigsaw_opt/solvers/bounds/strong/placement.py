@@ -52,7 +52,7 @@ class LoadedPlacement:
         """Whether no plan has an objective of at most `limit`."""
         from ortools.sat.python import cp_model
 
-        model = cpsat_loads.build(self._pieces, limit, self._places)
+        model = cpsat_loads.build(self._pieces, limit, self._places).model
         status = cp_model.UNKNOWN
         for linearization, work in _ATTEMPTS:
             if status == cp_model.UNKNOWN and not budget.spent:
