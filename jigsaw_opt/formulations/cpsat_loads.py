@@ -23,8 +23,12 @@ if TYPE_CHECKING:
 
     Terms = list[cp_model.LinearExprT]
 
-__all__ = ["LoadsModel", "Places", "build", "variable_count"]
+__all__ = ["LoadsModel", "Places", "build", "fits"]
 
+_MOST_VARIABLES = 20_000
+"""In a larger model, by about its number of variables, the engine decides nothing in time."""
+_LARGEST_SUM = 2**62
+"""The engine's integers have 63 bits."""
 _LARGEST_NUMBER = 2**26
 """Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
 _MOST_ORDERED = 24
@@ -45,9 +49,11 @@ class Places(Protocol):
         """Indices of links by group."""
 
 
-def variable_count(pieces: Pieces) -> int:
-    """About the number of variables of the model, a measure of its size."""
-    return pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+def fits(pieces: Pieces) -> bool:
+    """Whether the model is small enough to be decided in time, and memories stay within the engine's integers."""
+    states = sum(job.state_bytes + max(job.activation_bytes) for job in pieces.jobs)
+    variables = pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+    return variables <= _MOST_VARIABLES and states < _LARGEST_SUM
 
 
 @dataclass(frozen=True)
@@ -68,7 +74,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
     Parameters
     ----------
     pieces
-        The instance, cut; memory of all states stays below 2^62.
+        The instance, cut; `fits` holds.
     limit
         The objective in question, in microseconds.
     places

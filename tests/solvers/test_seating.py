@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import cut
 from jigsaw_opt.solvers.control import Control
@@ -31,8 +32,8 @@ def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> Non
     assert asked is not None
     ground = Ground(pieces, Layout(pieces), asked)
     control = Control("seating", pieces, Options(workers=1), ignore)
+    assert cpsat_loads.fits(pieces)
     seating = Seating(ground, Engine(control), Random(1))
-    assert seating.fits
     assert seating.within(control.bound // 2) is None
     assert seating.failed == control.bound // 2
     spots = seating.within(2 * control.bound)

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
@@ -172,7 +173,7 @@ class Rounds:
             moves["other"] = self._improve_other
         if self.orders.fits:
             moves["relocate"] = self._relocate
-        if self._tight and self.orders.fits and self.seating.fits:
+        if self.orders.fits and cpsat_loads.fits(self.pieces) and self._tight:
             moves["seat"] = self._seat
         return moves
 
@@ -201,7 +202,7 @@ class Rounds:
             if idle >= _LISTED_IN_VAIN or self._reason() is not None:
                 break
             balance, before = self._balance(self.draw.choice(_TARGETS)), self.control.objective
-            draft = Annealing(balance, self.evaluator, self.draw).draft() if self._built(balance) else None
+            draft = self._draft(balance) if self._built(balance) else None
             self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
             if draft is not None:
                 self._keep(draft)
@@ -213,7 +214,7 @@ class Rounds:
     def _fresh(self) -> None:
         """A placement made anew, balanced and annealed."""
         balance = self._balanced()
-        draft = None if balance is None else Annealing(balance, self.evaluator, self.draw).draft()
+        draft = self._draft(balance)
         if balance is None:
             self._again()
         elif draft is not None:
@@ -233,6 +234,10 @@ class Rounds:
                 break
         self._settled = balance.loads.settled()
         return balance
+
+    def _draft(self, balance: Balance | None) -> Draft | None:
+        """The placement at hand, scheduled; None where there is none, or memory admits no levels."""
+        return None if balance is None else Annealing(balance, self.evaluator, self.draw).draft()
 
     def _built(self, balance: Balance) -> bool:
         """Place all jobs in some order; says whether all found room."""
@@ -291,7 +296,7 @@ class Rounds:
             return
         balance = self._balance(self.draw.choice(_TARGETS))
         balance.adopt(spots)
-        draft = Annealing(balance, self.evaluator, self.draw).draft()
+        draft = self._draft(balance)
         if draft is not None:
             self._keep(draft)
             self.orders.relocate(balance, self.evaluator.timetable(draft.outcome))
@@ -299,7 +304,7 @@ class Rounds:
     def _scheduled(self) -> tuple[Balance, Timetable] | None:
         """A placement made anew, and its list schedule."""
         balance = self._balanced()
-        draft = None if balance is None else Annealing(balance, self.evaluator, self.draw).draft()
+        draft = self._draft(balance)
         if balance is None or draft is None:
             return None
         return balance, self.evaluator.timetable(draft.outcome)

@@ -12,8 +12,6 @@ from jigsaw_opt.solvers.search.loads import Ground
 
 __all__ = ["Seating"]
 
-_MOST_VARIABLES = 20_000
-"""In a larger model the engine finds nothing in time."""
 _WORK = 0.5
 """Deterministic seconds for one placement."""
 
@@ -24,7 +22,7 @@ class Seating:
     Parameters
     ----------
     ground
-        The instance; its objective is makespan or period.
+        The instance, for which `cpsat_loads.fits` holds; its objective is makespan or period.
     engine
         Solves the models.
     draw
@@ -40,11 +38,6 @@ class Seating:
         self.ground, self.engine, self.draw = ground, engine, draw
         self.failed = 0
         self._places = [places for places in groupings(ground.pieces.cluster) if not places.shared]
-
-    @property
-    def fits(self) -> bool:
-        """Whether the model is small enough."""
-        return cpsat_loads.variable_count(self.ground.pieces) <= _MOST_VARIABLES
 
     def within(self, limit: int) -> list[PlacedJob] | None:
         """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""

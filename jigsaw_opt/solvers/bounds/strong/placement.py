@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LoadedPlacement", "placement_questions"]
 
-_MOST_VARIABLES = 20_000
-"""In a larger model the engine decides nothing in time."""
-_LARGEST_SUM = 2**62
-"""The engine's integers have 63 bits."""
 _ATTEMPTS = ((0, 0.5), (1, 3.5))
 """Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
 _POLL_SECONDS = 0.02
@@ -28,8 +24,7 @@ _POLL_SECONDS = 0.02
 
 def placement_questions(pieces: Pieces) -> Iterator[LoadedPlacement]:
     """The question where the model is small enough, else none."""
-    states = sum(job.state_bytes + max(job.activation_bytes) for job in pieces.jobs)
-    if cpsat_loads.variable_count(pieces) <= _MOST_VARIABLES and states < _LARGEST_SUM:
+    if cpsat_loads.fits(pieces):
         yield LoadedPlacement(pieces)
 
 
