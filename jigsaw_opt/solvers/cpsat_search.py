@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 if TYPE_CHECKING:
@@ -33,8 +33,10 @@ _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
 
-def solve_exactly(control: Control, pieces: Pieces) -> Result:
+def solve_exactly(control: Control, pieces: Pieces) -> StoppedBy | None:
     """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
+
+    Returns why it ended, or None where it ran to its end.
 
     Parameters
     ----------
@@ -48,8 +50,7 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     if pieces.objective == "weighted_completion" and control.reason() is None and fits(control, pieces):
         # What bounds say of the ends of single jobs makes the model smaller.
         raise_bounds(control, pieces, min(BOUND_WORK, work))
-    ended = explore(control, pieces, control.options.workers, work) if control.reason() is None else None
-    return control.result(control.reason() or ended or StoppedBy.COMPLETED, engines=["ortools"])
+    return control.reason() or explore(control, pieces, control.options.workers, work)
 
 
 def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds: float = math.inf) -> StoppedBy | None:

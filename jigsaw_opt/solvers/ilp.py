@@ -74,13 +74,7 @@ class Ilp:
             raise UsageError(f"solver 'ilp' has no engine {options.engine!r}; it has {' and '.join(_ENGINES)}")
         pieces = cut(instance)
         control = Control(self.name, pieces, options, report)
-        warm = greedy_timetable(pieces, options.seed)
-        if warm is not None:
-            control.offer(warm)
-        reason = control.reason()
-        if reason is not None or piece_pairs(pieces) > _MOST_PAIRS:
-            return control.result(reason or StoppedBy.COMPLETED)
-        return _search(control, pieces)
+        return control.conclude(lambda: _solve(control, pieces), _DISTRIBUTIONS[options.engine or "highs"])
 
 
 ILP = Ilp()
@@ -140,7 +134,16 @@ class _Grid:
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
 
-def _search(control: Control, pieces: Pieces) -> Result:
+def _solve(control: Control, pieces: Pieces) -> StoppedBy | None:
+    warm = greedy_timetable(pieces, control.options.seed)
+    if warm is not None:
+        control.offer(warm)
+    if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS:
+        return control.reason()
+    return _search(control, pieces)
+
+
+def _search(control: Control, pieces: Pieces) -> StoppedBy:
     options, engine = control.options, control.options.engine or "highs"
     limit = serial_limit(pieces) if control.objective is None else control.objective
     grid = _Grid(pieces, limit)
@@ -166,11 +169,8 @@ def _search(control: Control, pieces: Pieces) -> Result:
     )
     search = _ENGINES[engine](task)
     ending = control.run(search.run, search.cancel)
-    engines = _DISTRIBUTIONS[engine]
     if ending is Ending.INFEASIBLE and control.objective is None:
         control.refute(minimal_conflict(pieces))
-        return control.result(StoppedBy.PROOF, engines=engines)
-    if ending is Ending.INFEASIBLE:
+    elif ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
-    stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED
-    return control.result(control.reason() or stopped, engines=engines)
+    return StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

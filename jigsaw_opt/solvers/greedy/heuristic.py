@@ -15,9 +15,9 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
-__all__ = ["MAX_BLOCKS", "greedy_timetable", "placements", "require_size", "timetables"]
+__all__ = ["MOST_PIECES", "greedy_timetable", "placements", "require_size", "timetables"]
 
-MAX_BLOCKS = 20_000_000
+MOST_PIECES = 20_000_000
 _STEP_PIECES = 150_000
 _MAX_STEPS = 200
 _EXACT_JOBS = 12
@@ -49,7 +49,7 @@ def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
     Raises
     ------
     TooLargeError
-        For more than `MAX_BLOCKS` blocks.
+        For more than `MOST_PIECES` blocks and transfers.
     """
     best = None
     for timetable in timetables(pieces, seed):
@@ -104,11 +104,12 @@ def require_size(pieces: Pieces) -> None:
     Raises
     ------
     TooLargeError
-        For more than `MAX_BLOCKS` blocks.
+        For more than `MOST_PIECES` blocks and transfers.
     """
-    if pieces.blocks > MAX_BLOCKS:
+    size = pieces.blocks + pieces.transfers
+    if size > MOST_PIECES:
         raise TooLargeError(
-            f"the plan would have {pieces.blocks} blocks; {MAX_BLOCKS} is the most that a plan is written for"
+            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_PIECES:,} at most"
         )
 
 

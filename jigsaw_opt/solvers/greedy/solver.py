@@ -35,18 +35,21 @@ class Greedy:
         Raises
         ------
         TooLargeError
-            For more blocks than `MAX_BLOCKS`.
+            For more blocks and transfers than `MOST_PIECES`.
         """
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        for timetable in timetables(pieces, options.seed):
-            if timetable is not None:
-                control.offer(timetable)
-            reason = control.reason()
-            if reason is not None:
-                return control.result(reason)
-        return control.result(StoppedBy.COMPLETED)
+
+        def run() -> StoppedBy | None:
+            for timetable in timetables(pieces, options.seed):
+                if timetable is not None:
+                    control.offer(timetable)
+                if control.reason() is not None:
+                    break
+            return control.reason()
+
+        return control.conclude(run)
 
 
 GREEDY = Greedy()

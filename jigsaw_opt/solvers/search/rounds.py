@@ -179,7 +179,7 @@ class Rounds:
 
     def _reason(self) -> StoppedBy | None:
         options = self.control.options
-        used = [(self.work, options.work_limit), (self.control.seconds, options.time_limit)]
+        used = [(self.work, options.work_limit), (self.control.seconds, self.control.limit)]
         if any(limit is not None and spent >= self._share * limit for spent, limit in used):
             return StoppedBy.TIME
         return self.control.reason()
