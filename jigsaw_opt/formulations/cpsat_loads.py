@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
@@ -80,9 +81,8 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
     places
         Groups of servers whose leaving links are looked at.
     """
-    from ortools.sat.python import cp_model
 
-    model = cp_model.CpModel()
+    model = new_model()
     clock = _Clock(limit, -(-limit // _LARGEST_NUMBER) or 1)
     seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]
     for each in seats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
@@ -23,6 +23,8 @@ __all__ = ["explore", "fits", "solve_exactly"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
+_MOST_READINESS = 2_000_000
+"""So many conditions of one constraint each take gigabytes, too: models of thousands of segments."""
 _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
 _CYCLIC_STARTS = 3
@@ -110,7 +112,7 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
 def fits(control: Control, pieces: Pieces) -> bool:
     """Whether the model can be built, and be built in time."""
     count, remaining = interval_count(pieces), control.remaining
-    if count > _MOST_INTERVALS or serial_limit(pieces) >= LARGEST_NUMBER:
+    if count > _MOST_INTERVALS or readiness_count(pieces) > _MOST_READINESS or serial_limit(pieces) >= LARGEST_NUMBER:
         return False
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 

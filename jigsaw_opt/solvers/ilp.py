@@ -16,6 +16,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
     build,
     objective_step,
     piece_pairs,
+    readiness_count,
     serial_limit,
     windows,
 )
@@ -38,6 +39,8 @@ _ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": Cb
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
+_MOST_READINESS = 200_000
+"""The same of so many conditions of one row each: models of hundreds of segments."""
 _SHARE_OF_ROOM = 2**20
 """Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
 _EXACT_FLOATS = 2**53
@@ -138,7 +141,7 @@ def _solve(control: Control, pieces: Pieces) -> StoppedBy | None:
     warm = greedy_timetable(pieces, control.options.seed)
     if warm is not None:
         control.offer(warm)
-    if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS:
+    if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS or readiness_count(pieces) > _MOST_READINESS:
         return control.reason()
     return _search(control, pieces)
 

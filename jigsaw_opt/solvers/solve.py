@@ -23,7 +23,6 @@ from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, S
 __all__ = ["UncheckedPlanError", "solve"]
 
 
-
 class UncheckedPlanError(JigsawError):
     """A solver returned a plan that breaks a rule; a bug in the solver, never the user's fault."""
 
