@@ -39,7 +39,16 @@ def certain_causes(pieces: Pieces) -> tuple[Conflict, ...]:
     pieces
         The instance, cut.
     """
-    alone = [cause for job in looking(pieces.jobs) for cause in _causes_of(pieces, job)]
+    alone: list[Conflict] = []
+    fine: set[tuple[object, ...]] = set()
+    for job in looking(pieces.jobs):
+        # Blocks of one model and width are one object, so its identity says which model it is.
+        key = id(job.blocks), job.rule, job.iterations
+        if key not in fine:
+            causes = tuple(_causes_of(pieces, job))
+            alone += causes
+            if not causes:
+                fine.add(key)
     return tuple(alone) or tuple(_states_exceed_memory(pieces))
 
 
@@ -243,7 +252,7 @@ def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:
     """The states of all jobs that depend on some GPU types exceed those GPUs' memory together."""
     usable = {server.gpu_type for server in pieces.cluster.servers}
     for types in {frozenset(usable & set(job.gpu_types)) for job in pieces.jobs} | {frozenset(usable)}:
-        jobs = [job for job in pieces.jobs if usable & set(job.gpu_types) <= types]
+        jobs = [job for job in looking(pieces.jobs) if usable & set(job.gpu_types) <= types]
         least = min(job.activation_bytes[candidate_levels(job)[0] - 1] for job in jobs)
         # A GPU that holds any worker keeps the activations of one.
         memory = sum(s.gpus * max(0, s.gpu_memory - least) for s in pieces.cluster.servers if s.gpu_type in types)

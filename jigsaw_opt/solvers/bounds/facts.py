@@ -100,14 +100,17 @@ def gpu_classes(pieces: Pieces) -> list[GpuClass]:
 def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
     """Facts of every job, in the instance's order."""
     known: dict[tuple[object, ...], Shape] = {}
+    spans: dict[tuple[object, ...], int] = {}
     facts = []
     for job in looking(pieces.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
             known[key] = _shape(pieces, classes, job)
-        shape = known[key]
-        facts.append(Facts(job, shape, job.release_us + critical.least_span_us(job, shape.sites)))
+        shape, alike = known[key], (*key, job.rule.min_total, job.iterations)
+        if alike not in spans:
+            spans[alike] = critical.least_span_us(job, shape.sites)
+        facts.append(Facts(job, shape, job.release_us + spans[alike]))
     return facts
 
 
