@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
-from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
@@ -101,11 +101,7 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = control.options.seed
     for start in range(_CYCLIC_STARTS if pieces.horizon == "cyclic" else 1):
-        timetable = greedy_timetable(pieces, seed + start)
-        if timetable is None:
-            break
-        control.offer(timetable)
-        if control.reason() is not None:
+        if not offer_greedy(control, pieces, seed + start) or control.reason() is not None:
             break
 
 

@@ -28,7 +28,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.outcome import Ending, Search, Task
-from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
@@ -138,9 +138,7 @@ class _Grid:
 
 
 def _solve(control: Control, pieces: Pieces) -> StoppedBy | None:
-    warm = greedy_timetable(pieces, control.options.seed)
-    if warm is not None:
-        control.offer(warm)
+    offer_greedy(control, pieces, control.options.seed)
     if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS or readiness_count(pieces) > _MOST_READINESS:
         return control.reason()
     return _search(control, pieces)
