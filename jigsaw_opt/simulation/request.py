@@ -17,7 +17,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.clusters import grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.mix import with_models
@@ -192,6 +192,7 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     if made is not None:
         return made, None
     instance = find_instance(text)
+    require_size(instance.cluster, text)
     return instance.cluster, instance.models
 
 
