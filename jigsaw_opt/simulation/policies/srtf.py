@@ -7,22 +7,20 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
 
 __all__ = ["SRTF"]
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _Scheduler(Stateless):
     setting: Setting
     service: bool
     placement: str
     alone_us: dict[int, int] = field(default_factory=dict)
 
     def decide(self, moment: Moment) -> Decision:
-        for index in moment.ended:
-            del self.alone_us[index]
-        for index in moment.arrived:
+        for index in moment.jobs.keys() - self.alone_us.keys():
             job = moment.jobs[index].job
             gpus = job.gpus if self.service else 1
             self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
