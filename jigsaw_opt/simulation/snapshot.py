@@ -45,12 +45,13 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
     """
     try:
         state = _text(simulation.state(), allow_nan=False)
+        digest = _digest(state)
     except (TypeError, ValueError, RecursionError) as error:
         raise JigsawError(f"the policy cannot be put aside: its state is not of plain values: {error}") from error
     header = {
         "format": _FORMAT,
         "inputs": _digest(inputs),
-        "state_sha256": _digest(state),
+        "state_sha256": digest,
         "time_us": simulation.now_us,
         "ended": simulation.ended,
     }

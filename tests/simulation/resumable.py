@@ -54,7 +54,9 @@ def by_type() -> Setting:
     assert made is not None
     draw = random.Random(2)
     jobs = tuple(
-        TraceJob(f"j{k}", draw.randrange(600) * SECOND, *draw.choice([("a", 1), ("b", 1), ("a", 2)]), draw.randrange(9000))
+        TraceJob(
+            f"j{k}", draw.randrange(600) * SECOND, *draw.choice([("a", 1), ("b", 1), ("a", 2)]), draw.randrange(9000)
+        )
         for k in range(14)
     )
     return Setting(made, Workload("w", jobs), Table(made, RATES), restart_us=3 * SECOND)
@@ -85,9 +87,7 @@ def adaptive() -> Setting:
     made = grid("2x4:aws+1x4:rtx")
     assert made is not None
     profiles = {gpu: {"net": Profile(application(gpu, faster))} for gpu, faster in (("aws", 1.0), ("rtx", 1.7))}
-    jobs = tuple(
-        TraceJob(f"j{k}", 70 * k * SECOND, "net", 1, min_gpus=1, max_gpus=8, batch_size=128) for k in range(8)
-    )
+    jobs = tuple(TraceJob(f"j{k}", 70 * k * SECOND, "net", 1, min_gpus=1, max_gpus=8, batch_size=128) for k in range(8))
     return Setting(made, Workload("w", jobs), Goodput(made, profiles))
 
 
@@ -105,7 +105,13 @@ def segmented() -> Setting:
     made = TOPOLOGIES["star"](servers, 10**9, 10)
     draw = random.Random(3)
     jobs = tuple(
-        TraceJob(f"j{k}", k * 10 * SECOND, draw.choice(("small", "large")), draw.choice((1, 4, 4)), draw.randrange(100, 40_000))
+        TraceJob(
+            f"j{k}",
+            k * 10 * SECOND,
+            draw.choice(("small", "large")),
+            draw.choice((1, 4, 4)),
+            draw.randrange(100, 40_000),
+        )
         for k in range(16)
     )
     models = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
@@ -142,7 +148,7 @@ CASES: dict[str, Callable[[], Setting]] = {
     "interleave:service=attained": staged,
     "jigsaw": staged,
     "jigsaw:depth=staircase": segmented,
-    "jigsaw:depth=staircase:packing=columns": segmented,
+    "jigsaw:packing=columns": segmented,
 }
 """Every policy, with options that change what it has to remember."""
 

@@ -22,8 +22,8 @@ __all__ = ["SIA"]
 _GROWTH = 2
 _NEVER_RAN = 1.0
 """Goodput of one GPU of any type for a job that has run on none."""
-_LONGEST_S, _MOST_SAMPLES = 1e9, 10**9
-"""More than any measurement has."""
+_SHORTEST_S, _LONGEST_S, _MOST_SAMPLES = 1e-9, 1e9, 10**9
+"""Bounds beyond those of any measurement."""
 
 
 @dataclass(slots=True)
@@ -47,9 +47,9 @@ class _Past:
     @staticmethod
     def shape(configurations: Sequence[Configured], gpus: int, now_us: int) -> Shape:
         """What `plain` gives."""
-        count = whole(gpus, 1)
-        seconds = number(0, _LONGEST_S)
-        measured = fields(servers=count, gpus=count, local=whole(_MOST_SAMPLES, 1), step_s=seconds, sync_s=seconds)
+        count, samples = whole(gpus, 1), whole(_MOST_SAMPLES, 1)
+        step_s, sync_s = number(_SHORTEST_S, _LONGEST_S), number(0, _LONGEST_S)
+        measured = fields(servers=count, gpus=count, local=samples, step_s=step_s, sync_s=sync_s)
         seen = dict.fromkeys((one.gpu_type for one in configurations), listed(measured, 1))
         return fields(
             configuration=optional(whole(len(configurations) - 1)),
