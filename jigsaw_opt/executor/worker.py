@@ -179,7 +179,7 @@ class Worker:
 
         Options that only choose how a step is computed change nothing of it and need real devices.
         """
-        options = {key: False if key in _HOW else value for key, value in self.recipe.options.items()}
+        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.recipe.options.items()}
         ghosts = []
         for own in self.model.parameters():
             ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))

@@ -173,7 +173,7 @@ class Simulation:
     def _restore_shares(self, state: Plain) -> None:
         """What runs, with the paces that it had: they hold until the engine asks for others."""
         shares = tuple(map(Share.restored, state["shares"]))
-        check_shares(self.setting, self._active, shares, (), f"at {self.now_us} us")
+        check_shares(self.setting, self._active, shares, (), f"at {self.now_us} us", remains=True)
         for share in shares:
             for index in share.jobs:
                 self._active[index].share = share

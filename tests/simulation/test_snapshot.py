@@ -24,7 +24,7 @@ from jigsaw_opt.simulation.policy import Moment, Setting, names
 from jigsaw_opt.simulation.records import Outcome
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv
 from jigsaw_opt.simulation.snapshot import restore, snapshot
-from tests.simulation.cases import SECOND, Scripted, cluster, job, random_jobs, setting
+from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun
 
 Tree = dict[str, Any]
@@ -357,6 +357,27 @@ class Keeping(Scripted):
     def restore(self, state: Any, moment: Moment) -> None:
         if self.kept != state["kept"][0]:
             raise ValueError("it is another one")
+
+
+@dataclass(frozen=True)
+class Pool(Keeping):
+    """All jobs share the same GPUs."""
+
+    kept: object = "pool"
+
+    def restore(self, state: Any, moment: Moment) -> None:
+        assert (state, sorted(moment.known)) == ("pool", [0, 1])
+
+
+def test_what_is_left_of_a_pool_goes_on() -> None:
+    made = setting(job("wide", 0, 4, 40), job("narrow", 0, 1, 90), performance=Shared())
+    policy = Pool(lambda moment: Decision(moment.shares or (Share((0, 1), (0, 1, 2, 3)),)))
+    simulation = Simulation(made, policy, {})
+    simulation.run(until_us=90 * SECOND)  # the wide job has ended, and the policy has not been asked since
+    assert list(simulation._shares) == [Share((1,), (0, 1, 2, 3))]
+    resumed = restore(snapshot(simulation, "these"), Simulation(made, policy, {}), "these", "file")
+    assert measured(ended(resumed)) == measured(ended(simulation))
+    assert [record.finish_us for record in resumed.outcome.jobs] == [80 * SECOND, 130 * SECOND]
 
 
 @pytest.mark.parametrize("kept", [{1, 2}, float("nan"), object(), "\ud800"])
