@@ -153,6 +153,7 @@ class _Code:
         return Path.write_text, (self.marker, "")
 
 
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 def test_a_file_names_no_code(checkpoint: Checkpoint, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     torch.save(trained().state() | {"iteration": _Code(marker)}, file(tmp_path))
