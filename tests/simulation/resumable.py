@@ -157,3 +157,24 @@ def begun(text: str, where: Setting) -> Simulation:
     """The simulation of a policy, as on the command line, at its beginning."""
     policy, options = choose(text)
     return Simulation(where, policy, options)
+
+
+def halted(text: str, where: Setting, part: float) -> Simulation:
+    """A simulation stopped between two events, after a part of all."""
+    simulation, events = begun(text, where), 0
+
+    def count() -> bool:
+        nonlocal events
+        events += 1
+        return False
+
+    begun(text, where).run(count)
+    left = round(part * events)
+
+    def stop() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    simulation.run(stop)
+    return simulation
