@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +29,6 @@ __all__ = ["Prepared", "Request", "prepare", "prepare_all"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
-_PICKLE_PROTOCOL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ def _prepared(request: Request, find_instance: Callable[[str], Instance], proble
         if not problems:
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
-            figures = hashlib.sha256(pickle.dumps(performance, _PICKLE_PROTOCOL)).hexdigest()
+            figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
             return Prepared(setting, policy, options, request.contention, figures)
     return None
 
