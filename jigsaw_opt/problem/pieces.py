@@ -35,7 +35,7 @@ __all__ = ["MOST_PIECES", "BlockPiece", "Edge", "LevelRule", "PieceGraph", "Piec
 
 MOST_PIECES = 20_000_000
 """Blocks and transfers that a plan is written for."""
-_HUGE_SERVER = 1 << 16
+_HUGE_SERVER = 1 << 10
 """GPUs of a server beyond so many are left out where there are not as many workers."""
 
 
