@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.plan import Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
@@ -43,16 +42,12 @@ def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     InvalidInputError
         With every problem of the document and its path.
     """
-    report = Report()
     with collection_paused():
-        try:
-            tree = parse(data, source, report)
-            if tree is not None:
-                structure("replay")(tree, "$", report)
-        except RecursionError:
-            raise InvalidInputError([Problem(source, "nested too deeply")]) from None
-        report.raise_if_any()
-        return _replay(tree)
+        return _replay(parsed(data, source, _check))
+
+
+def _check(tree: Json, report: Report) -> None:
+    structure("replay")(tree, "$", report)
 
 
 def encode_replay(replay: Replay) -> bytes:

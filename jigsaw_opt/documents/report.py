@@ -16,20 +16,36 @@ Place = str | tuple["Place", str | int]
 Built for every value but written out only for a problem, which keeps decoding fast."""
 
 _LONGEST_QUOTE = 60
+_MOST_PROBLEMS = 1000
 _MOST_HINTS = 100
 _MOST_OPTIONS = 1000
 
 
 class Report:
-    """The problems found so far."""
+    """The problems found so far, up to a thousand: then looking stops, however long the input is."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
         self._hints = 0
 
     def add(self, place: Place, message: str, hint: str = "") -> None:
-        """Note that what stands at `place` is wrong."""
-        self.problems.append(Problem(_path(place), message, hint))
+        """Note that what stands at `place` is wrong.
+
+        Raises
+        ------
+        InvalidInputError
+            These are too many; with the first ones, and that there may be more.
+        """
+        self.note(Problem(_path(place), message, hint))
+
+    def note(self, problem: Problem) -> None:
+        """Note a problem; see `add`."""
+        if len(self.problems) == _MOST_PROBLEMS:
+            stopped = Problem(
+                problem.path, f"nothing is looked at from here: {_MOST_PROBLEMS} problems are listed before"
+            )
+            raise InvalidInputError([*self.problems, stopped])
+        self.problems.append(problem)
 
     def add_misspelt(self, place: Place, message: str, word: str, options: Iterable[str]) -> None:
         """Note a wrong `word`, with the most similar of `options` as the hint.
@@ -75,7 +91,8 @@ def _path(place: Place) -> str:
         if isinstance(key, int):
             steps.append(f"[{key}]")
         else:
-            steps.append(f".{key}" if key.isidentifier() and key.isascii() else f"[{quoted(key)}]")
+            plain = len(key) <= _LONGEST_QUOTE and key.isascii() and key.isidentifier()
+            steps.append(f".{key}" if plain else f"[{quoted(key)}]")
     return place + "".join(reversed(steps))
 
 
