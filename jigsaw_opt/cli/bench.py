@@ -55,6 +55,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run what has no row yet, write the reports, print the summary."""
     from jigsaw_opt.cli.bench_request import engine_of, tasks_of
+    from jigsaw_opt.sweeps.bench.summary import is_row
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     tasks, engine = tasks_of(arguments), engine_of(arguments)
     folder = _made(arguments.output)
     interrupted = False
-    with Record(folder / "rows.jsonl") as record:
+    with Record(folder / "rows.jsonl", is_row) as record:
         try:
             sweep(tasks, engine, record, _progress(arguments, tasks, record.rows))
         except KeyboardInterrupt:

@@ -38,7 +38,7 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.simulation.request import prepare_all
     from jigsaw_opt.sweeps.record import Record
-    from jigsaw_opt.sweeps.simulations import simulations
+    from jigsaw_opt.sweeps.simulations import is_row, simulations
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
     if arguments.until is not None or arguments.resume:
@@ -48,7 +48,7 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
     engine = engine_of(arguments)
     arguments.output.mkdir(exist_ok=True)
     interrupted = False
-    with Record(arguments.output / "rows.jsonl") as record:
+    with Record(arguments.output / "rows.jsonl", is_row) as record:
         try:
             sweep(tasks, engine, record, _progress(arguments.quiet, len(tasks)))
         except KeyboardInterrupt:

@@ -8,20 +8,22 @@ import io
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
-from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.metrics import Summary, summarise
 from jigsaw_opt.simulation.request import Prepared, Request, prepare_all
+from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import Task
 
-__all__ = ["cells", "measure", "rows_csv", "simulations"]
+__all__ = ["cells", "is_row", "measure", "rows_csv", "simulations"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
+_MEASURES = frozenset(field.name for field in fields(Summary))
 
 
 def simulations(
@@ -69,6 +71,15 @@ def measure(prepared: Prepared) -> dict[str, Any]:
         outcome = {"error": str(error)}
     seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
     return {**outcome, "seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3), "host": platform.node()}
+
+
+def is_row(row: Mapping[str, Any]) -> bool:
+    """Whether a row has an error, or all measures and each a number or None; whatever else is no text is one too."""
+    error = row.get("error", 0)
+    if error is not None:
+        return isinstance(error, str)
+    values = [value for value in row.values() if not isinstance(value, str)]
+    return row.keys() >= _MEASURES and all(value is None or is_number(value) for value in values)
 
 
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.lanes import Picture
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["timeline_png"]
 
 _LEGEND_JOBS = 24
+_MOST_US = 2**63
 
 
 def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
@@ -25,7 +26,11 @@ def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
     ------
     MissingEngineError
         matplotlib is not installed.
+    UsageError
+        The plan ends so late that no axis of floats reaches there.
     """
+    if picture.end_us > _MOST_US:
+        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale")
     if find_spec("matplotlib") is None:
         raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
     from matplotlib.figure import Figure
