@@ -237,6 +237,7 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
 
 def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
     """All tables, the report, and at last the summary, so that where it is the others are too, and of the same run."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
     from jigsaw_opt.views.simulation_report import simulation_html
@@ -252,7 +253,7 @@ def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome,
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())
     (folder / _SNAPSHOT).unlink(missing_ok=True)
-    print(f"wrote {folder}/{', '.join(texts)}", file=sys.stderr)
+    note(f"wrote {folder}/{', '.join(texts)}")
 
 
 def _print(summary: Summary, request: Request, as_json: bool) -> None:

@@ -23,6 +23,7 @@ from jigsaw_opt.problem.replay import (
     Summary,
     Timeline,
 )
+from jigsaw_opt.text import json_text
 
 __all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]
 
@@ -135,7 +136,7 @@ def _job(job: MeasuredJob) -> str:
 
 
 def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json_text(value)
 
 
 def _replay(tree: Json) -> Replay:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +10,7 @@ from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import Summary, summarise
@@ -92,12 +91,8 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows with what they are of first."""
-    names = dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)])
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(names), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    names = list(dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)]))
+    return csv_text(names, ([row.get(name) for name in names] for row in rows))
 
 
 def _cell(workload: str, policy: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
