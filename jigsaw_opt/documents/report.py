@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from itertools import islice
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 
@@ -17,8 +18,7 @@ Built for every value but written out only for a problem, which keeps decoding f
 
 _LONGEST_QUOTE = 60
 _MOST_PROBLEMS = 1000
-_MOST_HINTS = 100
-_MOST_OPTIONS = 1000
+_MOST_COMPARISONS = 10_000
 
 
 class Report:
@@ -26,7 +26,7 @@ class Report:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self._hints = 0
+        self._comparisons = _MOST_COMPARISONS
 
     def add(self, place: Place, message: str, hint: str = "") -> None:
         """Note that what stands at `place` is wrong.
@@ -52,10 +52,10 @@ class Report:
 
         Comparing words is slow, so only the first problems of a long list get a hint.
         """
-        known = list(options)
-        self._hints += 1
+        known = list(islice(options, self._comparisons + 1))
         hint = ""
-        if self._hints <= _MOST_HINTS and len(known) <= _MOST_OPTIONS:
+        if len(known) <= self._comparisons:
+            self._comparisons -= len(known)
             hint = _suggestion(word, known)
         self.add(place, message, hint)
 

@@ -98,7 +98,7 @@ def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
 def _cell(workload: str, policy: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     good = [row for row in group if row["error"] is None]
     measures = [name for name in good[0] if _is_measure(good[0][name]) and name != "seed"] if good else []
-    means = {name: _mean([row[name] for row in good if row[name] is not None]) for name in measures}
+    means = {name: _mean([row[name] for row in good if _is_measure(row.get(name))]) for name in measures}
     return {"workload": workload, "policy": policy, "runs": len(group), "errors": len(group) - len(good), **means}
 
 

@@ -399,3 +399,19 @@ def test_sums_of_a_plan_may_exceed_every_single_number_of_an_instance(pair_plan_
     document = json.loads(pair_plan_path.read_text())
     document["objective"] = 2**70
     assert decode_plan(json.dumps(document)).objective == 2**70
+
+
+def test_words_are_compared_ten_thousand_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def noted(_word: str, options: list[str], n: int) -> list[str]:
+        compared.append(len(options))
+        return options[:n]
+
+    monkeypatch.setattr("difflib.get_close_matches", noted)
+    tree = copy.deepcopy(FULL)
+    tree["models"] = {f"m{k}": FULL["models"]["net"] for k in range(600)}
+    tree["jobs"] = [{"name": f"j{k}", "model": "x", "workers": 1, "iterations": 1} for k in range(900)]
+    found = problems(json.dumps(tree))
+    assert len(found) == 900 and sum(bool(problem.hint) for problem in found) == 10_000 // 600
+    assert sum(compared) <= 10_000
