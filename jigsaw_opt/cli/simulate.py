@@ -157,12 +157,11 @@ def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
         simulation = prepared.start()
         _make(arguments.output)
         return simulation
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.simulation.snapshot import restore
 
     if not path.is_file():
         raise UsageError(f"there is no {path} to go on from")
-    return restore(read_file(path), prepared.setting, prepared.inputs(), str(path))
+    return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
 
 
 def _make(folder: Path) -> None:

@@ -6,8 +6,8 @@ the alternatives under ``oneOf`` it checks the one whose `rule` the value names.
 
 from __future__ import annotations
 
+import math
 import re
-import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -20,7 +20,6 @@ __all__ = ["structure"]
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
 
-_LARGEST_FLOAT = sys.float_info.max
 _NOUNS = {"object": "an object", "array": "a list", "string": "a string", "number": "a finite number", "null": "null"}
 
 
@@ -195,7 +194,7 @@ def _integer(keywords: Keywords, expected: str) -> Check:
 
 def _number(keywords: Keywords, expected: str) -> Check:
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) not in (int, float) or not -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT:
+        if type(value) not in (int, float) or not math.isfinite(value):
             _wrong(value, place, report, expected)
 
     return check

@@ -8,14 +8,22 @@ from pathlib import Path
 
 import pytest
 
+import jigsaw_opt.cli
 from jigsaw_opt.cli import main
 from jigsaw_opt.cli.output import print_error, print_table
 from jigsaw_opt.documents import encode_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem import Instance
 
+PACKAGE = Path(jigsaw_opt.cli.__file__).parent
 EVIL = "\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
 SEEN = r"\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
+
+
+def test_messages_go_through_one_function() -> None:
+    """`__init__` says what is no foreign text or makes it printable, `simulate` the name of a registered policy."""
+    saying = {path.stem for path in PACKAGE.glob("*.py") if "file=sys.stderr" in path.read_text()}
+    assert saying == {"__init__", "output", "simulate"}
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:

@@ -18,7 +18,6 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.documents import instance_sha256, write_atomically
-from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.replay.request import Request
@@ -28,7 +27,6 @@ __all__ = ["Checkpoint"]
 
 _FILE = re.compile(r"job(\d+)-worker(\d+)-iteration(\d+)\.pt")
 _KEPT = 2
-_LARGEST_STATEMENT = 2**20
 
 
 class Checkpoint:
@@ -79,8 +77,8 @@ class Checkpoint:
 
     def _compare(self) -> None:
         try:
-            found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
-        except (InvalidInputError, ValueError, RecursionError) as error:
+            found = json.loads(self._statement.read_bytes())
+        except (OSError, ValueError) as error:
             raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
         differing = [
             key for key, value in self._belongs.items() if not isinstance(found, dict) or found.get(key) != value
