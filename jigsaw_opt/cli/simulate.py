@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_sweep
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
@@ -152,16 +152,20 @@ def _until_us(hours: float | None) -> int | None:
 
 def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
     """A simulation at its beginning, or where the snapshot in the folder left it; the folder is made."""
-    path = arguments.output / _SNAPSHOT
+    simulation = prepared.start()
     if not arguments.resume:
-        simulation = prepared.start()
         _make(arguments.output)
         return simulation
     from jigsaw_opt.simulation.snapshot import restore
 
+    path = arguments.output / _SNAPSHOT
     if not path.is_file():
         raise UsageError(f"there is no {path} to go on from")
-    return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+    return restore(data, simulation, prepared.inputs(), str(path))
 
 
 def _make(folder: Path) -> None:
@@ -226,12 +230,13 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.snapshot import snapshot
 
-    write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+    if simulation.resumable:
+        write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+        what_now = "go on with the same command and --resume"
+    else:
+        what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
     jobs = len(prepared.setting.workload.jobs)
-    print(
-        f"interrupted with {simulation.ended} of {jobs} jobs ended; go on with the same command and --resume",
-        file=sys.stderr,
-    )
+    print(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}", file=sys.stderr)
     return _INTERRUPTED
 
 

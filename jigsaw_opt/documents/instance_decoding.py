@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 
-__all__ = ["decode_instance"]
+__all__ = ["decode_depth", "decode_instance"]
 
 Json = dict[str, Any]
 
@@ -201,13 +201,14 @@ def _model(tree: Json) -> Model:
 
 def _job(tree: Json) -> Job:
     if "depth" in tree:
-        tree["depth"] = _depth(tree["depth"])
+        tree["depth"] = decode_depth(tree["depth"])
     return Job(**tree)
 
 
 _PLAIN_DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth()}
 
 
-def _depth(tree: Json) -> Depth:
+def decode_depth(tree: Json) -> Depth:
+    """A depth rule from what stands under ``depth``, of the right structure."""
     rule = tree.pop("rule")
     return FreeDepth(**tree) if rule == "free" else _PLAIN_DEPTHS[rule]

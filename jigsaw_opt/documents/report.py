@@ -59,6 +59,11 @@ class Report:
             hint = _suggestion(word, known)
         self.add(place, message, hint)
 
+    def include(self, problems: Iterable[Problem], place: Place) -> None:
+        """Note the problems of a document of its own that stands at `place`."""
+        for problem in problems:
+            self.add(_path(place) + problem.path.removeprefix("$"), problem.message, problem.hint)
+
     def raise_if_any(self) -> None:
         """Raise InvalidInputError with all problems, if there are any."""
         if self.problems:

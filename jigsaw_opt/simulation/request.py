@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.clusters import grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.mix import with_models
@@ -32,7 +31,6 @@ __all__ = ["Prepared", "Request", "prepare", "prepare_all"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
-_PICKLE_PROTOCOL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +168,7 @@ def _prepared(request: Request, find_instance: Callable[[str], Instance], proble
         if not problems:
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
-            figures = hashlib.sha256(pickle.dumps(performance, _PICKLE_PROTOCOL)).hexdigest()
+            figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
             return Prepared(setting, policy, options, request.contention, figures)
     return None
 
@@ -194,6 +192,7 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     if made is not None:
         return made, None
     instance = find_instance(text)
+    require_size(instance.cluster, text)
     return instance.cluster, instance.models
 
 

@@ -10,6 +10,8 @@ from jigsaw_opt.errors import UsageError
 
 __all__ = ["Options"]
 
+_GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -61,6 +63,15 @@ class Options:
             raise UsageError(f"workers is at least 1, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+
+    @property
+    def grace(self) -> float:
+        """Seconds for which what is under way at the time limit or a cancel may still go on.
+
+        Checking and writing the plan may take as long again, so a limit of ``t`` seconds is kept within
+        ``0.05 t + 0.8``.
+        """
+        return _GRACE_SECONDS + _GRACE_SHARE * (self.time_limit or 0.0)
 
     @property
     def clocked(self) -> bool:

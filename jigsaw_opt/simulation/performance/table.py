@@ -41,6 +41,11 @@ class Table:
         self._counts = Counter(cluster.servers[server].gpu_type for server in self._server_of)
         self._types = tuple(self._counts)
 
+    @property
+    def figures(self) -> Throughputs:
+        """The throughputs."""
+        return self.throughputs
+
     def unknown(self, job: TraceJob) -> str | None:
         """A kind of job that was not measured on any type of GPU of the cluster."""
         if job.iterations is None:
