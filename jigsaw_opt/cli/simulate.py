@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_sweep
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
@@ -156,16 +156,13 @@ def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
     if not arguments.resume:
         _make(arguments.output)
         return simulation
+    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.simulation.snapshot import restore
 
     path = arguments.output / _SNAPSHOT
     if not path.is_file():
         raise UsageError(f"there is no {path} to go on from")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
-    return restore(data, simulation, prepared.inputs(), str(path))
+    return restore(read_file(path), simulation, prepared.inputs(), str(path))
 
 
 def _make(folder: Path) -> None:
