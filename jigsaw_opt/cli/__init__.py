@@ -13,7 +13,9 @@ from importlib import import_module
 from types import TracebackType
 
 from jigsaw_opt.cli.output import print_error
+from jigsaw_opt.cli.parser import Parser
 from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.text import printable
 
 __all__ = ["COMMANDS", "main"]
 
@@ -64,12 +66,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in COMMANDS:
@@ -94,4 +96,5 @@ class _Version(argparse.Action):
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Say in one line what a bug raised; Python then ends with exit code 1."""
-    print(f"internal error: {kind.__name__}: {error}\nrun again with --debug for the traceback", file=sys.stderr)
+    told = printable(f"{kind.__name__}: {error}")
+    print(f"internal error: {told}\nrun again with --debug for the traceback", file=sys.stderr)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.output import note
+
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.summary import Cell
     from jigsaw_opt.sweeps.task import Task
@@ -55,6 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run what has no row yet, write the reports, print the summary."""
     from jigsaw_opt.cli.bench_request import engine_of, tasks_of
+    from jigsaw_opt.sweeps.bench.summary import is_row
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
@@ -63,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
     tasks, engine = tasks_of(arguments), engine_of(arguments)
     folder = _made(arguments.output)
     interrupted = False
-    with Record(folder / "rows.jsonl") as record:
+    with Record(folder / "rows.jsonl", is_row) as record:
         try:
             sweep(tasks, engine, record, _progress(arguments, tasks, record.rows))
         except KeyboardInterrupt:
@@ -71,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         rows = rows_of(tasks, record)
     _report(rows, len(tasks), folder, arguments.json)
     if interrupted:
-        print(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on", file=sys.stderr)
+        note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
     return _INTERRUPTED if interrupted else 0
 
 
@@ -94,7 +97,7 @@ def _progress(
     keys = {task.key for task in tasks}
 
     def show(row: dict[str, Any]) -> None:
-        print(f"[{len(keys & rows.keys())}/{len(keys)}] {_line(row)}", file=sys.stderr, flush=True)
+        note(f"[{len(keys & rows.keys())}/{len(keys)}] {_line(row)}")
 
     return show
 
@@ -125,7 +128,7 @@ def _report(rows: list[dict[str, Any]], asked: int, folder: Path, as_json: bool)
         print_json(document)
     else:
         _print(cells)
-    print(f"wrote {folder}/rows.jsonl, rows.csv, summary.json", file=sys.stderr)
+    note(f"wrote {folder}/rows.jsonl, rows.csv, summary.json")
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -137,7 +140,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     try:
         write_atomically(path, gap_profile_png(profiles(rows)))
     except MissingEngineError as error:
-        print(f"no {path}: {error}", file=sys.stderr)
+        note(f"no {path}: {error}")
 
 
 def _print(cells: Sequence[Cell]) -> None:

@@ -35,12 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _export_program(arguments: argparse.Namespace) -> int:
-    import sys
-
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.problem.pieces import cut
     from jigsaw_opt.solvers.ilp import write_model
 
     write_model(cut(instance_from(arguments.instance)), arguments.output, arguments.to)
-    print(f"wrote {arguments.output}", file=sys.stderr)
+    note(f"wrote {arguments.output}")
     return 0

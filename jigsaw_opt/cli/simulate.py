@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_sweep
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
@@ -156,16 +156,13 @@ def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
     if not arguments.resume:
         _make(arguments.output)
         return simulation
+    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.simulation.snapshot import restore
 
     path = arguments.output / _SNAPSHOT
     if not path.is_file():
         raise UsageError(f"there is no {path} to go on from")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
-    return restore(data, simulation, prepared.inputs(), str(path))
+    return restore(read_file(path), simulation, prepared.inputs(), str(path))
 
 
 def _make(folder: Path) -> None:
@@ -242,6 +239,7 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
 
 def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
     """All tables, the report, and at last the summary, so that where it is the others are too, and of the same run."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
     from jigsaw_opt.views.simulation_report import simulation_html
@@ -257,7 +255,7 @@ def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome,
     for name, text in texts.items():
         write_atomically(folder / name, text.encode())
     (folder / _SNAPSHOT).unlink(missing_ok=True)
-    print(f"wrote {folder}/{', '.join(texts)}", file=sys.stderr)
+    note(f"wrote {folder}/{', '.join(texts)}")
 
 
 def _print(summary: Summary, request: Request, as_json: bool) -> None:

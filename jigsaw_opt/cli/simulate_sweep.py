@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.output import note
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.simulation.request import prepare_all
     from jigsaw_opt.sweeps.record import Record
-    from jigsaw_opt.sweeps.simulations import simulations
+    from jigsaw_opt.sweeps.simulations import is_row, simulations
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
 
     if arguments.until is not None or arguments.resume:
@@ -48,7 +49,7 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
     engine = engine_of(arguments)
     arguments.output.mkdir(exist_ok=True)
     interrupted = False
-    with Record(arguments.output / "rows.jsonl") as record:
+    with Record(arguments.output / "rows.jsonl", is_row) as record:
         try:
             sweep(tasks, engine, record, _progress(arguments.quiet, len(tasks)))
         except KeyboardInterrupt:
@@ -56,7 +57,7 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
         rows = rows_of(tasks, record)
     _report(rows, len(tasks), arguments.output, arguments.json)
     if interrupted:
-        print(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on", file=sys.stderr)
+        note(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on")
     return _INTERRUPTED if interrupted else 0
 
 
@@ -78,7 +79,7 @@ def _progress(quiet: bool, count: int) -> Callable[[dict[str, Any]], None] | Non
         nonlocal done
         done += 1
         came = row["error"] or f"mean completion {row['mean_completion_h']:.3f} h in {row['seconds']:.1f} s"
-        print(f"[{done} of {count}] {row['workload']} {row['policy']} seed {row['seed']}: {came}", file=sys.stderr)
+        note(f"[{done} of {count}] {row['workload']} {row['policy']} seed {row['seed']}: {came}")
 
     return show
 
@@ -98,7 +99,7 @@ def _report(rows: Sequence[dict[str, Any]], asked: int, folder: Path, as_json: b
     else:
         heads = ("workload", "policy", "runs", "errors", *_SHOWN)
         print_table(heads, ([_shown(cell.get(head)) for head in heads] for cell in cells(rows)), heads[2:])
-    print(f"wrote {folder}/rows.jsonl, rows.csv, summary.json", file=sys.stderr)
+    note(f"wrote {folder}/rows.jsonl, rows.csv, summary.json")
 
 
 def _shown(value: object) -> object:

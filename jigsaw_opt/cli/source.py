@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -118,7 +118,7 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        The replay is one of another plan.
+        The replay is one of another plan, or incomplete.
     """
     instance, plan = checked_plan(source, plan_path)
     if replay_path is None:
@@ -126,10 +126,9 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
 
         return picture(instance, plan)
     from jigsaw_opt.documents import load_replay
-    from jigsaw_opt.documents.replay import plan_sha256
+    from jigsaw_opt.documents.replay import require_replay_of
     from jigsaw_opt.views.replay import replay_picture
 
     replay = load_replay(replay_path)
-    if (replay.instance_sha256, replay.plan_sha256) != (plan.instance_sha256, plan_sha256(plan)):
-        raise InvalidInputError([Problem(str(replay_path), f"is a replay of another plan than {plan_path}")])
+    require_replay_of(plan, replay, str(replay_path))
     return replay_picture(instance, plan, replay)

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Iteration, Job, Model, Plan
+from jigsaw_opt.text import json_text
 
 __all__ = ["canonical_json", "encode_depth", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
 
@@ -155,4 +156,4 @@ def _pretty(tree: Json, margin: str) -> Iterator[str]:
 
 
 def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json_text(value)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_instance(_read(path), os.fspath(path))
+    return decode_instance(read_file(path), os.fspath(path))
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -56,7 +57,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_plan(_read(path), os.fspath(path))
+    return decode_plan(read_file(path), os.fspath(path))
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -69,7 +70,7 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     """
     from jigsaw_opt.documents.replay import decode_replay
 
-    return decode_replay(_read(path), os.fspath(path))
+    return decode_replay(read_file(path), os.fspath(path))
 
 
 def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
@@ -80,7 +81,7 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = _read(path), os.fspath(path)
+    data, source = read_file(path), os.fspath(path)
     match stated_kind(data):
         case "plan":
             return decode_plan(data, source)
@@ -152,13 +153,6 @@ def _mode(target: Path) -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {_reason(error)}")]) from error
 
 
 def _reason(error: OSError | ValueError) -> str:

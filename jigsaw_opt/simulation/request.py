@@ -11,7 +11,8 @@ from jigsaw_opt import instances
 from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import Problems, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -24,6 +25,7 @@ from jigsaw_opt.simulation.performance import Performance
 from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
+from jigsaw_opt.text import readable
 
 __all__ = ["Prepared", "Request", "prepare", "prepare_all"]
 
@@ -67,7 +69,7 @@ class Request:
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
-        return {name: _readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
+        return {name: readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,17 +229,7 @@ def _trace(text: str, accept: Accept) -> Workload:
     name, _, file = text.partition(":")
     if name not in READERS or not file:
         name, file = "csv", text
-    try:
-        data = Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InvalidInputError([Problem(file, f"cannot be read: {reason}")]) from error
-    return read_trace(name, data, _readable(file), accept)
-
-
-def _readable(name: str) -> str:
-    """The name of a file with question marks for bytes that are no UTF-8."""
-    return name.encode(errors="replace").decode()
+    return read_trace(name, read_file(file), readable(file), accept)
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
@@ -29,6 +30,7 @@ __all__ = ["Checkpoint"]
 
 _FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
 _KEPT = 2
+_LARGEST_STATEMENT = 2**20
 _UNREADABLE = (
     ArithmeticError,
     AssertionError,
@@ -94,8 +96,8 @@ class Checkpoint:
 
     def _compare(self) -> None:
         try:
-            found = json.loads(self._statement.read_bytes())
-        except (OSError, RecursionError, ValueError) as error:
+            found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
+        except (InvalidInputError, RecursionError, ValueError) as error:
             raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
         differing = [
             key for key, value in self._belongs.items() if not isinstance(found, dict) or found.get(key) != value
