@@ -11,6 +11,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 ROOMS = (
     "errors",
+    "system",
     "problem",
     "documents",
     "checking",

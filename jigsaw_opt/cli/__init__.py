@@ -6,14 +6,14 @@ it imports what it calls inside ``run``, so ``jigsaw --help`` loads no engine.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from importlib import import_module
-from types import TracebackType
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.output import print_error
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, settled
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from types import TracebackType
 
 __all__ = ["COMMANDS", "main"]
 
@@ -33,7 +33,6 @@ COMMANDS = (
     "solvers",
     "schema",
 )
-INTERRUPTED = 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,54 +41,55 @@ def main(argv: list[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments without the program's name; default those of the process.
+        Arguments without the program's name. Default: those of the process, which then is the program ``jigsaw``:
+        its signals and standard streams are taken over too.
     """
-    arguments = _parser().parse_args(argv)
-    if not arguments.debug:
-        sys.excepthook = _report_internal_error
+    if argv is not None:
+        return _exit_code(argv)
+    as_program()  # before anything is imported that a signal could break
+    from jigsaw_opt.cli.streams import prepare
+
+    prepare()
+    code = _exit_code(None)
+    settled(code)
+    return code
+
+
+def _exit_code(argv: list[str] | None) -> int:
+    """The one place where exceptions become lines and exit codes; those left are bugs."""
+    from jigsaw_opt.cli.arguments import parser_of
+    from jigsaw_opt.cli.output import flush, print_error
+    from jigsaw_opt.errors import JigsawError
+
+    arguments: Namespace | None = None
     try:
-        return int(arguments.run(arguments))
-    except JigsawError as error:
-        if arguments.debug:
-            raise
-        print_error(error)
-        return error.exit_code
+        try:
+            arguments = parser_of(COMMANDS).parse_args(argv)
+            if not arguments.debug:
+                sys.excepthook = _report_internal_error
+            return int(arguments.run(arguments))
+        finally:
+            flush()
+    except BrokenPipeError:  # nobody reads on, and nobody wants to hear of it
+        return JigsawError.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone; point standard output at nothing, so that the final flush is silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (JigsawError, OSError, RecursionError, MemoryError) as error:
+        if arguments is not None and arguments.debug:
+            raise
+        told = error if isinstance(error, JigsawError) else JigsawError(_told(error))
+        print_error(told)
+        return told.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
-    common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = import_module(f"jigsaw_opt.cli.{name}")
-        sub = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False
-        )
-        module.configure(sub)
-        sub.set_defaults(run=module.run)
-    return parser
+def _told(error: OSError | RecursionError | MemoryError) -> str:
+    """What the system or the interpreter refused, in one line."""
+    from jigsaw_opt.errors import reason_of
 
-
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for: the lookup reads the file system."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"jigsaw {version('jigsaw-opt')}")
-        parser.exit()
+    if isinstance(error, OSError):
+        return reason_of(error) if error.filename is None else f"{error.filename}: {reason_of(error)}"
+    return "out of memory" if isinstance(error, MemoryError) else f"too deep for Python: {error}"
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

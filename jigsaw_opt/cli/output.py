@@ -1,15 +1,17 @@
-"""Printing: data to standard output, everything else to standard error."""
+"""Printing: data to standard output, everything else to standard error; and what is said of files to be written."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, reason_of
 
-__all__ = ["emit", "print_error", "print_json", "print_problems", "print_table", "require_folder"]
+__all__ = ["emit", "flush", "print_error", "print_json", "print_problems", "print_table", "require_output"]
 
 _SHOWN_PROBLEMS = 50
 
@@ -50,20 +52,25 @@ def print_problems(problems: Sequence[Problem]) -> None:
         print(f"  and {len(problems) - _SHOWN_PROBLEMS} more (all with: jigsaw validate --json)", file=sys.stderr)
 
 
-def require_folder(path: Path | None) -> None:
+def require_output(path: Path | None, *inputs: str | Path | None) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path
+        The file, or None for standard output.
+    *inputs
+        What the command reads: files, or names of bundled instances.
 
     Raises
     ------
     UsageError
-        Its folder does not exist, or it is a folder itself.
+        It cannot be written, or is one of the inputs.
     """
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder")
+    if path is not None:
+        from jigsaw_opt.documents import require_writable
+
+        require_writable(path, inputs)
 
 
 def emit(data: bytes, path: Path | None) -> None:
@@ -75,3 +82,25 @@ def emit(data: bytes, path: Path | None) -> None:
 
     write_atomically(path, data)
     print(f"wrote {path}", file=sys.stderr)
+
+
+def flush() -> None:
+    """Bring to standard output all that was printed.
+
+    Raises
+    ------
+    JigsawError
+        It takes no more, as on a full disk.
+    BrokenPipeError
+        Its reader has gone.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        # What is left would fail once more at the end of the program.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise
+        raise JigsawError(f"cannot write to standard output: {reason_of(error)}") from error

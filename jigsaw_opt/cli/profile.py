@@ -51,11 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, write."""
-    from jigsaw_opt.cli.output import require_folder
+    from jigsaw_opt.cli.output import require_output
     from jigsaw_opt.cli.profile_report import print_report
     from jigsaw_opt.executor import require_torch
 
-    require_folder(arguments.output)
+    require_output(arguments.output)
     _check(arguments)
     require_torch()
     device = _device(arguments)
@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     measured = _profile(arguments, entry, device) if arguments.model else None
     links = _links(arguments) if arguments.all_reduce else None
     model = measured.model(arguments.gpu_type or _device_name(device), entry) if measured else None
-    print_report(_device_name(device), measured, model, links, arguments.json)
     if model and arguments.output:
         from jigsaw_opt.cli.output import emit
         from jigsaw_opt.documents import encode_model
 
         emit(encode_model(model), arguments.output)
+    print_report(_device_name(device), measured, model, links, arguments.json)
     return 0
 
 

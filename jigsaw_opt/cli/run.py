@@ -62,12 +62,12 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
-    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.cli.run_report import print_summary
     from jigsaw_opt.documents.replay import encode_replay
     from jigsaw_opt.executor import require_torch
 
-    require_folder(arguments.output)
+    require_output(arguments.output, arguments.instance, arguments.plan)
     _check(arguments)
     request = _request(arguments)
     require_torch()

@@ -1,17 +1,16 @@
-"""Documents in files: loading, and writing so that a failure leaves the old file whole."""
+"""Documents in files: loading and saving."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.documents.writing import write_atomically
+from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ __all__ = [
     "load_replay",
     "save_instance",
     "save_plan",
-    "write_atomically",
 ]
 
 
@@ -114,52 +112,8 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
     write_atomically(path, encode_plan(plan))
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` to `path`, all of it or nothing.
-
-    The bytes go to a temporary file beside it that then takes its place, so that no reader sees half a document.
-
-    Raises
-    ------
-    JigsawError
-        If it cannot be written; what stood at `path` before still stands there.
-    """
-    target = Path(path)
-    try:
-        _replace(target, data)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise JigsawError(f"cannot write {target}: {_reason(error)}") from error
-
-
-def _replace(target: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-
-
-def _mode(target: Path) -> int:
-    """The permissions of the old file, or those that a new file would get; mkstemp gives only the owner access."""
-    with suppress(FileNotFoundError):
-        return target.stat().st_mode & 0o7777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
 def _read(path: str | os.PathLike[str]) -> bytes:
     try:
         return Path(path).read_bytes()
     except (OSError, ValueError) as error:
-        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {_reason(error)}")]) from error
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason_of(error)}")]) from error
