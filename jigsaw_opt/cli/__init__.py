@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from types import TracebackType
 
+    from jigsaw_opt.errors import JigsawError
+
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = (
@@ -75,21 +77,34 @@ def _exit_code(argv: list[str] | None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except (JigsawError, OSError, RecursionError, MemoryError) as error:
-        if arguments is not None and arguments.debug:
+    except (JigsawError, OSError, ModuleNotFoundError, RecursionError, MemoryError) as error:
+        told = _told(error)
+        if told is None or (arguments is not None and arguments.debug):
             raise
-        told = error if isinstance(error, JigsawError) else JigsawError(_told(error))
         print_error(told)
         return told.exit_code
 
 
-def _told(error: OSError | RecursionError | MemoryError) -> str:
-    """What the system or the interpreter refused, in one line."""
-    from jigsaw_opt.errors import reason_of
+def _told(error: Exception) -> JigsawError | None:
+    """What the system or the interpreter refused, in one line; None where it is a bug."""
+    from jigsaw_opt.errors import JigsawError, MissingEngineError, reason_of
 
-    if isinstance(error, OSError):
-        return reason_of(error) if error.filename is None else f"{error.filename}: {reason_of(error)}"
-    return "out of memory" if isinstance(error, MemoryError) else f"too deep for Python: {error}"
+    match error:
+        case JigsawError():
+            return error
+        case ModuleNotFoundError(name=str(name)) if not name.startswith("jigsaw_opt"):
+            return MissingEngineError(f"the module {name!r}", name.partition(".")[0])
+        case FileNotFoundError(filename=None):
+            return JigsawError("the current folder does not exist any more")
+        case OSError(filename=None):
+            return JigsawError(reason_of(error))
+        case OSError():
+            return JigsawError(f"{error.filename}: {reason_of(error)}")
+        case MemoryError():
+            return JigsawError("out of memory")
+        case RecursionError():
+            return JigsawError(f"too deep for Python: {error}")
+    return None
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, reason_of
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 
 __all__ = ["emit", "flush", "print_error", "print_json", "print_problems", "print_table", "require_output"]
 
@@ -89,18 +89,14 @@ def flush() -> None:
 
     Raises
     ------
-    JigsawError
-        It takes no more, as on a full disk.
-    BrokenPipeError
-        Its reader has gone.
+    OSError
+        It takes no more, as on a full disk, or its reader has gone.
     """
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError as error:
+    except OSError:
         # What is left would fail once more at the end of the program.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            raise
-        raise JigsawError(f"cannot write to standard output: {reason_of(error)}") from error
+        raise

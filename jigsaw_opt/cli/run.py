@@ -93,11 +93,13 @@ def _replay(request: Request) -> Replay | None:
 
 def _check(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.solvers.options import Options
 
     for name, least in {"iterations": 1, "threads": 1, "warm_up": 0, "checkpoint_every": 1}.items():
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise UsageError(f"--{name.replace('_', '-')} is at least {least}, not {value}")
+    Options(workers=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     for name in ("minutes", "learning_rate"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < 1e6:

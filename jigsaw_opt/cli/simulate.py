@@ -165,9 +165,10 @@ def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
     path = arguments.output / _SNAPSHOT
     if not arguments.resume:
         return prepared.start()
+    from jigsaw_opt.documents import exists
     from jigsaw_opt.simulation.snapshot import restore
 
-    if not path.is_file():
+    if not exists(path):
         raise UsageError(f"there is no {path} to go on from")
     return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
 

@@ -8,6 +8,7 @@ import os
 import sys
 from codecs import register_error
 from contextlib import suppress
+from typing import TextIO
 
 __all__ = ["prepare"]
 
@@ -18,19 +19,19 @@ def prepare() -> None:
     """Make the standard streams fit for whatever is printed.
 
     One that was closed leads to nothing, or the next file that is opened would take its number. Standard output writes
-    characters that its encoding does not have as JSON does, so that JSON stays JSON. What standard error does not
+    characters that its encoding does not have as JSON does, so that JSON stays JSON, and names itself in its errors. What standard error does not
     take, as on a full disk, is dropped: messages are no part of the result.
     """
     for number in range(3):
         _open(number)
     register_error(_ESCAPE, _escaped)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for the rest of the program
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors=_ESCAPE)
-    encoding = None if sys.stderr is None else sys.stderr.encoding
-    raw = io.BufferedWriter(_Forgiving(2, "w", closefd=False))
-    sys.stderr = io.TextIOWrapper(raw, encoding, "backslashreplace", line_buffering=True)
+    sys.stdout = _text(_Named(1, "w", closefd=False), sys.stdout, _ESCAPE, os.isatty(1))
+    sys.stderr = _text(_Forgiving(2, "w", closefd=False), sys.stderr, "backslashreplace", True)
+
+
+def _text(raw: io.FileIO, before: TextIO | None, errors: str, line_buffering: bool) -> TextIO:
+    encoding = None if before is None else before.encoding
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=line_buffering)
 
 
 def _open(number: int) -> None:
@@ -45,6 +46,17 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+class _Named(io.FileIO):
+    """Standard output, whose errors say that they are its own."""
+
+    def write(self, data, /):  # type: ignore[no-untyped-def]
+        """Write, or say what could not be written to."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 class _Forgiving(io.FileIO):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from math import ceil
+from math import ceil, inf
 from typing import Literal
 
 from jigsaw_opt.errors import EngineDiedError, MissingEngineError, UsageError
@@ -158,7 +158,7 @@ def _search(control: Control, pieces: Pieces) -> Result:
         offer=lambda values: control.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,
         seconds=control.remaining,
-        nodes=None if options.work_limit is None else int(options.work_limit),
+        nodes=None if options.work_limit is None or options.work_limit == inf else int(options.work_limit),
         seed=options.seed,
         threads=options.workers,
     )

@@ -130,12 +130,27 @@ def start_deaf(process: BaseProcess) -> None:
     """
     from multiprocessing import resource_tracker
 
+    _keep_socket()
     resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _keep_socket() -> None:
+    """See that the folder with the socket of the fork server goes even if this process is killed."""
+    from multiprocessing.process import current_process
+
+    config = current_process()._config  # type: ignore[attr-defined] # where multiprocessing.util looks for the folder
+    if "tempdir" not in config:
+        _for_all_time.append(Keeper())
+        config["tempdir"] = str(_for_all_time[0].folder)
+
+
+_for_all_time: list[Keeper] = []
+"""What ends with this process."""
 
 
 def hear_signals() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -44,6 +43,8 @@ class _Taking:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Handle the signals in the block, as far as they are to be taken over."""
+        import threading  # here, so that the program is ready for signals as soon as it can be
+
         if threading.current_thread() is threading.main_thread():
             found = {number: signal.getsignal(number) for number in SIGNALS}
             self.before = {number: before for number, before in found.items() if _may_be_taken(number, before)}

@@ -56,7 +56,7 @@ def _follow(folder: Path) -> None:
 def _started(command: list[str], folder: Path) -> subprocess.Popen[bytes] | None:
     try:
         with (folder / LOG).open("wb") as log:
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            child = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     except OSError as error:
         _tell("failed", f"cannot start {command[0]}: {error.strerror}")
         return None
