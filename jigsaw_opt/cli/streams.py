@@ -18,9 +18,9 @@ _ESCAPE = "jigsaw.escape"
 def prepare() -> None:
     """Make the standard streams fit for whatever is printed.
 
-    One that was closed leads to nothing, or the next file that is opened would take its number. Standard output writes
-    characters that its encoding does not have as JSON does, so that JSON stays JSON, and names itself in its errors. What standard error does not
-    take, as on a full disk, is dropped: messages are no part of the result.
+    One that was closed leads to nothing, or the next file that is opened would take its number. Standard output names
+    itself in its errors, and writes characters that its encoding does not have as JSON does, so that JSON stays JSON.
+    What standard error does not take, as on a full disk, is dropped: messages are no part of the result.
     """
     for number in range(3):
         _open(number)

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
-from jigsaw_opt.system.children import hear_signals, start_deaf, temporary_folder
+from jigsaw_opt.system.children import Keeper, hear_signals, start_deaf
 
 __all__ = ["LostProcessError", "keep_to_share", "run_group"]
 
@@ -82,14 +82,16 @@ def run_group(
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    with temporary_folder() as folder, _Group() as group:
-        meeting = (folder / "store").as_uri()
+    with Keeper() as keeper, _Group() as group:
+        meeting = (keeper.folder / "store").as_uri()
         for rank in range(count):
             here, there = context.Pipe()
-            call = (there, meeting, rank, count, backend, timeout, function, arguments)
+            hold = keeper.lease()
+            call = (there, hold, meeting, rank, count, backend, timeout, function, arguments)
             process = context.Process(target=_member, args=call, daemon=True)
             start_deaf(process)
             there.close()
+            hold.close()
             group.members.append(_Member(process, here))
         return group.results()
 
@@ -203,6 +205,7 @@ def _portable(error: BaseException) -> BaseException:
 
 def _member(
     pipe: Connection,
+    hold: Connection,
     meeting: str,
     rank: int,
     count: int,

@@ -18,6 +18,7 @@ from jigsaw_opt.system import keeper_process
 from jigsaw_opt.system.interrupts import SIGNALS
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
 __all__ = ["Keeper", "hear_signals", "start_deaf", "temporary_folder"]
@@ -58,6 +59,13 @@ class Keeper(AbstractContextManager["Keeper"]):
             self._end()
             raise
         self.folder = Path(folder)
+
+    def lease(self) -> Connection:
+        """Another hold on the folder, for a process of `multiprocessing`: it stays until all holds have ended too."""
+        from multiprocessing.connection import Connection
+
+        assert self._process.stdin is not None
+        return Connection(os.dup(self._process.stdin.fileno()), readable=False)
 
     def start(self, command: Sequence[str]) -> None:
         """Start the child."""
