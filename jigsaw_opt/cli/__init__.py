@@ -94,7 +94,7 @@ def _told(error: Exception) -> JigsawError | None:
             return error
         case ModuleNotFoundError(name=str(name)) if not name.startswith("jigsaw_opt"):
             return MissingEngineError(f"the module {name!r}", name.partition(".")[0])
-        case FileNotFoundError(filename=None):
+        case FileNotFoundError(filename=None) if _is_nowhere():
             return JigsawError("the current folder does not exist any more")
         case OSError(filename=None):
             return JigsawError(reason_of(error))
@@ -105,6 +105,17 @@ def _told(error: Exception) -> JigsawError | None:
         case RecursionError():
             return JigsawError(f"too deep for Python: {error}")
     return None
+
+
+def _is_nowhere() -> bool:
+    """Whether the current folder has been deleted."""
+    import os
+
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() asks the same
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Pieces, Segment, Server, cut
 from jigsaw_opt.solvers import ilp
@@ -219,6 +219,23 @@ def test_an_engine_cancelled_while_it_runs_stops() -> None:
     engine = HighsSearch(task)
     assert engine.run() is Ending.STOPPED
     assert bounds[-1] < limit
+
+
+@pytest.mark.parametrize(("end", "how"), [("kill -9 $$", "SIGKILL"), ("exit 3", "exit code 3")])
+def test_an_engine_that_dies_is_said_to_have_died(
+    end: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = tmp_path / "cbc"
+    dying.write_text(f"#!/bin/sh\n{end}\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr("jigsaw_opt.solvers.engines.cbc.cbc_executable", lambda: dying)
+    options = Options(workers=1, engine="cbc", time_limit=1000)
+    result = solve(load("server/demo"), ILP, options)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
+    assert result.plan is not None and "CBC died" in result.failure and how in result.failure
+    monkeypatch.setattr(ilp, "greedy_timetable", lambda pieces, seed: None)
+    with pytest.raises(EngineDiedError, match=how):
+        solve(load("server/demo"), ILP, options)
 
 
 @pytest.mark.parametrize("kind", ["mps", "lp"])
