@@ -116,7 +116,7 @@ class Control:
                     cancel()
         return future.result()
 
-    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = ()) -> Result:
+    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:
         """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
 
         Parameters
@@ -125,6 +125,8 @@ class Control:
             Why it ended; a closed gap or a refutation makes it ``proof``.
         engines
             Distributions whose versions are recorded.
+        failure
+            What an engine died of.
         """
         closed = self.objective is not None and self.objective <= self.bound
         refuted = self._conflict is not None and self.best is None
@@ -138,6 +140,7 @@ class Control:
             plan=self._plan(closed, seconds),
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
+            failure=failure,
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import JigsawError, MissingEngineError, UsageError
@@ -18,6 +13,7 @@ from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["UncheckedPlanError", "solve"]
 
@@ -38,14 +34,16 @@ def solve(
     solver
         Name of a registered solver, or a solver.
     options
-        Limits, seed, cores. The first Ctrl-C during the call keeps the best plan so far.
+        Limits, seed, cores. Called in the main thread, the solve ends at the first Ctrl-C with the best plan so far,
+        and at SIGTERM and SIGHUP where those would end the program. A handler of Ctrl-C that the program has
+        installed is called too; its other handlers, and signals that it ignores, are left to it.
     report
         Receives the progress stream.
 
     Raises
     ------
     UsageError
-        The solver does not exist or does not take the instance.
+        The solver does not exist, does not take the instance, or has no such engine.
     MissingEngineError
         The solver's engine is not installed.
     UncheckedPlanError
@@ -53,7 +51,7 @@ def solve(
     """
     options, report = options or Options(), report or _ignore
     method = find(solver) if isinstance(solver, str) else solver
-    _require(method, instance)
+    _require(method, instance, options)
     pieces = cut(instance)
     causes = certain_causes(pieces)
     if causes:
@@ -69,18 +67,23 @@ def solve(
             solver=method.name,
             seed=options.seed,
         )
-    with _first_interrupt_cancels(options):
-        result = method(instance, options, report)
-    return _checked(instance, result)
+    with on_interrupt(options.cancel.set):
+        return _checked(instance, method(instance, options, report))
 
 
-def _require(method: Solver, instance: Instance) -> None:
+def _require(method: Solver, instance: Instance, options: Options) -> None:
     missing = method.unavailable()
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
     reason = method.unsupported(instance)
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+    engines: tuple[str, ...] = getattr(method, "engines", ())
+    if options.engine is not None and options.engine not in engines:
+        raise UsageError(
+            f"solver {method.name!r} has no engine {options.engine!r}; "
+            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
+        )
 
 
 def _checked(instance: Instance, result: Result) -> Result:
@@ -93,25 +96,6 @@ def _checked(instance: Instance, result: Result) -> Result:
             f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}"
         )
     return replace(result, objective=result.plan.objective)
-
-
-@contextmanager
-def _first_interrupt_cancels(options: Options) -> Iterator[None]:
-    """Turn the first Ctrl-C into the cancel flag, so no incumbent is lost; the second one raises as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def cancel(signum: int, frame: FrameType | None) -> None:
-        options.cancel.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _ignore(event: Event) -> None:
