@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 __all__ = [
+    "EngineDiedError",
     "InvalidInputError",
     "JigsawError",
     "MissingEngineError",
@@ -17,6 +18,7 @@ __all__ = [
     "RunFailedError",
     "TooLargeError",
     "UsageError",
+    "reason_of",
 ]
 
 
@@ -111,6 +113,37 @@ class MissingEngineError(JigsawError):
         return type(self), (self.what, self.install)
 
 
+class EngineDiedError(JigsawError):
+    """The process of an engine ended before its work did: it was killed, or it crashed.
+
+    Parameters
+    ----------
+    engine
+        Its name.
+    code
+        Its exit code, or minus the number of the signal that ended it; None where nobody knows.
+    """
+
+    def __init__(self, engine: str, code: int | None) -> None:
+        self.engine, self.code = engine, code
+        super().__init__(f"{engine} died: {_how(code)}")
+
+    def __reduce__(self) -> tuple[type[EngineDiedError], tuple[str, int | None]]:
+        """How to make it anew in another process."""
+        return type(self), (self.engine, self.code)
+
+
+def _how(code: int | None) -> str:
+    if code is None:
+        return "its process is gone"
+    if code >= 0:
+        return f"it ended with exit code {code}"
+    import signal
+
+    known = {number.value: number.name for number in signal.Signals}
+    return f"it was ended by {known.get(-code, f'signal {-code}')}"
+
+
 class RunFailedError(JigsawError):
     """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
 
@@ -154,3 +187,8 @@ class Problems:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
             raise UsageError(*map(str, self._of_calls))
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file could not be read or written, in the words of the operating system where it has any."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

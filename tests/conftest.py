@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,17 @@ from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.problem import Instance, Plan
 
 DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Where the tests run in the background, they inherit that Ctrl-C is ignored, and would hand it down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 ROOMS = (
     "text",
     "errors",
+    "system",
     "problem",
     "documents",
     "checking",

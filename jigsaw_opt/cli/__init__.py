@@ -6,16 +6,16 @@ it imports what it calls inside ``run``, so ``jigsaw --help`` loads no engine.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-from importlib import import_module
-from types import TracebackType
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.output import print_error
-from jigsaw_opt.cli.parser import Parser
-from jigsaw_opt.errors import JigsawError
-from jigsaw_opt.text import printable
+from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, settled
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from types import TracebackType
+
+    from jigsaw_opt.errors import JigsawError
 
 __all__ = ["COMMANDS", "main"]
 
@@ -35,7 +35,6 @@ COMMANDS = (
     "solvers",
     "schema",
 )
-INTERRUPTED = 130
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,57 +43,84 @@ def main(argv: list[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        Arguments without the program's name; default those of the process.
+        Arguments without the program's name. Default: those of the process, which then is the program ``jigsaw``:
+        its signals and standard streams are taken over too.
     """
-    arguments = _parser().parse_args(argv)
-    if not arguments.debug:
-        sys.excepthook = _report_internal_error
+    if argv is not None:
+        return _exit_code(argv)
+    as_program()  # before anything is imported that a signal could break
+    from jigsaw_opt.cli.streams import prepare
+
+    prepare()
+    code = _exit_code(None)
+    settled(code)
+    return code
+
+
+def _exit_code(argv: list[str] | None) -> int:
+    """The one place where exceptions become lines and exit codes; those left are bugs."""
+    from jigsaw_opt.cli.arguments import parser_of
+    from jigsaw_opt.cli.output import flush, print_error
+    from jigsaw_opt.errors import JigsawError
+
+    arguments: Namespace | None = None
     try:
-        return int(arguments.run(arguments))
-    except JigsawError as error:
-        if arguments.debug:
-            raise
-        print_error(error)
-        return error.exit_code
+        try:
+            arguments = parser_of(COMMANDS).parse_args(argv)
+            if not arguments.debug:
+                sys.excepthook = _report_internal_error
+            return int(arguments.run(arguments))
+        finally:
+            flush()
+    except BrokenPipeError:  # nobody reads on, and nobody wants to hear of it
+        return JigsawError.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has gone; point standard output at nothing, so that the final flush is silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (JigsawError, OSError, ModuleNotFoundError, RecursionError, MemoryError) as error:
+        told = _told(error)
+        if told is None or (arguments is not None and arguments.debug):
+            raise
+        print_error(told)
+        return told.exit_code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
-    )
-    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
-    common = Parser(add_help=False)
-    common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        module = import_module(f"jigsaw_opt.cli.{name}")
-        sub = commands.add_parser(
-            name, help=module.HELP, description=module.__doc__, parents=[common], allow_abbrev=False
-        )
-        module.configure(sub)
-        sub.set_defaults(run=module.run)
-    return parser
+def _told(error: Exception) -> JigsawError | None:
+    """What the system or the interpreter refused, in one line; None where it is a bug."""
+    from jigsaw_opt.errors import JigsawError, MissingEngineError, reason_of
+
+    match error:
+        case JigsawError():
+            return error
+        case ModuleNotFoundError(name=str(name)) if not name.startswith("jigsaw_opt"):
+            return MissingEngineError(f"the module {name!r}", name.partition(".")[0])
+        case FileNotFoundError(filename=None) if _is_nowhere():
+            return JigsawError("the current folder does not exist any more")
+        case OSError(filename=None):
+            return JigsawError(reason_of(error))
+        case OSError():
+            return JigsawError(f"{error.filename}: {reason_of(error)}")
+        case MemoryError():
+            return JigsawError("out of memory")
+        case RecursionError():
+            return JigsawError(f"too deep for Python: {error}")
+    return None
 
 
-class _Version(argparse.Action):
-    """Looks the version up only when it is asked for: the lookup reads the file system."""
+def _is_nowhere() -> bool:
+    """Whether the current folder has been deleted."""
+    import os
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"jigsaw {version('jigsaw-opt')}")
-        parser.exit()
+    try:
+        os.getcwd()  # noqa: PTH109 - Path.cwd() asks the same
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Say in one line what a bug raised; Python then ends with exit code 1."""
+    from jigsaw_opt.text import printable
+
     told = printable(f"{kind.__name__}: {error}")
     print(f"internal error: {told}\nrun again with --debug for the traceback", file=sys.stderr)

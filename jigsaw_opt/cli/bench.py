@@ -13,10 +13,10 @@ from jigsaw_opt.cli.output import note
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.summary import Cell
-    from jigsaw_opt.sweeps.task import Task
+    from jigsaw_opt.sweeps.task import Engine, Task
 
 HELP = "measure solvers on instances"
-_INTERRUPTED = 130
+_REPORTS = ("rows.csv", "summary.json", "profile.png")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -55,37 +55,38 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run what has no row yet, write the reports, print the summary."""
+    """Run what has no row yet, write the reports, print the summary; a signal meanwhile skips the rest of the runs."""
+    from threading import Event
+
     from jigsaw_opt.cli.bench_request import engine_of, tasks_of
-    from jigsaw_opt.sweeps.bench.summary import is_row
-    from jigsaw_opt.sweeps.record import Record
-    from jigsaw_opt.sweeps.sweep import rows_of, sweep
+    from jigsaw_opt.documents import make_folder
+    from jigsaw_opt.system.interrupts import on_interrupt
 
     if arguments.threads is None:
         arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs or 1))
     tasks, engine = tasks_of(arguments), engine_of(arguments)
-    folder = _made(arguments.output)
-    interrupted = False
-    with Record(folder / "rows.jsonl", is_row) as record:
-        try:
-            sweep(tasks, engine, record, _progress(arguments, tasks, record.rows))
-        except KeyboardInterrupt:
-            interrupted = True
+    make_folder(arguments.output, _REPORTS, arguments.sources)
+    asked_to_end = Event()
+    with on_interrupt(asked_to_end.set):
+        return _measured(arguments, tasks, engine, asked_to_end.is_set)
+
+
+def _measured(arguments: argparse.Namespace, tasks: Sequence[Task], engine: Engine, stopped: Callable[[], bool]) -> int:
+    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.sweeps.bench.summary import is_row
+    from jigsaw_opt.sweeps.record import Record
+    from jigsaw_opt.sweeps.sweep import rows_of, sweep
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
+    with Record(arguments.output / "rows.jsonl", is_row) as record:
+        sweep(tasks, engine, record, _progress(arguments, tasks, record.rows), stopped)
         rows = rows_of(tasks, record)
-    _report(rows, len(tasks), folder, arguments.json)
-    if interrupted:
-        note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
-    return _INTERRUPTED if interrupted else 0
-
-
-def _made(folder: Path) -> Path:
-    from jigsaw_opt.errors import JigsawError
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise JigsawError(f"cannot make the folder {folder}: {error.strerror}") from error
-    return folder
+    _report(rows, len(tasks), arguments.output, arguments.json)
+    flush()
+    if len(rows) == len(tasks):
+        return 0
+    note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
+    return INTERRUPTED
 
 
 def _progress(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from math import isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, get_args
 
 from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
@@ -138,11 +137,12 @@ def _seconds(text: str) -> float:
 def _entries(source: str) -> list[Entry]:
     """The instances of a set, or the one of any other source."""
     from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.documents import exists
     from jigsaw_opt.instances import load, names, sets
     from jigsaw_opt.sweeps.bench.trials import Entry
     from jigsaw_opt.text import readable
 
-    if Path(source).exists():
+    if exists(source):
         return [Entry("files", readable(source), instance_from(source))]
     if source in sets():
         return [Entry(source, name, load(name)) for name in names(source)]

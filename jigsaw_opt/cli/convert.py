@@ -49,12 +49,12 @@ def _configure_jobs(group: argparse._ArgumentGroup) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Read every profile, make the instance, write it."""
-    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import decode_instance, encode_instance
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.instances.measured import Setting, instance_of
 
-    require_folder(arguments.output)
+    require_output(arguments.output, *arguments.profiles)
     for name in _COUNTS:
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")

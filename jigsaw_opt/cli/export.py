@@ -19,27 +19,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the trace or the program."""
-    from jigsaw_opt.cli.output import emit, require_folder
-    from jigsaw_opt.cli.source import checked_picture
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.errors import UsageError
 
-    require_folder(arguments.output)
-    if arguments.to != "perfetto":
-        return _export_program(arguments)
-    if arguments.plan is None:
+    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
+    if arguments.to == "perfetto" and arguments.plan is None:
         raise UsageError("a Perfetto trace needs a plan: jigsaw export INSTANCE PLAN --to perfetto -o FILE")
+    emit((_trace if arguments.to == "perfetto" else _program)(arguments), arguments.output)
+    return 0
+
+
+def _trace(arguments: argparse.Namespace) -> bytes:
+    from jigsaw_opt.cli.source import checked_picture
     from jigsaw_opt.views.perfetto import perfetto_trace
 
-    emit(perfetto_trace(checked_picture(arguments.instance, arguments.plan, arguments.replay)), arguments.output)
-    return 0
+    return perfetto_trace(checked_picture(arguments.instance, arguments.plan, arguments.replay))
 
 
-def _export_program(arguments: argparse.Namespace) -> int:
-    from jigsaw_opt.cli.output import note
+def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.problem.pieces import cut
-    from jigsaw_opt.solvers.ilp import write_model
+    from jigsaw_opt.solvers.ilp import model_document
 
-    write_model(cut(instance_from(arguments.instance)), arguments.output, arguments.to)
-    note(f"wrote {arguments.output}")
-    return 0
+    return model_document(cut(instance_from(arguments.instance)), arguments.to)

@@ -24,10 +24,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate and write."""
-    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import encode_instance
 
-    require_folder(arguments.output)
+    require_output(arguments.output)
     changes = {name: getattr(arguments, name) for name in (*SIZES, "objective")}
     given = {name: value for name, value in changes.items() if value is not None}
     emit(encode_instance(generated(arguments.family, arguments.seed, given)), arguments.output)

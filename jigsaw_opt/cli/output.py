@@ -1,15 +1,17 @@
-"""Printing: data to standard output, everything else to standard error."""
+"""Printing: data to standard output, everything else to standard error; and what is said of files to be written."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.text import json_text, printable
 
-__all__ = ["emit", "note", "print_error", "print_json", "print_problems", "print_table", "require_folder"]
+__all__ = ["emit", "flush", "note", "print_error", "print_json", "print_problems", "print_table", "require_output"]
 
 _SHOWN_PROBLEMS = 50
 
@@ -64,20 +66,25 @@ def _list(lines: Sequence[object], where: str) -> None:
         note(f"  {lines[-1]}")
 
 
-def require_folder(path: Path | None) -> None:
+def require_output(path: Path | None, *inputs: str | Path | None) -> None:
     """Refuse an output file that cannot be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path
+        The file, or None for standard output.
+    *inputs
+        What the command reads: files, or names of bundled instances.
 
     Raises
     ------
     UsageError
-        Its folder does not exist, or it is a folder itself.
+        It cannot be written, or is one of the inputs.
     """
-    if path is None:
-        return
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"cannot write {path}: there is no folder {path.absolute().parent}")
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder")
+    if path is not None:
+        from jigsaw_opt.documents import require_writable
+
+        require_writable(path, inputs)
 
 
 def emit(data: bytes, path: Path | None) -> None:
@@ -88,4 +95,22 @@ def emit(data: bytes, path: Path | None) -> None:
     from jigsaw_opt.documents import write_atomically
 
     write_atomically(path, data)
-    print(f"wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")
+
+
+def flush() -> None:
+    """Bring to standard output all that was printed.
+
+    Raises
+    ------
+    OSError
+        It takes no more, as on a full disk, or its reader has gone.
+    """
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        # What is left would fail once more at the end of the program.
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise

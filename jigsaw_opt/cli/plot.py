@@ -27,11 +27,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check the plan, draw it, write it."""
-    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.cli.source import checked_picture
     from jigsaw_opt.errors import UsageError
 
-    require_folder(arguments.output)
+    require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
     if form == "png" and arguments.output is None:
         raise UsageError("a PNG picture needs a file: -o FILE.png")

@@ -51,11 +51,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure, print, write."""
-    from jigsaw_opt.cli.output import require_folder
+    from jigsaw_opt.cli.output import require_output
     from jigsaw_opt.cli.profile_report import print_report
     from jigsaw_opt.executor import require_torch
 
-    require_folder(arguments.output)
+    require_output(arguments.output)
     _check(arguments)
     require_torch()
     device = _device(arguments)
@@ -63,22 +63,24 @@ def run(arguments: argparse.Namespace) -> int:
     measured = _profile(arguments, entry, device) if arguments.model else None
     links = _links(arguments) if arguments.all_reduce else None
     model = measured.model(arguments.gpu_type or _device_name(device), entry) if measured else None
-    print_report(_device_name(device), measured, model, links, arguments.json)
     if model and arguments.output:
         from jigsaw_opt.cli.output import emit
         from jigsaw_opt.documents import encode_model
 
         emit(encode_model(model), arguments.output)
+    print_report(_device_name(device), measured, model, links, arguments.json)
     return 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.text import readable
 
     for name in _COUNTS:
         if getattr(arguments, name) < 1:
             raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {getattr(arguments, name)}")
+    Options(workers=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     if arguments.all_reduce is not None and arguments.all_reduce < 2:
         raise UsageError(f"--all-reduce is at least 2, not {arguments.all_reduce}")
     if arguments.processes > 1 and (arguments.device != "cpu" or arguments.threads > 1):

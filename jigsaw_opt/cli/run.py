@@ -62,12 +62,12 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
-    from jigsaw_opt.cli.output import emit, require_folder
+    from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.cli.run_report import print_summary
     from jigsaw_opt.documents.replay import encode_replay
     from jigsaw_opt.executor import require_torch
 
-    require_folder(arguments.output)
+    require_output(arguments.output, arguments.instance, arguments.plan)
     _check(arguments)
     request = _request(arguments)
     require_torch()
@@ -93,11 +93,13 @@ def _replay(request: Request) -> Replay | None:
 
 def _check(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.solvers.options import Options
 
     for name, least in {"iterations": 1, "threads": 1, "warm_up": 0, "checkpoint_every": 1}.items():
         value = getattr(arguments, name)
         if value is not None and value < least:
             raise UsageError(f"--{name.replace('_', '-')} is at least {least}, not {value}")
+    Options(workers=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
     for name in ("minutes", "learning_rate"):
         value = getattr(arguments, name)
         if value is not None and not 0 < value < 1e6:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_sweep
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.cli.simulate_sweep import configure_sweep, inputs_of, run_sweep
+from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
@@ -20,9 +19,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.request import Prepared, Request
 
 HELP = "replay a workload on a cluster under a policy"
-_INTERRUPTED = 130
 _SNAPSHOT = "snapshot"
 _SUMMARY = "summary.json"
+_RESULTS = ("jobs.csv", "rounds.csv", "report.html", _SUMMARY)
 _MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64
 
@@ -85,11 +84,13 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Simulate, write the results, print the summary; Ctrl-C leaves a snapshot instead."""
-    from jigsaw_opt.cli.output import require_folder
+    """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
+    from threading import Event
+
     from jigsaw_opt.cli.source import instance_from
-    from jigsaw_opt.simulation.metrics import summarise
+    from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.request import prepare
+    from jigsaw_opt.system.interrupts import on_interrupt
 
     _require_output(arguments.output)
     until_us = _until_us(arguments.until)
@@ -99,17 +100,26 @@ def run(arguments: argparse.Namespace) -> int:
     _require_one(arguments)
     prepared = prepare(request, instance_from)
     simulation = _begin(prepared, arguments)
-    for name in (_SNAPSHOT, _SUMMARY):
-        require_folder(arguments.output / name)
-    with _interrupt_noted() as interrupted, _shown(simulation, arguments.quiet) as show:
-        simulation.run(_looking(interrupted, show), until_us)
-    if interrupted():
-        return _put_aside(simulation, prepared, arguments.output)
+    make_folder(arguments.output, (_SNAPSHOT, *_RESULTS), inputs_of(arguments))
+    asked_to_end = Event()
+    with on_interrupt(asked_to_end.set):
+        with _shown(simulation, arguments.quiet) as show:
+            simulation.run(_looking(asked_to_end.is_set, show), until_us)
+        if asked_to_end.is_set():
+            return _put_aside(simulation, prepared, arguments.output)
+        _finish(simulation, request, prepared, arguments)
+    return 0
+
+
+def _finish(simulation: Simulation, request: Request, prepared: Prepared, arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.simulation.metrics import summarise
+
     outcome = simulation.close()
     summary = summarise(prepared.setting, outcome)
     _write(arguments.output, request, prepared, outcome, summary)
     _print(summary, request, arguments.json)
-    return 0
+    flush()
 
 
 def _require_one(arguments: argparse.Namespace) -> None:
@@ -151,42 +161,17 @@ def _until_us(hours: float | None) -> int | None:
 
 
 def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
-    """A simulation at its beginning, or where the snapshot in the folder left it; the folder is made."""
-    simulation = prepared.start()
+    """A simulation at its beginning, or where the snapshot in the folder left it."""
+    path, simulation = arguments.output / _SNAPSHOT, prepared.start()
     if not arguments.resume:
-        _make(arguments.output)
         return simulation
+    from jigsaw_opt.documents import exists
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.simulation.snapshot import restore
 
-    path = arguments.output / _SNAPSHOT
-    if not path.is_file():
+    if not exists(path):
         raise UsageError(f"there is no {path} to go on from")
     return restore(read_file(path), simulation, prepared.inputs(), str(path))
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise JigsawError(f"cannot make the folder {folder}: {error.strerror}") from error
-
-
-@contextmanager
-def _interrupt_noted() -> Iterator[Callable[[], bool]]:
-    """Note Ctrl-C instead of raising it, so that the simulation stops between two events; a second one raises."""
-    caught: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        caught.append(number)
-        if len(caught) > 1:
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(caught)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -224,8 +209,10 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 
 def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.snapshot import snapshot
+    from jigsaw_opt.system.interrupts import INTERRUPTED
 
     if simulation.resumable:
         write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
@@ -233,8 +220,8 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     else:
         what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
     jobs = len(prepared.setting.workload.jobs)
-    print(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}", file=sys.stderr)
-    return _INTERRUPTED
+    note(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}")
+    return INTERRUPTED
 
 
 def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
@@ -246,16 +233,16 @@ def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome,
 
     (folder / _SUMMARY).unlink(missing_ok=True)
     setting = prepared.setting
-    texts = {
-        "jobs.csv": jobs_csv(setting, outcome),
-        "rounds.csv": rounds_csv(outcome),
-        "report.html": simulation_html(setting, outcome, summary, request.policy),
-        _SUMMARY: summary_json(summary, request.about()),
-    }
-    for name, text in texts.items():
+    texts = (
+        jobs_csv(setting, outcome),
+        rounds_csv(outcome),
+        simulation_html(setting, outcome, summary, request.policy),
+        summary_json(summary, request.about()),
+    )
+    for name, text in zip(_RESULTS, texts, strict=True):
         write_atomically(folder / name, text.encode())
     (folder / _SNAPSHOT).unlink(missing_ok=True)
-    note(f"wrote {folder}/{', '.join(texts)}")
+    note(f"wrote {folder}/{', '.join(_RESULTS)}")
 
 
 def _print(summary: Summary, request: Request, as_json: bool) -> None:

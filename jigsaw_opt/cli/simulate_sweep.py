@@ -13,10 +13,11 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.request import Request
+    from jigsaw_opt.sweeps.task import Engine, Task
 
-__all__ = ["configure_sweep", "run_sweep"]
+__all__ = ["configure_sweep", "inputs_of", "run_sweep"]
 
-_INTERRUPTED = 130
+_REPORTS = ("rows.csv", "summary.json")
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 
 
@@ -34,31 +35,48 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
     from functools import partial
+    from threading import Event
 
     from jigsaw_opt.cli.bench_request import engine_of
     from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.request import prepare_all
-    from jigsaw_opt.sweeps.record import Record
-    from jigsaw_opt.sweeps.simulations import is_row, simulations
-    from jigsaw_opt.sweeps.sweep import rows_of, sweep
+    from jigsaw_opt.sweeps.simulations import simulations
+    from jigsaw_opt.system.interrupts import on_interrupt
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
     reading = partial(prepare_all, find_instance=instance_from)
     tasks = simulations(base, arguments.workload, arguments.policy, _seeds(arguments), reading)
     engine = engine_of(arguments)
-    arguments.output.mkdir(exist_ok=True)
-    interrupted = False
+    make_folder(arguments.output, _REPORTS, inputs_of(arguments))
+    asked_to_end = Event()
+    with on_interrupt(asked_to_end.set):
+        return _swept(arguments, tasks, engine, asked_to_end.is_set)
+
+
+def _swept(arguments: argparse.Namespace, tasks: Sequence[Task], engine: Engine, stopped: Callable[[], bool]) -> int:
+    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.sweeps.record import Record
+    from jigsaw_opt.sweeps.simulations import is_row
+    from jigsaw_opt.sweeps.sweep import rows_of, sweep
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
     with Record(arguments.output / "rows.jsonl", is_row) as record:
-        try:
-            sweep(tasks, engine, record, _progress(arguments.quiet, len(tasks)))
-        except KeyboardInterrupt:
-            interrupted = True
+        sweep(tasks, engine, record, _progress(arguments.quiet, len(tasks)), stopped)
         rows = rows_of(tasks, record)
     _report(rows, len(tasks), arguments.output, arguments.json)
-    if interrupted:
-        note(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on")
-    return _INTERRUPTED if interrupted else 0
+    flush()
+    if len(rows) == len(tasks):
+        return 0
+    note(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on")
+    return INTERRUPTED
+
+
+def inputs_of(arguments: argparse.Namespace) -> list[str]:
+    """Names of the files that a simulation reads, and words that are no files, which do no harm."""
+    words = (*arguments.workload, arguments.cluster, arguments.performance)
+    return [*words, *(word.partition(":")[2] for word in words)]
 
 
 def _seeds(arguments: argparse.Namespace) -> list[int]:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 HELP = "solve an instance"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
-_INTERRUPTED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -62,14 +61,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Solve, print, write the plan."""
-    from jigsaw_opt.cli.output import require_folder
-    from jigsaw_opt.cli.progress import progress
+    """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
+    from jigsaw_opt.cli.output import require_output
     from jigsaw_opt.cli.source import instance_from
-    from jigsaw_opt.documents import save_plan
     from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.system.interrupts import on_interrupt
 
-    require_folder(arguments.output)
+    # To put a new plan in the place of the old one is what --warm may be for.
+    require_output(arguments.output, arguments.instance)
     _require_warm(arguments)
     chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
     options = Options(
@@ -83,6 +82,15 @@ def run(arguments: argparse.Namespace) -> int:
         **chosen,
     )
     instance = instance_from(arguments.instance)
+    with on_interrupt(options.cancel.set):
+        return _finish(instance, arguments, options)
+
+
+def _finish(instance: Instance, arguments: argparse.Namespace, options: Options) -> int:
+    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.documents import save_plan
+
     with progress(arguments.quiet, arguments.verbose) as report:
         result = _solved(instance, arguments, options, report)
     if result.plan is not None and arguments.output is not None:
@@ -90,7 +98,20 @@ def run(arguments: argparse.Namespace) -> int:
     _print(result, arguments)
     if arguments.timeline and result.plan is not None and not arguments.json:
         _print_timeline(instance, result)
-    return _INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
+    flush()
+    return _exit_code(result)
+
+
+def _exit_code(result: Result) -> int:
+    """What the result comes to; says so where it is no fault of the instance that there is no better one."""
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.errors import EngineDiedError
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
+    if result.failure:
+        note(f"error: {result.failure}; the result is what was known before")
+        return EngineDiedError.exit_code
+    return INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
 
 
 def _require_warm(arguments: argparse.Namespace) -> None:
@@ -152,6 +173,7 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
     return {
         "status": result.status,
         "stopped_by": result.stopped_by,
+        "failure": result.failure or None,
         "objective": result.objective,
         "bound": result.bound,
         "bound_reason": result.bound_reason,

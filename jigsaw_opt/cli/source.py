@@ -74,16 +74,21 @@ def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Insta
 
 def _of_family(source: str) -> Instance:
     family, seed, *changes = source.split(":")
-    if not seed.isdecimal() or len(seed) > _MOST_DIGITS:
+    if not _is_number(seed):
         raise UsageError(f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}")
     return generated(family, int(seed), dict(_change(source, change) for change in changes))
+
+
+def _is_number(text: str) -> bool:
+    """Whether it is a whole number of a length that anybody means."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _change(source: str, change: str) -> tuple[str, int | str]:
     name, _, value = change.partition("=")
     if name == "objective":
         return name, value
-    if name not in SIZES or not value.isdecimal() or len(value) > _MOST_DIGITS:
+    if name not in SIZES or not _is_number(value):
         raise UsageError(f"{source}: a change is NAME=N with {', '.join(SIZES)}, or objective=NAME, not {change!r}")
     return name, int(value)
 

@@ -10,11 +10,11 @@ from jigsaw_opt.documents.files import (
     load_replay,
     save_instance,
     save_plan,
-    write_atomically,
 )
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan
 from jigsaw_opt.documents.schemas import schema
+from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 
 __all__ = [
     "add_job",
@@ -31,7 +31,9 @@ __all__ = [
     "load_instance",
     "load_plan",
     "load_replay",
+    "make_folder",
     "remove_job",
+    "require_writable",
     "save_instance",
     "save_plan",
     "schema",

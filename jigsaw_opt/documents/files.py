@@ -1,10 +1,8 @@
-"""Documents in files: loading, and writing so that a failure leaves the old file whole."""
+"""Documents in files: loading and saving."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,7 @@ from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.documents.writing import write_atomically
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -26,7 +24,6 @@ __all__ = [
     "load_replay",
     "save_instance",
     "save_plan",
-    "write_atomically",
 ]
 
 
@@ -113,47 +110,3 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
         If it cannot be written.
     """
     write_atomically(path, encode_plan(plan))
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` to `path`, all of it or nothing.
-
-    The bytes go to a temporary file beside it that then takes its place, so that no reader sees half a document.
-
-    Raises
-    ------
-    JigsawError
-        If it cannot be written; what stood at `path` before still stands there.
-    """
-    target = Path(path)
-    try:
-        _replace(target, data)
-    except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        raise JigsawError(f"cannot write {target}: {_reason(error)}") from error
-
-
-def _replace(target: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(_mode(target))
-        Path(name).replace(target)
-    finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-
-
-def _mode(target: Path) -> int:
-    """The permissions of the old file, or those that a new file would get; mkstemp gives only the owner access."""
-    with suppress(FileNotFoundError):
-        return target.stat().st_mode & 0o7777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask
-
-
-def _reason(error: OSError | ValueError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

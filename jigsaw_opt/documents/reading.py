@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 
 __all__ = ["MOST_BYTES", "read_file"]
 
@@ -37,8 +37,7 @@ def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
         with Path(path).open("rb", buffering=0) as file:
             return _all_of(file, path, most)
     except (OSError, ValueError) as error:  # ValueError: a null character in the name
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason}")]) from error
+        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason_of(error)}")]) from error
 
 
 def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:

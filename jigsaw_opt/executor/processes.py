@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerProcess
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Thread
 from time import monotonic
 from types import TracebackType
@@ -24,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
+from jigsaw_opt.system.children import Keeper, hear_signals, start_deaf
 
 __all__ = ["LostProcessError", "keep_to_share", "run_group"]
 
@@ -83,14 +82,16 @@ def run_group(
     context = multiprocessing.get_context("forkserver")
     # Importing torch takes seconds, and so does what its first optimiser imports; the server does it once.
     context.set_forkserver_preload([__name__, "torch._dynamo"])
-    with TemporaryDirectory() as folder, _Group() as group:
-        meeting = (Path(folder) / "store").as_uri()
+    with Keeper() as keeper, _Group() as group:
+        meeting = (keeper.folder / "store").as_uri()
         for rank in range(count):
             here, there = context.Pipe()
-            call = (there, meeting, rank, count, backend, timeout, function, arguments)
+            hold = keeper.lease()
+            call = (there, hold, meeting, rank, count, backend, timeout, function, arguments)
             process = context.Process(target=_member, args=call, daemon=True)
-            process.start()
+            start_deaf(process)
             there.close()
+            hold.close()
             group.members.append(_Member(process, here))
         return group.results()
 
@@ -204,6 +205,7 @@ def _portable(error: BaseException) -> BaseException:
 
 def _member(
     pipe: Connection,
+    hold: Connection,
     meeting: str,
     rank: int,
     count: int,
@@ -212,7 +214,7 @@ def _member(
     function: Callable[..., T],
     arguments: Sequence[Any],
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent ends its children
+    hear_signals()
     Thread(target=_end_with_parent, args=[pipe], daemon=True).start()
     with _Telling(pipe) as telling:
         torch.set_num_threads(1)

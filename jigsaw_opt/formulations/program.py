@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.system.children import temporary_folder
 
 if TYPE_CHECKING:
     import pulp
@@ -120,11 +120,15 @@ class Program:
 
     def document(self, kind: Literal["mps", "lp"]) -> bytes:
         """The program as an MPS or an LP file."""
-        write: dict[str, Callable[[str], object]] = {"mps": self.problem.writeMPS, "lp": self.problem.writeLP}
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"program.{kind}"
-            write[kind](str(path))
+        with temporary_folder() as folder:
+            path = folder / f"program.{kind}"
+            self.write(path, kind)
             return path.read_bytes()
+
+    def write(self, path: Path, kind: Literal["mps", "lp"]) -> None:
+        """Write the program to a new file."""
+        write: dict[str, Callable[[str], object]] = {"mps": self.problem.writeMPS, "lp": self.problem.writeLP}
+        write[kind](str(path))
 
     def _add_variable(self, name: str, low: int, high: float, category: str) -> pulp.LpVariable:
         variable = self.problem.add_variable(name, low, max(low, high), category)

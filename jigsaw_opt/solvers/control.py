@@ -15,23 +15,23 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.bounds import LatestEnds, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, LatestEnds, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
 
-__all__ = ["NO_BOUND", "Control"]
+__all__ = ["NO_BOUND", "Control", "first_bound"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
 _SECONDS_OF_BLOCK = 3e-5
 """What checking and writing a block of a plan takes on a slow core."""
-NO_BOUND = 0, "no time is less than 0; the limit left no time for a bound"
+NO_BOUND = Bound(0, "no time is less than 0; the limit left no time for a bound")
 """Bound, and what proves it, where the time was over before there was any."""
 
 
@@ -63,7 +63,7 @@ class Control:
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound, self.bound_reason = _first_bound(pieces)
+        self.bound, self.bound_reason = first_bound(pieces)
         self._latest_ends: LatestEnds | None = None
         self._emit()
 
@@ -147,14 +147,23 @@ class Control:
             Offers plans and bounds; returns why it ended, or None where it ran to its end.
         engines
             Distributions whose versions are recorded.
+
+        Raises
+        ------
+        EngineDiedError
+            The engine died, and no plan was known before.
         """
         try:
             ended = run()
         except OutOfTimeError:
             ended = StoppedBy.TIME
+        except EngineDiedError as error:
+            if self.best is None:
+                raise
+            return self.result(StoppedBy.FAILURE, engines, str(error))
         return self.result(self.reason() or ended or StoppedBy.COMPLETED, engines)
 
-    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = ()) -> Result:
+    def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:
         """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
 
         Parameters
@@ -163,6 +172,8 @@ class Control:
             Why it ended; a closed gap or a refutation makes it ``proof``.
         engines
             Distributions whose versions are recorded.
+        failure
+            What an engine died of.
         """
         closed = self.objective is not None and self.objective <= self.bound
         refuted = self._conflict is not None and self.best is None
@@ -176,6 +187,7 @@ class Control:
             plan=self._plan(closed, seconds),
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
+            failure=failure,
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,
@@ -207,7 +219,8 @@ class Control:
         self._report(event)
 
 
-def _first_bound(pieces: Pieces) -> tuple[int, str]:
+def first_bound(pieces: Pieces) -> Bound:
+    """The bound that every solve begins with; `NO_BOUND` where the time is over before there is one."""
     try:
         return lower_bound(pieces)
     except OutOfTimeError:

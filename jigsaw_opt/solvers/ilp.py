@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from math import ceil
-from os import PathLike
+from math import ceil, inf
 from typing import Literal
 
-from jigsaw_opt.documents import write_atomically
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.formulations.ilp_timetable import (
     Model,
     build,
@@ -33,9 +31,10 @@ from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
-__all__ = ["ILP", "Ilp", "write_model"]
+__all__ = ["ILP", "Ilp", "model_document"]
 
 _ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": CbcSearch}
+_PULP = "pulp>=3.3.2,<4"
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
@@ -55,10 +54,11 @@ class Ilp:
 
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
+    engines: tuple[str, ...] = tuple(_ENGINES)
 
     def unavailable(self) -> str | None:
         """PuLP or HiGHS, where it is not installed."""
-        missing = {"pulp": "pulp>=3.3.2,<4", "highspy": "highspy>=1.11,<1.14"}
+        missing = {"pulp": _PULP, "highspy": "highspy>=1.11,<1.14"}
         return next((package for module, package in missing.items() if find_spec(module) is None), None)
 
     def unsupported(self, instance: Instance) -> str | None:
@@ -70,11 +70,9 @@ class Ilp:
 
         Raises
         ------
-        UsageError
-            An engine that does not exist.
+        EngineDiedError
+            The engine died, and no plan was known before.
         """
-        if options.engine not in (None, *_ENGINES):
-            raise UsageError(f"solver 'ilp' has no engine {options.engine!r}; it has {' and '.join(_ENGINES)}")
         pieces = cut(instance)
         control = Control(self.name, pieces, options, report)
         return control.conclude(lambda: _solve(control, pieces), _DISTRIBUTIONS[options.engine or "highs"])
@@ -83,15 +81,13 @@ class Ilp:
 ILP = Ilp()
 
 
-def write_model(pieces: Pieces, path: str | PathLike[str], kind: Literal["mps", "lp"]) -> None:
-    """Write the program of a finite instance to a file, times and objective in microseconds.
+def model_document(pieces: Pieces, kind: Literal["mps", "lp"]) -> bytes:
+    """The program of a finite instance as a file, times and objective in microseconds.
 
     Parameters
     ----------
     pieces
         The instance, cut.
-    path
-        Where to write, all of it or nothing.
     kind
         The format.
 
@@ -99,14 +95,16 @@ def write_model(pieces: Pieces, path: str | PathLike[str], kind: Literal["mps", 
     ------
     UsageError
         A cyclic instance.
-    JigsawError
-        The file cannot be written.
+    MissingEngineError
+        PuLP is not installed.
     """
+    if find_spec("pulp") is None:
+        raise MissingEngineError("PuLP", _PULP)
     reason = ILP.unsupported(pieces.instance)
     if reason is not None:
         raise UsageError(f"instance {pieces.instance.name!r} has no mixed-integer program: {reason}")
     limit = serial_limit(pieces)
-    write_atomically(path, _model(pieces, lower_bound(pieces).value, limit, limit).program.document(kind))
+    return _model(pieces, lower_bound(pieces).value, limit, limit).program.document(kind)
 
 
 def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> Model:
@@ -164,7 +162,7 @@ def _search(control: Control, pieces: Pieces) -> StoppedBy:
         offer=lambda values: control.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,
         seconds=control.remaining,
-        nodes=None if options.work_limit is None else int(options.work_limit),
+        nodes=None if options.work_limit is None or options.work_limit == inf else int(options.work_limit),
         seed=options.seed,
         threads=options.workers,
     )

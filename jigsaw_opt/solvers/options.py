@@ -8,7 +8,10 @@ from threading import Event as Flag
 
 from jigsaw_opt.errors import UsageError
 
-__all__ = ["Options"]
+__all__ = ["MOST_WORKERS", "Options"]
+
+MOST_WORKERS = 1_000
+"""More threads than this no machine has cores for, and engines would try to start them all."""
 
 _GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
 
@@ -32,7 +35,7 @@ class Options:
     seed
         Seed of everything that is random.
     workers
-        Number of threads; with one, the same input and seed give the same plan.
+        Number of threads, at most `MOST_WORKERS`; with one, the same input and seed give the same plan.
     engine
         The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
     cancel
@@ -59,8 +62,8 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value >= 0:
                 raise UsageError(f"{name} is at least 0, not {value}")
-        if self.workers < 1:
-            raise UsageError(f"workers is at least 1, not {self.workers}")
+        if not 1 <= self.workers <= MOST_WORKERS:
+            raise UsageError(f"workers lies between 1 and {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
 

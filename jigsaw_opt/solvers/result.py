@@ -37,11 +37,13 @@ class StoppedBy(StrEnum):
     TARGET = "target"
     """The target asked for is reached."""
     INTERRUPT = "interrupt"
-    """Ctrl-C, or the caller's cancel flag."""
+    """Ctrl-C, SIGTERM, SIGHUP or the caller's cancel flag."""
     NO_IMPROVEMENT = "no_improvement"
     """No better plan for the time asked for."""
     COMPLETED = "completed"
     """A heuristic ran to its end."""
+    FAILURE = "failure"
+    """An engine died; what was known before is kept."""
 
 
 class Event(NamedTuple):
@@ -94,6 +96,8 @@ class Result:
         The progress stream, as emitted.
     conflicts
         Why there is no plan, where that is proven.
+    failure
+        What an engine died of; empty where none did.
     solver, seconds, seed, versions
         Name, wall-clock time, seed, and the versions of the libraries that took part.
     """
@@ -106,6 +110,7 @@ class Result:
     bound_reason: str = ""
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
+    failure: str = ""
     solver: str = ""
     seconds: float = 0.0
     seed: int = 0

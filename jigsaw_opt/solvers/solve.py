@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from types import FrameType
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
-from jigsaw_opt.solvers.control import NO_BOUND
+from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.control import NO_BOUND, first_bound
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["UncheckedPlanError", "solve"]
 
@@ -39,14 +36,16 @@ def solve(
     solver
         Name of a registered solver, or a solver.
     options
-        Limits, seed, cores. The first Ctrl-C during the call keeps the best plan so far.
+        Limits, seed, cores. Called in the main thread, the solve ends at the first Ctrl-C with the best plan so far,
+        and at SIGTERM and SIGHUP where those would end the program. A handler of Ctrl-C that the program has
+        installed is called too; its other handlers, and signals that it ignores, are left to it.
     report
         Receives the progress stream.
 
     Raises
     ------
     UsageError
-        The solver does not exist or does not take the instance.
+        The solver does not exist, does not take the instance, or has no such engine.
     MissingEngineError
         The solver's engine is not installed.
     UncheckedPlanError
@@ -54,11 +53,12 @@ def solve(
     """
     options, report = options or Options(), report or _ignore
     method = find(solver) if isinstance(solver, str) else solver
-    _require(method, instance)
+    _require(method, instance, options)
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
-    with _first_interrupt_cancels(options), clock.limited(limit):
-        result = _solved(method, instance, options, report)
-    return _checked(instance, result)
+    with on_interrupt(options.cancel.set):
+        with clock.limited(limit):
+            result = _solved(method, instance, options, report)
+        return _checked(instance, result)
 
 
 def _solved(method: Solver, instance: Instance, options: Options, report: Report) -> Result:
@@ -67,14 +67,14 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
     Whatever is raised once the time is over ends here, also where a solver of others lets it through.
     """
 
-    def none(status: Status, stopped_by: StoppedBy, causes: tuple[Conflict, ...] = ()) -> Result:
+    def none(status: Status, stopped_by: StoppedBy, bound: Bound, causes: tuple[Conflict, ...] = ()) -> Result:
         return Result(
             status=status,
             stopped_by=stopped_by,
             objective=None,
-            bound=NO_BOUND[0],
+            bound=bound.value,
             plan=None,
-            bound_reason=NO_BOUND[1],
+            bound_reason=bound.reason,
             conflicts=causes,
             solver=method.name,
             seed=options.seed,
@@ -82,21 +82,31 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
 
     try:
         # Before anything is cut: the pieces of workers that no cluster holds might not fit into memory.
-        causes = too_wide(instance) or certain_causes(cut(instance))
+        causes = too_wide(instance)
         if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, causes)
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, "there is no plan"), causes)
+        pieces = cut(instance)
+        causes = certain_causes(pieces)
+        if causes:
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(pieces), causes)
         return method(instance, options, report)
     except OutOfTimeError:
-        return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME)
+        return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
 
 
-def _require(method: Solver, instance: Instance) -> None:
+def _require(method: Solver, instance: Instance, options: Options) -> None:
     missing = method.unavailable()
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
     reason = method.unsupported(instance)
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+    engines: tuple[str, ...] = getattr(method, "engines", ())
+    if options.engine is not None and options.engine not in engines:
+        raise UsageError(
+            f"solver {method.name!r} has no engine {options.engine!r}; "
+            + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
+        )
 
 
 def _checked(instance: Instance, result: Result) -> Result:
@@ -109,25 +119,6 @@ def _checked(instance: Instance, result: Result) -> Result:
             f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}"
         )
     return replace(result, objective=result.plan.objective)
-
-
-@contextmanager
-def _first_interrupt_cancels(options: Options) -> Iterator[None]:
-    """Turn the first Ctrl-C into the cancel flag, so no incumbent is lost; the second one raises as usual."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def cancel(signum: int, frame: FrameType | None) -> None:
-        options.cancel.set()
-        signal.signal(signal.SIGINT, before)
-
-    signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _ignore(event: Event) -> None:

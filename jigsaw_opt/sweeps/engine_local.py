@@ -11,18 +11,21 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.sweeps.task import Outcome, Task
+from jigsaw_opt.sweeps.task import Outcome, Task, never
+from jigsaw_opt.system.children import hear_signals, start_deaf
+from jigsaw_opt.system.interrupts import held
 
 __all__ = ["LocalEngine"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 
 
 class LocalEngine:
@@ -46,18 +49,18 @@ class LocalEngine:
             raise UsageError(f"jobs and attempts are at least 1, not {jobs} and {attempts}")
         self.jobs, self.attempts = jobs, attempts
 
-    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
-        """The outcome of every task, in the order in which they end."""
+    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+        """The outcome of every task, in the order in which they end, until it is stopped."""
         _CONTEXT.set_forkserver_preload(sorted({task.function.__module__ for task in tasks}))
         waiting = deque((task, 1) for task in tasks)
         running: dict[Connection, _Attempt] = {}
         try:
-            while waiting or running:
+            while (waiting or running) and not stopped():
                 while waiting and len(running) < self.jobs:
-                    with _interrupt_held():
+                    with held():  # a process that is started and not known yet would never be ended
                         attempt = _Attempt(*waiting.popleft())
                         running[attempt.receiver] = attempt
-                for receiver in wait(list(running)):
+                for receiver in wait(list(running), _LOOK_SECONDS):
                     assert isinstance(receiver, Connection)
                     attempt = running[receiver]
                     outcome = attempt.outcome()
@@ -72,23 +75,6 @@ class LocalEngine:
                 attempt.end(grace_seconds=0)
 
 
-@contextmanager
-def _interrupt_held() -> Iterator[None]:
-    """Let Ctrl-C wait for the end of the block: a process that is started and not known yet would never be ended."""
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if ignored or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    caught: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: caught.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if caught:
-        raise KeyboardInterrupt
-
-
 class _Attempt:
     """A task under way in a process that leads a group of its own."""
 
@@ -97,7 +83,7 @@ class _Attempt:
         self.receiver, sender = multiprocessing.Pipe(duplex=False)
         # Not a daemon, as those may have no children.
         self.process = _CONTEXT.Process(target=_work, args=(sender, task.function, task.arguments))
-        self.process.start()
+        start_deaf(self.process)
         # The process has the only other end now, so the pipe ends when it does.
         sender.close()
 
@@ -129,6 +115,7 @@ def _cause(exit_code: int | None) -> str:
 def _work(sender: Connection, function: Any, arguments: tuple[Any, ...]) -> None:
     # A group of its own: Ctrl-C on the terminal reaches only the driver, which then ends the group.
     os.setsid()
+    hear_signals()
     threading.Thread(target=_end_with_driver, daemon=True).start()
     sender.send(function(*arguments))
     sender.close()

@@ -5,19 +5,20 @@ from __future__ import annotations
 import logging
 import socket
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
-from jigsaw_opt.sweeps.task import Outcome, Task
+from jigsaw_opt.sweeps.task import Outcome, Task, never
 
 __all__ = ["RayEngine"]
 
 _IN_FLIGHT = 1000
 """Tasks handed to Ray at once: enough to keep a cluster busy, and their arguments still fit in memory."""
 _CONNECT_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 
 
 class RayEngine:
@@ -50,8 +51,8 @@ class RayEngine:
         _require_listener(address)
         self.address, self.cores, self.attempts = address, cores, attempts
 
-    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
-        """The outcome of every task, in the order in which they end.
+    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+        """The outcome of every task, in the order in which they end, until it is stopped.
 
         Raises
         ------
@@ -65,11 +66,11 @@ class RayEngine:
             self._require_cores()
             waiting = deque((task, 1) for task in tasks)
             running: dict[Any, tuple[Task, int]] = {}
-            while waiting or running:
+            while (waiting or running) and not stopped():
                 while waiting and len(running) < _IN_FLIGHT:
                     task, number = waiting.popleft()
                     running[self._submitted(task)] = task, number
-                for reference in ray.wait(list(running))[0]:
+                for reference in ray.wait(list(running), timeout=_LOOK_SECONDS)[0]:
                     task, number = running.pop(reference)
                     try:
                         outcome = Outcome(task, ray.get(reference))

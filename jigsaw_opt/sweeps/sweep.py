@@ -7,13 +7,17 @@ from contextlib import closing
 from typing import Any
 
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.task import Engine, Task
+from jigsaw_opt.sweeps.task import Engine, Task, never
 
 __all__ = ["rows_of", "sweep", "unfinished"]
 
 
 def sweep(
-    tasks: Sequence[Task], engine: Engine, record: Record, report: Callable[[dict[str, Any]], None] | None = None
+    tasks: Sequence[Task],
+    engine: Engine,
+    record: Record,
+    report: Callable[[dict[str, Any]], None] | None = None,
+    stopped: Callable[[], bool] = never,
 ) -> None:
     """Run every task that the record has no row of; append each row as soon as its task ends.
 
@@ -27,11 +31,13 @@ def sweep(
         The rows of earlier runs, and where new ones go.
     report
         Receives each new row after it was appended.
+    stopped
+        Once it says yes, the sweep ends within a moment; tasks under way are lost and have no row.
     """
     left = unfinished(tasks, record)
     if not left:
         return
-    with closing(engine.run(left)) as outcomes:
+    with closing(engine.run(left, stopped)) as outcomes:
         for outcome in outcomes:
             row = outcome.row()
             record.append(row)

@@ -6,7 +6,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["Engine", "Outcome", "Task"]
+__all__ = ["Engine", "Outcome", "Task", "never"]
+
+
+def never() -> bool:
+    """Nobody stops a sweep."""
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +62,9 @@ class Outcome:
 class Engine(Protocol):
     """Something that runs tasks."""
 
-    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
+    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
         """The outcome of every task, each once, in the order in which they end.
 
-        A task whose process dies is tried again. Closing the generator ends all that is under way.
+        A task whose process dies is tried again. Closing the generator ends all that is under way, and so does
+        `stopped` soon after it says yes, which it may be asked at any time.
         """

@@ -105,13 +105,127 @@ def test_a_missing_folder_is_told_before_solving(
     assert "no folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["solve", "generate", "convert", "plot", "export", "profile", "run"])
+def test_an_output_that_cannot_be_written_is_told_before_any_work(
+    command: str, pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = {
+        "solve": [pair_path],
+        "generate": ["tiny"],
+        "convert": ["pipedream", tmp_path / "none", "--gpu-type", "v"],
+        "plot": [pair_path, tmp_path / "none"],
+        "export": [pair_path, "--to", "mps"],
+        "profile": ["mlp"],
+        "run": [tmp_path / "none", "--instance", pair_path],
+    }
+    assert run(command, *inputs[command], "-o", tmp_path / ("x" * 300)) == 2
+    assert "File name too long" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_instance_is_not_overwritten(
+    pair_path: Path, pair_plan_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.json"
+    own.write_bytes(pair_path.read_bytes())
+    link = tmp_path / "link.json"
+    link.symlink_to(own)
+    for command in (["solve", own], ["export", own, "--to", "lp"], ["plot", own, pair_plan_path]):
+        assert run(*command, "-o", link) == 2
+        assert f"it is the input {own}" in capsys.readouterr().err
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,5,m,2,100\n")
+    common = ("--cluster", "2x4", "--policy", "fifo", "-o", tmp_path)
+    for more in ([], ["--sweep"]):
+        trace = trace.rename(tmp_path / ("rows.csv" if more else "jobs.csv"))
+        assert run("simulate", "--workload", trace, *common, *more) == 2
+        assert "it is the input" in capsys.readouterr().err
+        assert trace.read_text().startswith("name,")
+    assert own.read_bytes() == pair_path.read_bytes()
+
+
+def test_a_device_is_left_as_it_is(pair_path: Path) -> None:
+    import os
+    import pty
+
+    above, below = pty.openpty()
+    device = Path(os.ttyname(below))
+    assert run("solve", pair_path, "--solver", "greedy", "-o", device) == 0
+    assert b"jigsaw-plan/1" in os.read(above, 1000)
+    assert device.is_char_device()
+    os.close(above)
+    os.close(below)
+
+
 def test_options_out_of_range_are_usage_errors(pair_path: Path) -> None:
     assert run("solve", pair_path, "--workers", 0) == 2
+    assert run("solve", pair_path, "--workers", 2**31) == 2
+    assert run("solve", pair_path, "--seed", 2**70) == 2
+    for option, value in (("--seed", 2**70), ("--seed", -1), ("--threads", 2**31)):
+        assert run("profile", "mlp", option, value) == 2
+        assert run("run", "none.json", "--instance", pair_path, option, value) == 2
+    assert run("bench", "tiny/000", "--threads", 2**31, "-o", "none") == 2
+    assert run("solve", f"tiny:{'9' * 5000}") == 2
+    assert run("solve", f"tiny:1:load={'9' * 5000}") == 2
     assert run("solve", pair_path, "--time-limit", -1) == 2
     assert run("solve", pair_path, "--time-limit", "nan") == 2
     with pytest.raises(SystemExit) as stop:
         run("solve", pair_path, "--seed", "x")
     assert stop.value.code == 2
+
+
+def test_an_engine_that_a_solver_does_not_have(
+    pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for solver, what in {"ilp": "it has highs and cbc", "greedy": "it has none", "auto": "it has none"}.items():
+        assert run("solve", pair_path, "--solver", solver, "--engine", "simplex") == 2
+        assert f"solver {solver!r} has no engine 'simplex'; {what}" in capsys.readouterr().err
+
+
+def test_names_too_long_for_the_file_system(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "x" * 300
+    assert run("bench", name, "-o", tmp_path / "out") == 3
+    assert run("solve", name) == 3
+    assert run("check", name, name) == 3
+    assert run("validate", name) == 3
+    assert "internal" not in capsys.readouterr().err
+
+
+def test_without_pulp_an_export_says_what_to_install(
+    pair_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("jigsaw_opt.solvers.ilp.find_spec", lambda name: None)
+    assert run("export", pair_path, "--to", "mps", "-o", tmp_path / "x.mps") == 6
+    assert "pip install 'pulp" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (OSError(28, "No space left on device", "rows.csv"), 1, "rows.csv: No space left on device"),
+        (PermissionError(13, "Permission denied"), 1, "Permission denied"),
+        (FileNotFoundError(2, "No such file or directory"), 1, "No such file or directory"),
+        (MemoryError(), 1, "out of memory"),
+        (RecursionError("maximum recursion depth exceeded"), 1, "too deep for Python: maximum recursion"),
+        (ModuleNotFoundError("No module named 'pulp'", name="pulp.apis"), 6, "run: pip install 'pulp'"),
+        (BrokenPipeError(), 1, ""),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_the_system_refuses_is_one_line(
+    error: BaseException, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from jigsaw_opt.cli import solvers
+
+    def refused(arguments: object) -> int:
+        raise error
+
+    monkeypatch.setattr(solvers, "run", refused)
+    assert main(["solvers"]) == code
+    told = capsys.readouterr().err
+    assert line in told and told.count("\n") == bool(line)
 
 
 def test_the_plan_of_another_instance_fails_the_check(

@@ -21,9 +21,9 @@ SEEN = r"\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
 
 
 def test_messages_go_through_one_function() -> None:
-    """`__init__` says what is no foreign text or makes it printable, `simulate` the name of a registered policy."""
+    """`__init__` says what is no foreign text or makes it printable."""
     saying = {path.stem for path in PACKAGE.glob("*.py") if "file=sys.stderr" in path.read_text()}
-    assert saying == {"__init__", "output", "simulate"}
+    assert saying == {"__init__", "output"}
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:

@@ -184,7 +184,7 @@ def test_what_is_no_snapshot_is_refused(
 def test_a_name_that_is_too_long_is_no_file(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert simulate(trace, tmp_path / "out", "--policy", "fifo", "--cluster", "x" * 300) == 3
     assert "cannot be read: File name too long" in capsys.readouterr().err
-    assert simulate(trace, tmp_path / ("x" * 300), "--policy", "fifo") == 1
+    assert simulate(trace, tmp_path / ("x" * 300), "--policy", "fifo") == 2
     assert "cannot make the folder" in capsys.readouterr().err
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.solvers import ilp
@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.outcome import Ending, Task
 from jigsaw_opt.solvers.greedy import GREEDY
-from jigsaw_opt.solvers.ilp import ILP, write_model
+from jigsaw_opt.solvers.ilp import ILP, model_document
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -218,27 +218,43 @@ def test_an_engine_cancelled_while_it_runs_stops() -> None:
     assert bounds[-1] < limit
 
 
+@pytest.mark.parametrize(("end", "how"), [("kill -9 $$", "SIGKILL"), ("exit 3", "exit code 3")])
+def test_an_engine_that_dies_is_said_to_have_died(
+    end: str, how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = tmp_path / "cbc"
+    dying.write_text(f"#!/bin/sh\n{end}\n")
+    dying.chmod(0o755)
+    monkeypatch.setattr("jigsaw_opt.solvers.engines.cbc.cbc_executable", lambda: dying)
+    options = Options(workers=1, engine="cbc", time_limit=1000)
+    result = solve(load("server/demo"), ILP, options)
+    assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
+    assert result.plan is not None and "CBC died" in result.failure and how in result.failure
+    monkeypatch.setattr(ilp, "greedy_timetable", lambda pieces, seed: None)
+    with pytest.raises(EngineDiedError, match=how):
+        solve(load("server/demo"), ILP, options)
+
+
 @pytest.mark.parametrize("kind", ["mps", "lp"])
 def test_an_exported_program_has_the_same_optimum(pair: Instance, tmp_path: Path, kind: str) -> None:
     import highspy
 
     path = tmp_path / f"pair.{kind}"
-    write_model(cut(pair), path, "mps" if kind == "mps" else "lp")
+    path.write_bytes(model_document(cut(pair), "mps" if kind == "mps" else "lp"))
     engine = highspy.Highs()
     engine.setOptionValue("output_flag", False)
     assert engine.readModel(str(path)) == highspy.HighsStatus.kOk
     engine.run()
     assert round(engine.getObjectiveValue()) == 1800
-    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_what_it_refuses(pair: Instance, tmp_path: Path) -> None:
+def test_what_it_refuses(pair: Instance) -> None:
     cyclic = replace(pair, horizon="cyclic", objective="period")
     assert ILP.unsupported(pair) is None
     assert "cyclic" in (ILP.unsupported(cyclic) or "")
     with pytest.raises(UsageError, match="cyclic"):
-        write_model(cut(cyclic), tmp_path / "cyclic.mps", "mps")
+        model_document(cut(cyclic), "mps")
     with pytest.raises(UsageError, match="highs and cbc"):
-        run(pair, "simplex")
-    with pytest.raises(JigsawError, match="cannot write"):
-        write_model(cut(pair), tmp_path / "missing" / "pair.mps", "mps")
+        solve(pair, ILP, Options(engine="simplex"))
+    with pytest.raises(UsageError, match="solver 'greedy' has no engine 'cbc'; it has none to choose from"):
+        solve(pair, "greedy", Options(engine="cbc"))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
+from jigsaw_opt.errors import EngineDiedError
 from jigsaw_opt.formulations.program import cbc_executable
 from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.system.children import Keeper
 
 __all__ = ["CbcSearch"]
 
@@ -35,7 +34,7 @@ class CbcSearch:
         self.task = task
         self._lock = threading.Lock()
         self._cancelled: float | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._keeper: Keeper | None = None
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread. CBC answers an interrupt with its best solution."""
@@ -43,19 +42,25 @@ class CbcSearch:
             now = time.monotonic()
             if self._cancelled is None:
                 self._cancelled = now
-                if self._process is not None:
-                    self._process.send_signal(signal.SIGINT)
-            elif self._process is not None and now - self._cancelled > _PATIENCE_SECONDS:
-                self._process.kill()
+                if self._keeper is not None:
+                    self._keeper.send_signal(signal.SIGINT)
+            elif self._keeper is not None and now - self._cancelled > _PATIENCE_SECONDS:
+                self._keeper.send_signal(signal.SIGKILL)
 
     def run(self) -> Ending:
-        """Search until the end, a limit or `cancel`."""
-        with tempfile.TemporaryDirectory() as folder:
-            program, solution = Path(folder, "program.mps"), Path(folder, "solution.txt")
-            program.write_bytes(self.task.program.document("mps"))
-            log = self._execute([str(program), *self._settings(), "-solve", "-solution", str(solution)])
+        """Search until the end, a limit or `cancel`.
+
+        Raises
+        ------
+        EngineDiedError
+            CBC ended in another way.
+        """
+        with Keeper() as keeper:
+            program, solution = keeper.folder / "program.mps", keeper.folder / "solution.txt"
+            self.task.program.write(program, "mps")
+            self._execute(keeper, [str(program), *self._settings(), "-solve", "-solution", str(solution)])
             report = solution.read_text() if solution.exists() else ""
-        return self._read(log, report)
+            return self._read(keeper.log(), report)
 
     def _settings(self) -> list[str]:
         task = self.task
@@ -74,21 +79,18 @@ class CbcSearch:
         }
         return [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
 
-    def _execute(self, arguments: Sequence[str]) -> str:
+    def _execute(self, keeper: Keeper, arguments: Sequence[str]) -> None:
         with self._lock:
             if self._cancelled is not None:
-                return ""
-            self._process = subprocess.Popen(
-                [str(cbc_executable()), *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                # A Ctrl-C in the terminal reaches the engine through `cancel` only.
-                start_new_session=True,
-            )
-        log, _ = self._process.communicate()
-        return log
+                return
+            keeper.start([str(cbc_executable()), *arguments])
+            self._keeper = keeper
+        code = keeper.wait()
+        with self._lock:
+            self._keeper = None
+        # Once it is cancelled, it may have been killed from here.
+        if code != 0 and self._cancelled is None:
+            raise EngineDiedError("CBC", code)
 
     def _read(self, log: str, report: str) -> Ending:
         """Its solution file starts with how it ended; then come the columns that are not 0."""

@@ -1,0 +1,219 @@
+"""Writing files: whole or not at all, wherever a name leads."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from jigsaw_opt.errors import JigsawError, UsageError, reason_of
+from jigsaw_opt.system.interrupts import held
+
+__all__ = ["make_folder", "require_writable", "write_atomically"]
+
+_MOST_LINKS = 40
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` to `path`: a file whole or not at all, and straight into what is no regular file.
+
+    The bytes of a file go to a temporary one beside it that then takes its place, so that no reader sees half a
+    document. A link stays and what it leads to is replaced. A device, a pipe and an open descriptor
+    (``/dev/stdout``) are written to; so is a file that cannot be replaced because something is mounted there.
+
+    Raises
+    ------
+    JigsawError
+        If it cannot be written; the file that stood at `path` before still stands there.
+    """
+    target = Path(path)
+    try:
+        descriptor = _descriptor(target)
+        if descriptor is not None:
+            _write_to_descriptor(descriptor, data)
+        elif _exists_irregular(target):
+            _write_through(target, data)
+        else:
+            _replace(Path(os.path.realpath(target)), data)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise JigsawError(f"cannot write {target}: {reason_of(error)}") from error
+
+
+def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
+    """Refuse an output file that cannot be written, before any work is done for it.
+
+    Parameters
+    ----------
+    path
+        Where `write_atomically` is to write.
+    inputs
+        Files that must not be overwritten; a name of no file, as that of a bundled instance, is left out.
+
+    Raises
+    ------
+    UsageError
+        Why it cannot be written: no such folder, no permission, a name too long, a folder, one of the inputs.
+    """
+    target = Path(path)
+    try:
+        why = _obstacle(target) or next((f"it is the input {one}" for one in inputs if _same_file(target, one)), None)
+    except (OSError, ValueError) as error:
+        why = reason_of(error)
+    if why is not None:
+        raise UsageError(f"cannot write {target}: {why}")
+
+
+def make_folder(folder: Path, files: Iterable[str], inputs: Iterable[str | os.PathLike[str] | None] = ()) -> None:
+    """Make a folder where there is none, with those above it, and see that files can be written in it.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    files
+        Names of the files that are to be written.
+    inputs
+        As in `require_writable`.
+
+    Raises
+    ------
+    UsageError
+        It cannot be made, or one of the files cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot make the folder {folder}: {reason_of(error)}") from error
+    inputs = tuple(inputs)
+    for name in files:
+        require_writable(folder / name, inputs)
+
+
+def _obstacle(target: Path) -> str | None:
+    """What will keep `write_atomically` from writing, found out by trying as far as that leaves no trace."""
+    descriptor = _descriptor(target)
+    if descriptor is not None:
+        import fcntl
+
+        readable = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+        return "it is open for reading only" if readable else None
+    if target.is_dir():
+        return "it is a folder"
+    exists = _exists(target)
+    if exists and not os.access(target, os.W_OK):
+        return os.strerror(errno.EACCES)
+    if exists and not target.is_file():
+        return None
+    folder = Path(os.path.realpath(target)).parent
+    if not folder.is_dir():
+        return f"there is no folder {folder}"
+    with held():
+        handle, name = _temporary(folder)
+        os.close(handle)
+        Path(name).unlink()
+    return None
+
+
+def _replace(target: Path, data: bytes) -> None:
+    # A program that ends at once at a signal would leave the temporary file behind.
+    with held():
+        handle, name = _temporary(target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).chmod(_mode(target))
+            _take_place(Path(name), target, data)
+        finally:  # an interrupt too must leave nothing behind; where all went well there is nothing left to remove
+            with suppress(FileNotFoundError):
+                Path(name).unlink()
+
+
+def _take_place(temporary: Path, target: Path, data: bytes) -> None:
+    try:
+        temporary.replace(target)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # A single file that a container mounts; there was room for the data a moment ago.
+        _write_through(target, data)
+
+
+def _temporary(folder: Path) -> tuple[int, str]:
+    # Not after the target, whose name may be as long as names can be.
+    return tempfile.mkstemp(prefix=".jigsaw-", suffix=".tmp", dir=folder)
+
+
+def _mode(target: Path) -> int:
+    """The permissions of the old file, or those that a new file would get; mkstemp gives only the owner access."""
+    with suppress(FileNotFoundError):
+        return target.stat().st_mode & 0o7777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _write_through(target: Path, data: bytes) -> None:
+    with target.open("wb", buffering=0) as file:
+        _write_all(file.fileno(), data)
+
+
+def _write_to_descriptor(descriptor: int, data: bytes) -> None:
+    if sys.stdout is not None:
+        sys.stdout.flush()  # what was printed before comes before
+    _write_all(descriptor, data)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _descriptor(path: Path) -> int | None:
+    """The open descriptor that a name such as ``/dev/stdout`` or ``/dev/fd/3`` stands for."""
+    for _ in range(_MOST_LINKS):
+        if path.name.isdecimal() and os.path.realpath(path.parent) in ("/dev/fd", f"/proc/{os.getpid()}/fd"):
+            return int(path.name)
+        if not path.is_symlink():
+            return None
+        path = path.parent / path.readlink()
+    return None
+
+
+def _exists(path: Path) -> bool:
+    """Whether there is anything at the end of all links.
+
+    Raises
+    ------
+    OSError
+        Nothing can ever be there: the name is too long, or links go in a circle.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def _exists_irregular(path: Path) -> bool:
+    """Whether there is a device, a pipe or a socket; a folder is not written to, and the error is that of replacing."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _same_file(target: Path, other: str | os.PathLike[str] | None) -> bool:
+    """Whether both are one regular file; two names of one terminal are no reason to refuse."""
+    try:
+        return other is not None and target.is_file() and target.samefile(other)
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,171 @@
+"""Child processes and temporary folders that never outlive this process, even if it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.system import keeper_process
+from jigsaw_opt.system.interrupts import SIGNALS
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+
+__all__ = ["Keeper", "hear_signals", "start_deaf", "temporary_folder"]
+
+
+class Keeper(AbstractContextManager["Keeper"]):
+    """A small process that keeps a temporary folder, and one child in it, for as long as this process lives.
+
+    It waits at a pipe that only this process holds the other end of. At the end of the pipe, which comes with the end
+    of the block or of this process, by whatever signal, it kills the child and removes the folder. It has a session of
+    its own, so no signal to a group or a terminal reaches it or the child.
+
+    Parameters
+    ----------
+    folder
+        The folder, empty at first; what the child prints goes into a file there.
+
+    Raises
+    ------
+    JigsawError
+        There is no room for a folder.
+    """
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", keeper_process.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            folder = self._heard("folder")
+            if folder is None:
+                raise JigsawError("the process that keeps a temporary folder has ended")
+        except BaseException:
+            self._end()
+            raise
+        self.folder = Path(folder)
+
+    def lease(self) -> Connection:
+        """Another hold on the folder, for a process of `multiprocessing`: it stays until all holds have ended too."""
+        from multiprocessing.connection import Connection
+
+        assert self._process.stdin is not None
+        return Connection(os.dup(self._process.stdin.fileno()), readable=False)
+
+    def start(self, command: Sequence[str]) -> None:
+        """Start the child."""
+        self._order(list(command))
+
+    def send_signal(self, number: int) -> None:
+        """Send the child a signal, if it still runs."""
+        self._order(int(number))
+
+    def wait(self) -> int | None:
+        """Wait for the child to end: its exit code, or minus the signal that ended it; None where nobody knows.
+
+        Raises
+        ------
+        JigsawError
+            It could not be started.
+        """
+        code: int | None = self._heard("ended")
+        return code
+
+    def log(self) -> str:
+        """What the child has printed."""
+        path = self.folder / keeper_process.LOG
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        # Removed already, unless someone has killed the keeper itself.
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with self._process.stdout:
+            self._process.stdout.read()
+        # Where someone has killed the keeper, the child is still there, in its group.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _order(self, order: object) -> None:
+        assert self._process.stdin is not None
+        # A keeper that is gone is noticed when its answer is waited for.
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+
+    def _heard(self, what: str) -> Any:
+        """The value of the next message, which is the one waited for; None where the keeper is gone."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        said, value = json.loads(line) if line.endswith("\n") else (what, None)
+        if said != what:
+            raise JigsawError(value)
+        return value
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A temporary folder that is gone at the end of the block, and also if this process is killed within."""
+    with Keeper() as keeper:
+        yield keeper.folder
+
+
+def start_deaf(process: BaseProcess) -> None:
+    """Start a process of the fork server such that signals to the whole group reach neither it nor the server.
+
+    Who started it ends it. It calls `hear_signals` as soon as it runs.
+    """
+    from multiprocessing import resource_tracker
+
+    _keep_socket()
+    resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _keep_socket() -> None:
+    """See that the folder with the socket of the fork server goes even if this process is killed."""
+    from multiprocessing.process import current_process
+
+    config = current_process()._config  # type: ignore[attr-defined] # where multiprocessing.util looks for the folder
+    if "tempdir" not in config:
+        _for_all_time.append(Keeper())
+        config["tempdir"] = str(_for_all_time[0].folder)
+
+
+_for_all_time: list[Keeper] = []
+"""What ends with this process."""
+
+
+def hear_signals() -> None:
+    """Let signals through to this process again, but for Ctrl-C, and none that came before."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+    for number in SIGNALS:
+        if number != signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,180 @@
+"""Where a name leads decides how it is written; and what cannot be written is found out before."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pty
+import threading
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import make_folder, require_writable, write_atomically
+from jigsaw_opt.errors import JigsawError, UsageError
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["link", "far"])
+def test_links_stay_and_what_they_lead_to_is_replaced(name: str, here: Path) -> None:
+    (here / "folder").mkdir()
+    (here / "folder" / "target").write_bytes(b"old")
+    (here / "link").symlink_to("folder/target")
+    (here / "far").symlink_to("link")
+    before = (here / "folder" / "target").stat().st_ino
+    require_writable(name)
+    write_atomically(name, b"new")
+    assert (here / "link").is_symlink() and (here / "far").is_symlink()
+    assert (here / "folder" / "target").read_bytes() == b"new"
+    assert (here / "folder" / "target").stat().st_ino != before
+    assert [path.name for path in (here / "folder").iterdir()] == ["target"]
+
+
+def test_a_dangling_link_makes_its_target(here: Path) -> None:
+    (here / "link").symlink_to("target")
+    require_writable("link")
+    write_atomically("link", b"new")
+    assert (here / "link").is_symlink() and (here / "target").read_bytes() == b"new"
+
+
+def test_a_pipe_is_written_through(here: Path) -> None:
+    os.mkfifo("pipe")
+    require_writable("pipe")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(Path("pipe").read_bytes()))
+    reader.start()
+    write_atomically("pipe", b"data" * 100_000)
+    reader.join()
+    assert read == [b"data" * 100_000]
+    assert (here / "pipe").is_fifo()
+
+
+def test_a_device_is_written_through(here: Path) -> None:
+    above, below = pty.openpty()
+    device = Path(os.ttyname(below))
+    require_writable(device, [device])  # a terminal may be read and written
+    write_atomically(device, b"seen")
+    assert os.read(above, 10) == b"seen"
+    assert device.is_char_device()
+    os.close(above)
+    os.close(below)
+
+
+@pytest.mark.parametrize("name", ["/dev/fd/{}", "/proc/self/fd/{}", "link"])
+def test_an_open_descriptor_is_written_to(name: str, here: Path) -> None:
+    """Its file is not replaced, as what is written to it afterwards would be lost."""
+    descriptor = os.open("file", os.O_WRONLY | os.O_CREAT)
+    (here / "link").symlink_to(f"/dev/fd/{descriptor}")
+    os.write(descriptor, b"before ")
+    require_writable(name.format(descriptor))
+    write_atomically(name.format(descriptor), b"data")
+    os.write(descriptor, b" after")
+    os.close(descriptor)
+    assert (here / "file").read_bytes() == b"before data after"
+
+
+def test_a_descriptor_that_cannot_be_written(here: Path) -> None:
+    (here / "file").touch()
+    descriptor = os.open("file", os.O_RDONLY)
+    with pytest.raises(UsageError, match="it is open for reading only"):
+        require_writable(f"/dev/fd/{descriptor}")
+    os.close(descriptor)
+    with pytest.raises(UsageError, match="Bad file descriptor"):
+        require_writable(f"/dev/fd/{descriptor}")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("x" * 300, "File name too long"),
+        ("none/x", "there is no folder"),
+        ("to-none", "there is no folder"),
+        ("file/x", "there is no folder"),
+        ("folder", "it is a folder"),
+        ("", "it is a folder"),
+        ("to-folder", "it is a folder"),
+        ("circle", "symbolic links"),
+        ("a\0b", "null"),
+        ("/proc/x", "cannot write /proc/x: "),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_and_leaves_no_trace(name: str, why: str, here: Path) -> None:
+    (here / "file").touch()
+    (here / "folder").mkdir()
+    for link, target in {"circle": "circle", "to-none": "none/x", "to-folder": "folder"}.items():
+        (here / link).symlink_to(target)
+    before = sorted(here.rglob("*"))
+    with pytest.raises(UsageError, match=why):
+        require_writable(name)
+    with pytest.raises(JigsawError, match="cannot write"):
+        write_atomically(name, b"")
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize("step", ["access", "mkstemp"])
+def test_no_permission_is_told_before(step: str, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Feigned, as the tests may run as root."""
+    (here / "file").write_bytes(b"old")
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    if step == "access":
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+    else:
+        monkeypatch.setattr("tempfile.mkstemp", refused)
+    with pytest.raises(UsageError, match="cannot write file: Permission denied"):
+        require_writable("file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_told_before(here: Path) -> None:
+    (here / "folder").mkdir(mode=0o555)
+    with pytest.raises(UsageError, match="Permission denied"):
+        require_writable("folder/x")
+
+
+def test_a_name_as_long_as_can_be(here: Path) -> None:
+    name = "x" * os.pathconf(here, "PC_NAME_MAX")
+    require_writable(name)
+    write_atomically(name, b"data")
+    assert [(path.name, path.read_bytes()) for path in here.iterdir()] == [(name, b"data")]
+
+
+def test_an_input_is_not_overwritten_by_whatever_name(here: Path) -> None:
+    (here / "input").write_bytes(b"data")
+    (here / "link").symlink_to("input")
+    (here / "twin").hardlink_to("input")
+    for name in ("input", "./input", "link", "twin"):
+        with pytest.raises(UsageError, match="it is the input"):
+            require_writable(name, ["rack/plain", None, here / "input"])
+    require_writable("other", ["input", "x" * 300, "a\0b"])
+
+
+def test_a_file_that_is_mounted_is_written_in_its_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "file").write_bytes(b"a longer old text")
+
+    def busy(*_: object) -> None:
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(Path, "replace", busy)
+    before = (here / "file").stat().st_ino
+    write_atomically("file", b"new")
+    assert ((here / "file").read_bytes(), (here / "file").stat().st_ino) == (b"new", before)
+    assert [path.name for path in here.iterdir()] == ["file"]
+
+
+def test_a_folder_for_several_files(here: Path) -> None:
+    make_folder(Path("a/b"), ["x", "y"])
+    assert list((here / "a" / "b").iterdir()) == []
+    (here / "a" / "b" / "x").touch()
+    with pytest.raises(UsageError, match="it is the input a/b/x"):
+        make_folder(Path("a/b"), ["x", "y"], ["a/b/x"])
+    for name in ("a/b/x", "a/b/x/c", "x" * 300):
+        with pytest.raises(UsageError, match="cannot make the folder"):
+            make_folder(Path(name), ["y"])
