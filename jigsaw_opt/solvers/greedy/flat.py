@@ -17,6 +17,8 @@ __all__ = ["Flat"]
 
 _PATIENCE = 400_000
 """Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
+_MOMENT = 0.5
+"""Seconds to wait for them at most."""
 _LARGEST = 1 << 61
 """Sum of all durations from which on 64 bits might not do."""
 
@@ -180,7 +182,7 @@ class Flat:
         elif self._scheduled < _PATIENCE:
             self._scheduled += self._size * (1 + sweeps)
             if self._scheduled >= _PATIENCE:
-                prepare()
+                prepare(_MOMENT)
 
 
 def _integers(numbers: Numbers) -> list[int]:

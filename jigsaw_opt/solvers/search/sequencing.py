@@ -231,7 +231,7 @@ class Sequencing:
             return function
         if not self._asked:
             self._asked = True
-            prepare()
+            prepare(0)
         fast = compiled(function)
         if fast is not None and not self._fast:
             self._fast = True
