@@ -80,10 +80,11 @@ def _trusted(folder: Path) -> bool:
 
 def _ours(found: os.stat_result) -> bool:
     """Whether nobody but the user, the owner of this package and root could have written something."""
-    if not _POSIX:
-        return True
-    owners = {0, os.geteuid(), Path(__file__).stat().st_uid}
-    return found.st_uid in owners and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return not _POSIX or (found.st_uid in _owners() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _owners() -> set[int]:
+    return {0, os.geteuid(), Path(__file__).stat().st_uid}
 
 
 def _read(path: Path) -> bytes | None:
