@@ -14,6 +14,7 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -249,6 +250,6 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
     def fail(function: object) -> None:
         raise AssertionError("not to be called")
 
-    monkeypatch.setattr(sequencing_module, "_LARGEST", {"finite": 1, "cyclic": 1})
+    monkeypatch.setattr(magnitude, "_ORDERS", {"finite": 1, "cyclic": 1})
     monkeypatch.setattr(sequencing_module, "compiled", fail)
     assert schedules("server", 1, 100, objective=objective) == expected
