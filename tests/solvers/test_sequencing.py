@@ -13,8 +13,8 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers import magnitude
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
