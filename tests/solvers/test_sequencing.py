@@ -33,6 +33,7 @@ from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 from jigsaw_opt.solvers.search.swaps import anneal
 from jigsaw_opt.solvers.search.trace import Graph, State
 from jigsaw_opt.solvers.search.turns import revolve
+from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion", "period")
@@ -193,6 +194,22 @@ def test_it_stops_when_told(objective: Objective) -> None:
     assert len(asked) == 3
     assert all(pieces > 0 for pieces in asked)
     assert_correct(ground, sequencing, after)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> None:
+    better = 0
+    for seed in range(3):
+        start = start_of(enlarged(generate("server", seed, objective=objective)))
+        assert start is not None
+        ground, plan = start
+        sequencing = Sequencing(ground, Random(seed))
+        given = sequencing.given(plan)
+        assert given.value > 2**64
+        after = sequencing.anneal(given, given.spots, 200, 0.003, never)
+        assert_correct(ground, sequencing, after)
+        better += after.value < given.value
+    assert better > 0
 
 
 def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tuple[int, Timetable]]:
