@@ -74,6 +74,7 @@ def prepare(wait: float | None) -> None:
         if _preparation is None or not _preparation.covers(RECIPES):
             _preparation = _Preparation([one for function, one in RECIPES.items() if function not in _compiled])
             _preparation.start()
+            atexit.register(_preparation.stop)
     if wait is None:
         _preparation.join()
     else:
@@ -102,7 +103,6 @@ class _Preparation(threading.Thread):
         self._pid, self._guard = os.getpid(), threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
-        atexit.register(self.stop)
 
     def covers(self, functions: Iterable[Callable[..., int]]) -> bool:
         """Whether there is nothing to do for functions that this has not done or is not about to do."""

@@ -39,7 +39,7 @@ def start(recipes: Sequence[Recipe]) -> subprocess.Popen[bytes]:
     if not sys.executable or getattr(sys, "frozen", False):
         raise FileNotFoundError("no Python to run")
     # Not from the working folder (-P), but from where this process imports.
-    order = json.dumps([[recipe.name for recipe in recipes], sys.path])
+    order = json.dumps([[recipe.name for recipe in recipes], list(map(str, sys.path))])
     return subprocess.Popen(
         [sys.executable, "-P", "-c", _PROGRAM, order],
         stdin=subprocess.PIPE,
