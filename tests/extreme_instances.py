@@ -5,6 +5,7 @@ Few pieces, but times, sizes, rates and weights from zero to the largest number 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from jigsaw_opt.problem import (
@@ -40,6 +41,26 @@ def extreme_instance(seed: int) -> Instance:
     jobs = _jobs(random, models, cluster.gpu_count, 0 if objective == "period" else 10 ** random.randint(0, 9))
     horizon: Horizon = "cyclic" if objective == "period" else "finite"
     return Instance(f"extreme {names} {seed}", cluster, models, jobs, horizon, objective)
+
+
+def enlarged(instance: Instance) -> Instance:
+    """The instance with times, sizes and rates so extreme that schedules pass 64 bits."""
+    segments = [segment for model in instance.models.values() for segment in model.segments]
+    times = LARGEST // max(us for one in segments for us in (*one.forward_us.values(), *one.backward_us.values()))
+    sizes = LARGEST // (400 * max(one.parameter_bytes for one in segments))
+
+    def large(one: Segment) -> Segment:
+        forward, backward = (
+            {t: us * times for t, us in us_by_type.items()} for us_by_type in (one.forward_us, one.backward_us)
+        )
+        return replace(one, forward_us=forward, backward_us=backward, parameter_bytes=one.parameter_bytes * sizes)
+
+    models = {
+        name: replace(model, segments=tuple(map(large, model.segments))) for name, model in instance.models.items()
+    }
+    servers = tuple(replace(one, gpu_memory=LARGEST, fabric_bandwidth=1) for one in instance.cluster.servers)
+    links = tuple(replace(one, bandwidth=1) for one in instance.cluster.links)
+    return replace(instance, models=models, cluster=replace(instance.cluster, servers=servers, links=links))
 
 
 def _magnitude(random: Random, largest: int) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
 from jigsaw_opt.solvers.cpsat_targets import Targets
-from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.magnitude import engine_holds
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
@@ -108,7 +108,7 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
 def fits(control: Control, pieces: Pieces) -> bool:
     """Whether the model can be built, and be built in time."""
     count, remaining = interval_count(pieces), control.remaining
-    if count > _MOST_INTERVALS or readiness_count(pieces) > _MOST_READINESS or serial_limit(pieces) >= LARGEST_NUMBER:
+    if count > _MOST_INTERVALS or readiness_count(pieces) > _MOST_READINESS or not engine_holds(pieces):
         return False
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem.instance import Objective
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.solvers.bounds.strong.knapsack import Item, best_content
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.magnitude import beyond, engine_holds, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.solve import solve
-from tests.extreme_instances import extreme_instance
+from tests.extreme_instances import enlarged, extreme_instance
 
 
 @pytest.mark.parametrize("solver", names())
@@ -19,3 +25,35 @@ def test_products_beyond_64_bits_keep_a_checked_plan_and_an_honest_bound(solver:
     result = solve(instance, solver, Options(workers=1, work_limit=0.1))
     assert result.objective is not None
     assert result.bound <= result.objective
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search", "portfolio", "cpsat"])
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion", "period"])
+def test_schedules_beyond_64_bits_are_exact_beside_compiled_functions(
+    solver: str, workers: int, objective: Objective
+) -> None:
+    compiled.prepare(None)
+    instance = enlarged(generate("tiny", 1, objective=objective))
+    assert not schedules_fit(cut(instance))
+    result = solve(instance, solver, Options(workers=workers, work_limit=0.01))
+    assert result.objective is not None
+    assert result.objective > 2**64
+    assert result.bound <= result.objective
+
+
+def test_numbers_fit_up_to_what_is_counted_with() -> None:
+    pieces = cut(generate("server", 1))
+    assert schedules_fit(pieces) and orders_fit(pieces) and engine_holds(pieces)
+    large = cut(enlarged(generate("server", 1)))
+    assert not (schedules_fit(large) or orders_fit(large) or engine_holds(large))
+    assert beyond(pieces) < 2**63
+    assert beyond(large) > largest_objective(large)
+
+
+@pytest.mark.parametrize("factor", [1, 2**53, 2**90])
+def test_contents_of_a_bin_are_worth_as_much_whatever_the_size_of_numbers(factor: int) -> None:
+    items = [Item(5 * factor, 4 * factor, 3, 0), Item(4 * factor, 3 * factor, 2, factor), Item(factor, factor, 9, 0)]
+    found = best_content(items, 10 * factor)
+    assert found.value >= 12 * factor
+    assert found.value == sum(items[k].value * copies for k, copies in found.copies.items())

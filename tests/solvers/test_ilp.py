@@ -230,7 +230,7 @@ def test_an_engine_that_dies_is_said_to_have_died(
     result = solve(load("server/demo"), ILP, options)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
     assert result.plan is not None and "CBC died" in result.failure and how in result.failure
-    monkeypatch.setattr(ilp, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, pieces, seed: False)
     with pytest.raises(EngineDiedError, match=how):
         solve(load("server/demo"), ILP, options)
 

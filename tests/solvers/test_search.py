@@ -104,7 +104,7 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
         pieces = cut(load(name))
         options = Options(workers=1, work_limit=1.0)
         control = Control("test", pieces, options, lambda event: None)
-        monkeypatch.setattr(rounds, "prepare", options.cancel.set)
+        monkeypatch.setattr(rounds, "prepare", lambda wait, cancel=options.cancel: cancel.set())
         reason = rounds.Rounds(control, pieces).run()
         assert reason is StoppedBy.PROOF or options.cancel.is_set()
         assert control.objective is not None

@@ -13,6 +13,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.engines.compiled import Numbers
@@ -32,6 +33,7 @@ from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
 from jigsaw_opt.solvers.search.swaps import anneal
 from jigsaw_opt.solvers.search.trace import Graph, State
 from jigsaw_opt.solvers.search.turns import revolve
+from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
 
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion", "period")
@@ -194,6 +196,22 @@ def test_it_stops_when_told(objective: Objective) -> None:
     assert_correct(ground, sequencing, after)
 
 
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> None:
+    better = 0
+    for seed in range(3):
+        start = start_of(enlarged(generate("server", seed, objective=objective)))
+        assert start is not None
+        ground, plan = start
+        sequencing = Sequencing(ground, Random(seed))
+        given = sequencing.given(plan)
+        assert given.value > 2**64
+        after = sequencing.anneal(given, given.spots, 200, 0.003, never)
+        assert_correct(ground, sequencing, after)
+        better += after.value < given.value
+    assert better > 0
+
+
 def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tuple[int, Timetable]]:
     start = start_of(generate(family, seed, **changes))
     assert start is not None
@@ -249,6 +267,6 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
     def fail(function: object) -> None:
         raise AssertionError("not to be called")
 
-    monkeypatch.setattr(sequencing_module, "_LARGEST", {"finite": 1, "cyclic": 1})
+    monkeypatch.setattr(magnitude, "_ORDERS", {"finite": 1, "cyclic": 1})
     monkeypatch.setattr(sequencing_module, "compiled", fail)
     assert schedules("server", 1, 100, objective=objective) == expected

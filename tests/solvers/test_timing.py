@@ -9,6 +9,7 @@ import pytest
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import flat
 from jigsaw_opt.solvers.greedy.compression import compress
@@ -70,7 +71,7 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
     def fail(*arguments: object) -> int:
         raise AssertionError("not to be called")
 
-    monkeypatch.setattr(flat, "_LARGEST", 1)
+    monkeypatch.setattr(magnitude, "_SCHEDULES", 1)
     monkeypatch.setattr(flat, "compiled", lambda function: fail)
     assert [timetable for _, timetable in outcomes("server", 3)] == expected
 

@@ -1,18 +1,23 @@
 """Functions on flat numbers, compiled by numba where it is installed.
 
-A solve waits a moment for a thread beside it to read the functions from the cache that numba keeps on disk. Where they
-are not there yet, it runs them as they are until the thread has them compiled. What they compute is the same, so
-nothing but the pace changes. They use nothing but numbers, lists and heaps; what they take and fill are lists of
-numbers as long as Python runs them, and arrays of 64 bits once they are compiled.
+A solve waits a moment for a thread beside it to read the functions from where they are kept on disk (`code_cache`).
+Those that are not there are compiled by a process of its own (`compiler`), which ends with this one at the latest, and
+run as they are until then. What they compute is the same, so nothing but the pace changes. They use nothing but
+numbers, lists and heaps; what they take and fill are lists of numbers as long as Python runs them, and arrays of 64
+bits once they are compiled.
 """
 
 from __future__ import annotations
 
+import atexit
+import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterable, MutableSequence
-from pathlib import Path
-from types import CellType, FunctionType
 from typing import Any, TypeAlias
+
+from jigsaw_opt.solvers.engines import code_cache, compiler
+from jigsaw_opt.solvers.engines.native import RECIPES, Recipe, loaded
 
 __all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
 
@@ -21,13 +26,9 @@ Numbers: TypeAlias = MutableSequence[int]
 Reals: TypeAlias = MutableSequence[float]
 """A list of floats, or an array of them."""
 
-_MOMENT = 2.0
-"""Seconds within which functions are read from the disk, but not compiled."""
-
 _lock = threading.Lock()
-_signatures: dict[Callable[..., int], tuple[Callable[[Any], Any], tuple[Callable[..., Any], ...], bool]] = {}
 _compiled: dict[Callable[..., int], Callable[..., int]] = {}
-_thread: threading.Thread | None = None
+_preparation: _Preparation | None = None
 
 
 def compilable(
@@ -41,7 +42,7 @@ def compilable(
     Parameters
     ----------
     function
-        The function.
+        The function, at the head of a module.
     signature
         Takes the module ``numba``; returns the types of the result and of the arguments.
     parts
@@ -50,7 +51,7 @@ def compilable(
         Whether their text is put where they are called. A call counts references to all the arrays that it passes,
         which tells where parts are short; where they are long, a large function is slower than calls.
     """
-    _signatures[function] = signature, parts, inline
+    RECIPES[function] = Recipe(function, signature, parts, inline)
 
 
 def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
@@ -58,20 +59,97 @@ def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
     return _compiled.get(function)
 
 
-def prepare(wait: float | None = _MOMENT) -> None:
-    """Have all functions compiled by a thread of its own, as far as they are not.
+def prepare(wait: float | None) -> None:
+    """Have all functions read from the disk or else compiled.
 
     Parameters
     ----------
     wait
-        For how many seconds to wait for it at most; None for as long as it takes.
+        For how many seconds to wait at most until those on the disk are read; None to wait until all are compiled.
     """
-    global _thread
+    global _preparation
+    if not code_cache.available():
+        return
     with _lock:
-        if _thread is None or (not _thread.is_alive() and len(_compiled) < len(_signatures)):
-            _thread = threading.Thread(target=_compile, name="jigsaw-compile")
-            _thread.start()
-    _thread.join(wait)
+        if _preparation is None or not _preparation.covers(RECIPES):
+            _preparation = _Preparation([one for function, one in RECIPES.items() if function not in _compiled])
+            _preparation.start()
+            atexit.register(_preparation.stop)
+    if wait is None:
+        _preparation.join()
+    else:
+        _preparation.read.wait(wait)
+
+
+class _Preparation(threading.Thread):
+    """Makes functions ready for use beside a solve, and stops at once when Python ends.
+
+    Parameters
+    ----------
+    recipes
+        The functions.
+
+    Attributes
+    ----------
+    read
+        Set once those that are on the disk can be used.
+    """
+
+    def __init__(self, recipes: Iterable[Recipe]) -> None:
+        # Not waited for by Python itself, which does not know how to stop it.
+        super().__init__(name="jigsaw-compile", daemon=True)
+        self.read = threading.Event()
+        self._recipes = {each.name: each for each in recipes}
+        self._pid, self._guard = os.getpid(), threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def covers(self, functions: Iterable[Callable[..., int]]) -> bool:
+        """Whether there is nothing to do for functions that this has not done or is not about to do."""
+        begun = {each.function for each in self._recipes.values()} if self._pid == os.getpid() else set()
+        return all(function in begun or function in _compiled for function in functions)
+
+    def run(self) -> None:
+        """Read what is on the disk and have the others compiled."""
+        try:
+            missing = [each for each in self._recipes.values() if not self._find(each)]
+        except ImportError:  # The numba that is there does not work.
+            return
+        finally:
+            self.read.set()
+        if missing:
+            self._compile(missing)
+
+    def stop(self) -> None:
+        """Take no more functions and end the process that compiles them; returns once this thread has ended."""
+        if self._pid != os.getpid():
+            return
+        with self._guard:
+            self._stopped = True
+            if self._process is not None:
+                self._process.kill()
+        self.join()
+
+    def _find(self, one: Recipe) -> bool:
+        code = None if self._stopped else code_cache.find(one)
+        if code is not None:
+            _compiled[one.function] = loaded(one, code)
+        return code is not None
+
+    def _compile(self, missing: list[Recipe]) -> None:
+        with self._guard:
+            if self._stopped:
+                return
+            try:
+                self._process = compiler.start(missing)
+            except OSError:
+                return
+        with self._process as process:
+            for name, code in compiler.results(process):
+                if self._stopped:
+                    break
+                one = self._recipes[name]
+                _compiled[one.function] = loaded(one, code)
 
 
 def arrays(lists: Iterable[Numbers]) -> list[Numbers]:
@@ -91,34 +169,3 @@ def reals(numbers: Reals) -> Reals:
 
     array: Reals = np.array(numbers, np.float64)  # type: ignore[assignment]
     return array
-
-
-def _compile() -> None:
-    try:
-        import numba
-    except ImportError:
-        return
-    for function, (signature, parts, inline) in list(_signatures.items()):
-        if function in _compiled:
-            continue
-        whole = _with_parts(numba, function, parts, inline)
-        try:
-            _compiled[function] = numba.njit(signature(numba), nogil=True, cache=True)(whole)
-        except RuntimeError:  # No folder for the cache can be written.
-            _compiled[function] = numba.njit(signature(numba), nogil=True)(whole)
-
-
-def _with_parts(
-    numba: Any, function: Callable[..., int], parts: tuple[Callable[..., Any], ...], inline: bool
-) -> Callable[..., int]:
-    """The function as one that calls its parts compiled."""
-    partly = numba.njit(nogil=True, inline="always" if inline else "never")
-    names = {id(one.__globals__): dict(one.__globals__) for one in (function, *parts)}
-    for part in parts:
-        fast = partly(FunctionType(part.__code__, names[id(part.__globals__)], part.__name__))
-        for known in names.values():
-            known.update({name: fast for name, value in known.items() if value is part})
-    # The cache knows a function by its code, what it closes over, and the age of its file; parts come from others too.
-    ages = sorted({(path, Path(path).stat().st_mtime_ns) for path in (part.__code__.co_filename for part in parts)})
-    code = function.__code__.replace(co_freevars=("ages",))
-    return FunctionType(code, names[id(function.__globals__)], function.__name__, closure=(CellType(ages),))

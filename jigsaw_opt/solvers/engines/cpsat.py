@@ -10,10 +10,7 @@ from jigsaw_opt.problem.instance import Instance
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["LARGEST_NUMBER", "OrtoolsSolver", "new_solver"]
-
-LARGEST_NUMBER = 2**60
-"""Models hold numbers below this: the engine's integers have 63 bits, and it adds several of them."""
+__all__ = ["OrtoolsSolver", "new_solver"]
 
 
 def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:

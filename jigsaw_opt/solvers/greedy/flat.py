@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import accumulate, chain
 
@@ -15,15 +15,16 @@ from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.greedy.timing import list_schedule
+from jigsaw_opt.solvers.magnitude import schedules_fit
 
 __all__ = ["Flat"]
 
 _PATIENCE = 400_000
 """Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
+_MOMENT = 0.5
+"""Seconds to wait for them at most."""
 _LONG = 50_000
 """From so many pieces on a schedule takes a moment in which the clock has to be looked at."""
-_LARGEST = 1 << 61
-"""Sum of all durations from which on 64 bits might not do."""
 
 
 class Flat:
@@ -40,10 +41,9 @@ class Flat:
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
         jobs = pieces.jobs
         self.gpus, self.links = len(layout.gpus), layout.links
-        self._fast = self._large = False
+        self._fast, self._large = False, not schedules_fit(pieces)
         self._scheduled, self._size = 0, pieces.blocks + pieces.transfers
         self._placed: list[PlacedJob | None] = [None] * len(jobs)
-        self._total_us = [0] * len(jobs)
         slots, depth = [job.slots for job in jobs], [job.levels for job in jobs]
         iterations, buckets = [job.iterations for job in jobs], [len(job.transfers) for job in jobs]
         sizes = {
@@ -101,9 +101,6 @@ class Flat:
         for index, job in enumerate(looking(jobs) if self._size >= _LONG else jobs):
             if job is not self._placed[index]:
                 self._place(index, job)
-        if self._fast and sum(self._total_us) >= _LARGEST:
-            self._fast, self._large = False, True
-            self._rewrite(lambda all_of_them: [_integers(numbers) for numbers in all_of_them])
         hold: Numbers = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
         rates: Reals = list(rate)
         schedule, shorten = compiled(list_schedule), compiled(compress)
@@ -153,8 +150,7 @@ class Flat:
         """Write down where a job is."""
         self._placed[index] = job
         shape, places = self.shape, self.places
-        slots, levels, iterations = job.job.slots, job.job.levels, job.job.iterations
-        exchange = list(chain.from_iterable(job.exchange))
+        slots, levels = job.job.slots, job.job.levels
         if len(job.links) > self._room[index]:
             self._make_room(index, len(job.links))
             shape, places = self.shape, self.places
@@ -164,19 +160,12 @@ class Flat:
             (places.cap, shape.slot_at, job.caps or [levels] * slots),
             (places.table, shape.table_at, list(chain.from_iterable(job.tables))),
             (places.row, shape.row_at, list(chain.from_iterable(job.plan.rows))),
-            (places.exchange, shape.exchange_at, exchange),
+            (places.exchange, shape.exchange_at, list(chain.from_iterable(job.exchange))),
             (places.link, shape.link_at, job.links),
         ):
             begin = at[index]
             numbers[begin : begin + len(values)] = values
         places.fixed[index], places.links[index] = int(job.plan.fixed), len(job.links)
-        longest = sum(table[-1] for table in job.tables)
-        self._total_us[index] = job.job.release_us + iterations * longest + sum(exchange)
-
-    def _rewrite(self, kind: Callable[[Iterable[Numbers]], list[Numbers]]) -> None:
-        """Turn all lists into arrays, or back."""
-        self.shape, self.places = Shape(*kind(self.shape)), Places(*kind(self.places))
-        self.filled, self._trial = Filled(*kind(self.filled)), Filled(*kind(self._trial))
 
     def _make_room(self, index: int, links: int) -> None:
         """Give a job room for more links, at the end of all."""
@@ -192,11 +181,12 @@ class Flat:
             return
         if compiled(list_schedule) and compiled(compress):
             self._fast = True
-            self._rewrite(arrays)
+            self.shape, self.places = Shape(*arrays(self.shape)), Places(*arrays(self.places))
+            self.filled, self._trial = Filled(*arrays(self.filled)), Filled(*arrays(self._trial))
         elif self._scheduled < _PATIENCE:
             self._scheduled += self._size * (1 + sweeps)
             if self._scheduled >= _PATIENCE:
-                prepare()
+                prepare(_MOMENT)
 
 
 def _integers(numbers: Numbers) -> list[int]:

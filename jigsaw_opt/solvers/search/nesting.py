@@ -124,7 +124,7 @@ class Nesting:
         ]
         self._families = _meeting(resources)
         self._family = {group: k for k, family in enumerate(self._families) for group in family}
-        prepare()
+        prepare(0)
 
     def home(self, servers: Iterable[int]) -> int | None:
         """The group of some servers; None where it is not the same for all."""

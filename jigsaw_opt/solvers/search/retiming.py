@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.formulations import cpsat_retiming
-from jigsaw_opt.formulations.cpsat_timetable import serial_limit
 from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
+from jigsaw_opt.solvers.magnitude import engine_holds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 
@@ -96,7 +95,7 @@ class Retiming:
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if serial_limit(self.ground.pieces) >= LARGEST_NUMBER or self._readiness(jobs) > _MOST_READINESS:
+        if not engine_holds(self.ground.pieces) or self._readiness(jobs) > _MOST_READINESS:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}

@@ -65,6 +65,8 @@ _HEATS = (0.01, 0.003, 0.02)
 _TARGETS = (1.0, 1.03, 1.08)
 _BALANCE_HEATS = (0.1, 1.0)
 _LINK_WEIGHTS = (1.0, 10.0, 50.0)
+_READING = 2.0
+"""Seconds to wait for compiled functions at most, and never more than half of those left."""
 _BUILDS = 5
 """Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
 
@@ -107,8 +109,9 @@ class Rounds:
         self._begin()
         self._list()
         if self._reason() is None:
-            # Until functions are compiled the search hardly moves, and keeps the thread beside it from running.
-            prepare()
+            # Until functions are read the search hardly moves, and keeps the thread beside it from running.
+            left = self.control.remaining
+            prepare(_READING if left is None else min(_READING, left / 2))
         # Only now: which move comes first takes a look at all berths, and a plan should not wait for that.
         self.choice = Choice(tuple(self._moves), self.draw)
         idle = 0

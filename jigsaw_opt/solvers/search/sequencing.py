@@ -9,11 +9,11 @@ from itertools import accumulate, chain
 from math import inf
 from operator import le
 
-from jigsaw_opt.formulations.cpsat_timetable import serial_limit
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.magnitude import beyond, orders_fit
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.search.swaps import anneal
@@ -26,8 +26,6 @@ _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Pieces swept between two looks at the clock, by compiled functions and by Python."""
 _STRIDE = 32
 """Pieces from one mark in a trace to the next, but no fewer than GPUs and links, of which each mark knows all."""
-_LARGEST = {"finite": 1 << 61, "cyclic": 1 << 55}
-"""Objectives from which on 64 bits might not do; around a circle starts grow by many periods."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,7 +89,7 @@ class Sequencing:
         self._state = self._blank()
         self._exponentials: Reals = EXPONENTIALS
         self._asked = self._fast = False
-        self._large = _largest(ground.pieces) >= _LARGEST[ground.pieces.horizon]
+        self._large = not orders_fit(ground.pieces)
 
     def given(self, plan: Timetable) -> Sequenced:
         """The schedule of a plan, for `anneal` to begin with."""
@@ -231,7 +229,7 @@ class Sequencing:
             return function
         if not self._asked:
             self._asked = True
-            prepare()
+            prepare(0)
         fast = compiled(function)
         if fast is not None and not self._fast:
             self._fast = True
@@ -278,7 +276,7 @@ class Sequencing:
 
     def _blank(self) -> State | Circle:
         """A state that nothing is written in yet."""
-        resources, stride = self._graph.resources
+        resources, stride, _ = self._graph.resources
         kind = Circle if self.cyclic else State
         lengths = dict.fromkeys(kind._fields, self.size) | {"numbers": 6, "free": resources, "user": resources}
         lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // stride + 1) * resources)
@@ -342,7 +340,7 @@ class Sequencing:
             self._base[:-1],
             [base - 1 for base in self._base[1:]],
             [job.weight for job in jobs] if ground.pieces.objective == "weighted_completion" else [],
-            [resources, max(_STRIDE, resources)],
+            [resources, max(_STRIDE, resources), beyond(ground.pieces)],
         )
 
 
@@ -350,11 +348,6 @@ def _levels(spot: PlacedJob, rows: Sequence[Sequence[int]]) -> list[int]:
     """Levels of all pieces of a job, by those of its blocks."""
     rest = [0] * (len(spot.job.transfers) + 1)
     return list(chain.from_iterable([*row, *rest] for row in rows))
-
-
-def _largest(pieces: Pieces) -> int:
-    """An objective that no order of pieces passes: at any moment before its end some piece runs."""
-    return serial_limit(pieces) * max(job.slots for job in pieces.jobs)
 
 
 def _freedom(job: PieceGraph) -> int:

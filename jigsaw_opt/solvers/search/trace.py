@@ -58,7 +58,7 @@ class Graph(NamedTuple):
         By job: what a microsecond of its end costs; nothing at all where the makespan counts.
     resources
         How many GPUs and links there are, and how many pieces from one *mark* in the trace to the next: a sweep is
-        taken up at the last mark before what changes.
+        taken up at the last mark before what changes. And a number beyond all times.
     """
 
     job: Numbers

@@ -87,10 +87,11 @@ def turn(graph: Graph, state: Circle, stamp: int) -> tuple[int, int]:
     trace, start, cause, lag, position = state[11:16]
     job, group, before_at, before, need = graph.job, graph.group, graph.before_at, graph.before, graph.need
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
-    most, latest = -(1 << 62), -1
+    before_all = -graph.resources[2]
+    most, latest = before_all, -1
     for n in range(len(trace)):
         p = trace[n]
-        moment, why, wait = -(1 << 62), -1, 0
+        moment, why, wait = before_all, -1, 0
         for k in range(before_at[p], before_at[p + 1]):
             q = before[k]
             if need[k] == 0:
@@ -161,12 +162,12 @@ def period(graph: Graph, state: Circle, limit: float, stamp: int) -> tuple[int, 
         if state.duration[p] > 0:
             for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
                 state.free[use[k]], state.user[use[k]] = start[p] + state.duration[p], p
-    most, p = 1 << 62, -1
+    most, p = graph.resources[2], -1
     for count in range(_MORE_TURNS):
         most, p = turn(graph, state, stamp + count)
         length, periods, p = circuit(state, p, stamp + count)
         if length > limit * periods or (count + 1 >= _TURNS and most > limit):
-            return 1 << 62, p, count + 1
+            return graph.resources[2], p, count + 1
         if length > (most - 1) * periods:
             return max(1, most), p, count + 1
     return max(1, most), p, _MORE_TURNS

@@ -9,6 +9,8 @@ __all__ = ["CELLS", "Content", "Item", "best_content"]
 
 CELLS = 2**14
 """Sizes are counted in parts of one over this of the capacity, rounded down: a bin seems larger by so little."""
+_MOST = 2**62
+"""Values that 64 bits hold together."""
 
 
 class Item(NamedTuple):
@@ -48,7 +50,7 @@ def best_content(items: Sequence[Item], capacity: int) -> Content:
     Parameters
     ----------
     items
-        Values add up to less than 2^62 together.
+        Of any value and size.
     capacity
         Of the bin, at least 0.
     """
@@ -57,13 +59,15 @@ def best_content(items: Sequence[Item], capacity: int) -> Content:
     unit = -(-capacity // CELLS) or 1
     # With the latest heads first, all items so far fit into a bin that starts with the head of the last.
     order = sorted((k for k, item in enumerate(items) if item.value > 0), key=lambda k: -items[k].head)
-    best = np.zeros(capacity // unit + 1, dtype=np.int64)
+    most = [min(item.copies, capacity // item.size) if item.size else item.copies for item in items]
+    worth = sum(item.value * count for item, count in zip(items, most, strict=True))
+    best = np.zeros(capacity // unit + 1, dtype=np.int64 if worth < _MOST else object)
     taken: list[tuple[int, int, int, np.ndarray[tuple[int], np.dtype[np.bool_]]]] = []
     found, at, steps = 0, 0, 0
     for k in order:
         item = items[k]
         size, room = item.size // unit, capacity - item.head
-        for count in _portions(min(item.copies, capacity // item.size if item.size else item.copies)):
+        for count in _portions(most[k]):
             shift = count * size
             if shift >= len(best):
                 break
