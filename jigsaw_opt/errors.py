@@ -12,6 +12,7 @@ __all__ = [
     "InvalidInputError",
     "JigsawError",
     "MissingEngineError",
+    "OutOfTimeError",
     "Problem",
     "Problems",
     "RunFailedError",
@@ -77,6 +78,12 @@ class InvalidInputError(JigsawError):
 
 class TooLargeError(JigsawError):
     """A valid instance with more blocks than this machine can hold a plan for."""
+
+    exit_code = 5
+
+
+class OutOfTimeError(JigsawError):
+    """A limit of time or a cancel ended what was under way; a solve answers it with what it has."""
 
     exit_code = 5
 

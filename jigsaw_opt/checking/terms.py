@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 from math import ceil
 
 from jigsaw_opt.problem.model import Model, Segment
@@ -45,12 +46,12 @@ def model_terms(model: Model) -> ModelTerms:
     bounds = [count, *splits]
     return ModelTerms(
         depth=len(splits),
-        durations={t: tuple(_duration(segments, split, t) for split in splits) for t in types},
+        durations={t: _durations(segments, splits, t) for t in types},
         bucket_bytes=tuple(
             sum(s.parameter_bytes for s in segments[low:high]) for high, low in zip(bounds, splits, strict=False)
         ),
         state_bytes=model.state_factor * sum(s.parameter_bytes for s in segments),
-        activation_bytes=tuple(_activations(segments, split) for split in splits),
+        activation_bytes=_activations(segments, splits),
     )
 
 
@@ -61,13 +62,20 @@ def transfer_duration(payload: int, contributors: int, workers: int, rate: int, 
     return ceil(moving) + (contributors + workers - 2) * latency_us
 
 
-def _duration(segments: tuple[Segment, ...], split: int, gpu_type: str) -> int:
-    """Forward through all segments, backward from the output down to segment `split`."""
+def _durations(segments: tuple[Segment, ...], splits: list[int], gpu_type: str) -> tuple[int, ...]:
+    """Forward through all segments, backward from the output down to each split."""
     forward = sum(s.forward_us[gpu_type] for s in segments)
-    return forward + sum(s.backward_us[gpu_type] for s in segments[split:])
+    backward = _from([s.backward_us[gpu_type] for s in segments])
+    return tuple(forward + backward[split] for split in splits)
 
 
-def _activations(segments: tuple[Segment, ...], split: int) -> int:
-    """Kept from segment `split` on; of those before it, only the one at work."""
-    kept = sum(s.activation_bytes for s in segments[split:])
-    return kept + max((s.activation_bytes for s in segments[:split]), default=0)
+def _activations(segments: tuple[Segment, ...], splits: list[int]) -> tuple[int, ...]:
+    """Kept from each split on; of the segments before it, only the one at work."""
+    sizes = [s.activation_bytes for s in segments]
+    kept, largest = _from(sizes), [0, *accumulate(sizes, max)]
+    return tuple(kept[split] + largest[split] for split in splits)
+
+
+def _from(values: list[int]) -> list[int]:
+    """Sum of the values from each index on."""
+    return [0, *accumulate(reversed(values))][::-1]

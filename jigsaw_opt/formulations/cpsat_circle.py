@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, laid
 
 if TYPE_CHECKING:
@@ -120,9 +121,8 @@ def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: B
     busy_machines, busy_links
         Intervals that others take, by number of a machine or link.
     """
-    from ortools.sat.python import cp_model
 
-    proto = cp_model.CpModel()
+    proto = new_model()
     # A circle on which nothing is fixed has no beginning, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())
     jobs = [_add_job(proto, task, period, first=free and number == 0) for number, task in enumerate(tasks)]

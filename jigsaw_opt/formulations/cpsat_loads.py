@@ -13,9 +13,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tail_us
+from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 if TYPE_CHECKING:
@@ -80,9 +81,8 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
     places
         Groups of servers whose leaving links are looked at.
     """
-    from ortools.sat.python import cp_model
 
-    model = cp_model.CpModel()
+    model = new_model()
     clock = _Clock(limit, -(-limit // _LARGEST_NUMBER) or 1)
     seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]
     for each in seats:
@@ -237,8 +237,7 @@ class _Seats:
                 self.model.add(self._sum(gpu, self._tails(s, ())) <= room)
 
     def _tails(self, server: int, transfers: Sequence[int]) -> list[int]:
-        times = self.times(server)
-        return [tail_us(times, transfers, level) for level in range(1, len(times) + 1)]
+        return tails_us(self.times(server), transfers)
 
     def _sum(self, gpu: int, cost: Sequence[int]) -> cp_model.LinearExprT:
         """Sum over the iterations of the worker on a GPU of a cost by level."""
@@ -253,9 +252,10 @@ class _Seats:
     def least_tail(self) -> int:
         """Least time from the end of a block of the last iteration to the job's end."""
         tails = [
-            tail_us(times, exchange_over(self.job, channel).shortest, level) - times[level - 1]
+            tails[level - 1] - times[level - 1]
             for _, _, channel in self.modes
             for times in {self.times(s) for s in self.gpus}
+            for tails in [tails_us(times, exchange_over(self.job, channel).shortest)]
             for level in candidate_levels(self.job)
             if level <= len(times)
         ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.critical import candidate_levels
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
@@ -37,9 +38,8 @@ def build(pieces: Pieces) -> cp_model.CpModel:
     pieces
         The instance, cut; sums of memory and of levels stay below 2^62.
     """
-    from ortools.sat.python import cp_model
 
-    model = cp_model.CpModel()
+    model = new_model()
     server_of = [s for s, server in enumerate(pieces.cluster.servers) for _ in range(server.gpus)]
     placed = [_add_job(model, pieces, server_of, job) for job in pieces.jobs]
     for gpu, server in enumerate(server_of):

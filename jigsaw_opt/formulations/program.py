@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.system.children import temporary_folder
 
 if TYPE_CHECKING:
@@ -72,7 +73,14 @@ class Program:
         return self._add_variable(name, low, high, "Continuous")
 
     def add(self, constraint: pulp.LpConstraint | bool) -> None:
-        """Add a constraint; one without variables is a truth value."""
+        """Add a constraint; one without variables is a truth value.
+
+        Raises
+        ------
+        OutOfTimeError
+            The time of the solve is over.
+        """
+        look()
         if constraint is True:
             return
         self.problem.addConstraint(self._contradiction() if constraint is False else constraint)
@@ -107,7 +115,7 @@ class Program:
             tuple(v.lowBound for v in variables),
             tuple(v.upBound for v in variables),
             tuple(v.cat == "Integer" for v in variables),
-            tuple(self._row(constraint) for constraint in self.problem.constraints()),
+            tuple(self._row(constraint) for constraint in looking(self.problem.constraints())),
         )
 
     def document(self, kind: Literal["mps", "lp"]) -> bytes:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise, repeat
+from operator import add
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -30,6 +32,7 @@ __all__ = [
     "shortest_transfers",
     "sites",
     "tail_us",
+    "tails_us",
     "usable_gpus",
 ]
 
@@ -85,8 +88,14 @@ def tail_us(times: Sequence[int], transfers: Sequence[int], level: int) -> int:
     level
         Level of the block.
     """
+    return tails_us(times, transfers)[level - 1]
+
+
+def tails_us(times: Sequence[int], transfers: Sequence[int]) -> list[int]:
+    """`tail_us` of every level."""
     rest = list(accumulate(reversed(transfers)))[::-1]
-    return max([times[level - 1], *(ready + after for ready, after in zip(times[:level], rest, strict=False))])
+    ready = chain(map(add, times, rest), repeat(0))
+    return [max(time, latest) for time, latest in zip(times, accumulate(ready, max))]
 
 
 class Exchange(NamedTuple):
@@ -225,29 +234,35 @@ def crossing_span_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> i
 
 
 def _span_us(job: PieceGraph, site: Site) -> int:
-    n, shortest = job.iterations, site.exchange.shortest
-    longer = _longer_transfers(job, site.exchange)
-    starts = zip(site.ready, longer, strict=False)
-    spans = (n * (ready + sum(shortest[b:])) + extra for b, (ready, extra) in enumerate(starts))
-    return max([n * site.iteration_us, *spans])
+    exchange, n = site.exchange, job.iterations
+    span = n * site.iteration_us
+    if not exchange.slopes:
+        return span
+    rest = list(accumulate(reversed(exchange.shortest)))[::-1]
+    # Later buckets gain no more than all of them do, and most of them are out of reach with that.
+    most = _longer_us(job, exchange, 0)
+    starts = sorted(((n * (ready + after), -b) for b, (ready, after) in enumerate(zip(site.ready, rest))), reverse=True)
+    for start, minus_b in looking(starts):
+        if start + most <= span:
+            break
+        span = max(span, start + _longer_us(job, exchange, -minus_b))
+    return span
 
 
 def least_transfer_us(job: PieceGraph, exchange: Exchange) -> int:
     """Least sum of the durations of all transfers of a job, in microseconds."""
-    return job.iterations * sum(exchange.shortest) + next(iter(_longer_transfers(job, exchange)), 0)
+    longer = _longer_us(job, exchange, 0) if exchange.slopes else 0
+    return job.iterations * sum(exchange.shortest) + longer
 
 
-def _longer_transfers(job: PieceGraph, exchange: Exchange) -> list[int]:
-    """What the least total of levels adds to all transfers of buckets 1 and later, 2 and later, and so on.
+def _longer_us(job: PieceGraph, exchange: Exchange, first: int) -> int:
+    """What the least total of levels adds to all transfers of the buckets from index `first` on.
 
     A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by its slope.
     """
+    cost = list(accumulate(slope if b >= first else 0 for b, slope in enumerate(exchange.slopes)))
     fixed = job.iterations * job.rule.min_contributors
-    longer = []
-    for first in range(len(exchange.slopes)):
-        cost = list(accumulate(slope if b >= first else 0 for b, slope in enumerate(exchange.slopes)))
-        longer.append(ceil_div(least_work_us(job, cost) - fixed * cost[-1], _SLOPE_UNIT))
-    return longer
+    return ceil_div(least_work_us(job, cost) - fixed * cost[-1], _SLOPE_UNIT)
 
 
 def exchange_over(job: PieceGraph, channel: Channel) -> Exchange:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 __all__ = ["Model", "Segment"]
@@ -74,18 +75,21 @@ class Model:
     def block_us(self, gpu_type: str) -> tuple[int, ...]:
         """Duration of a block on `gpu_type`, by level (SPEC section 3, *Block*)."""
         forward = sum(s.forward_us[gpu_type] for s in self.segments)
-        return tuple(forward + sum(s.backward_us[gpu_type] for s in self.segments[-k:]) for k in self.levels)
+        return tuple(forward + backward for backward in self._of_levels(s.backward_us[gpu_type] for s in self.segments))
 
     def bucket_bytes(self) -> tuple[int, ...]:
         """Parameter bytes ``P_b`` of buckets 1 to D; bucket 1 is at the output side."""
-        suffix = [sum(s.parameter_bytes for s in self.segments[-k:]) for k in self.levels]
+        suffix = self._of_levels(s.parameter_bytes for s in self.segments)
         return tuple(high - low for low, high in zip([0, *suffix], suffix, strict=False))
 
     def activation_bytes(self) -> tuple[int, ...]:
         """Bytes of activations ``activations(d)`` by level (SPEC 4.5); never falls with the level."""
-        count = len(self.segments)
-        return tuple(
-            sum(s.activation_bytes for s in self.segments[-k:])
-            + max((s.activation_bytes for s in self.segments[: count - k]), default=0)
-            for k in self.levels
-        )
+        sizes = [s.activation_bytes for s in self.segments]
+        largest = [0, *accumulate(sizes, max)]
+        kept = zip(self._of_levels(sizes), self.levels, strict=True)
+        return tuple(stored + largest[len(sizes) - k] for stored, k in kept)
+
+    def _of_levels(self, values: Iterable[int]) -> list[int]:
+        """Sums of values of the segments over the segments that each level backpropagates."""
+        suffix = [0, *accumulate(reversed(list(values)))]
+        return [suffix[k] for k in self.levels]

@@ -18,10 +18,11 @@ iteration to a node of the next (the barrier). What an edge asks for depends on 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.costs import ceil_fraction, staircase, transfer_us
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
@@ -30,6 +31,9 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import Pace
 
 __all__ = ["BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
+
+_HUGE_SERVER = 1 << 16
+"""GPUs of a server beyond so many are left out where there are not as many workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +114,6 @@ class PieceGraph:
         Which levels are allowed.
     blocks, transfers
         Pieces of one iteration.
-    edges
-        Precedences between them.
     gpu_types
         GPU types that may run it.
     state_bytes
@@ -129,10 +131,14 @@ class PieceGraph:
     rule: LevelRule
     blocks: tuple[BlockPiece, ...]
     transfers: tuple[TransferPiece, ...]
-    edges: tuple[Edge, ...]
     gpu_types: tuple[str, ...]
     state_bytes: int
     activation_bytes: tuple[int, ...]
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Precedences between the pieces."""
+        return _edges(len(self.blocks), len(self.transfers))
 
     @property
     def barrier(self) -> int:
@@ -147,7 +153,10 @@ class PieceGraph:
 
 @dataclass(frozen=True)
 class Pieces:
-    """An instance, cut: its cluster and one piece graph a job, in the instance's order."""
+    """An instance, cut: its cluster and one piece graph a job, in the instance's order.
+
+    The cluster is the instance's without the GPUs of a huge server that would stay idle in any case.
+    """
 
     instance: Instance
     cluster: Cluster
@@ -179,8 +188,17 @@ class Pieces:
 def cut(instance: Instance) -> Pieces:
     """Cut every job of an instance into its piece graph."""
     cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
-    jobs = tuple(cutters[job.model].cut(job) for job in instance.jobs)
-    return Pieces(instance, instance.cluster, jobs, instance.horizon, instance.objective)
+    jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.jobs))
+    return Pieces(instance, _usable(instance), jobs, instance.horizon, instance.objective)
+
+
+def _usable(instance: Instance) -> Cluster:
+    """The cluster without GPUs that no plan needs: those of a server are alike, and each worker is on one of them."""
+    most = max(_HUGE_SERVER, sum(job.workers for job in instance.jobs))
+    cluster = instance.cluster
+    if all(server.gpus <= most for server in cluster.servers):
+        return cluster
+    return replace(cluster, servers=tuple(replace(server, gpus=min(server.gpus, most)) for server in cluster.servers))
 
 
 class _ModelCut:
@@ -193,14 +211,11 @@ class _ModelCut:
         self.buckets = tuple(TransferPiece(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
         self.state_bytes = model.state_bytes
         self.activation_bytes = model.activation_bytes()
-        self._shapes: dict[int, tuple[tuple[BlockPiece, ...], tuple[TransferPiece, ...], tuple[Edge, ...]]] = {}
+        self._blocks: dict[int, tuple[BlockPiece, ...]] = {}
 
     def cut(self, job: Job) -> PieceGraph:
-        if job.workers not in self._shapes:
-            blocks = tuple(BlockPiece(slot, self.duration_us) for slot in range(job.workers))
-            transfers = self.buckets if job.workers >= 2 else ()
-            self._shapes[job.workers] = (blocks, transfers, _edges(len(blocks), len(transfers)))
-        blocks, transfers, edges = self._shapes[job.workers]
+        if job.workers not in self._blocks:
+            self._blocks[job.workers] = tuple(BlockPiece(slot, self.duration_us) for slot in range(job.workers))
         return PieceGraph(
             name=job.name,
             release_us=job.release_us,
@@ -209,9 +224,8 @@ class _ModelCut:
             slots=job.workers,
             levels=self.levels,
             rule=_rule(job, self.levels),
-            blocks=blocks,
-            transfers=transfers,
-            edges=edges,
+            blocks=self._blocks[job.workers],
+            transfers=self.buckets if job.workers >= 2 else (),
             gpu_types=self.gpu_types,
             state_bytes=self.state_bytes,
             activation_bytes=self.activation_bytes,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -93,9 +94,8 @@ def _job_plan(pieces: Pieces, job: PieceGraph, decision: JobDecision) -> JobPlan
     durations = [block.duration_us[servers[decision.gpus[block.slot][0]].gpu_type] for block in job.blocks]
     exchange = _exchange_times(job, channel)
     iterations = []
-    for levels, starts, transfer_starts in zip(
-        decision.levels, decision.block_starts, decision.transfer_starts, strict=True
-    ):
+    rows = zip(decision.levels, decision.block_starts, decision.transfer_starts, strict=True)
+    for levels, starts, transfer_starts in looking(rows):
         blocks = tuple(
             Block(levels[block.slot], start, start + table[levels[block.slot] - 1])
             for block, table, start in zip(job.blocks, durations, starts, strict=True)

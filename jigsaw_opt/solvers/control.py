@@ -15,6 +15,8 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
@@ -23,10 +25,14 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
 
-__all__ = ["Control"]
+__all__ = ["NO_BOUND", "Control"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
+_SECONDS_OF_BLOCK = 3e-5
+"""What checking and writing a block of a plan takes on a slow core."""
+NO_BOUND = 0, "no time is less than 0; the limit left no time for a bound"
+"""Bound, and what proves it, where the time was over before there was any."""
 
 
 class Control:
@@ -46,7 +52,10 @@ class Control:
 
     def __init__(self, name: str, pieces: Pieces, options: Options, report: Report) -> None:
         self.name, self.pieces, self.options = name, pieces, options
-        self.started = self.improved = time.monotonic()
+        self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
+        # What went before within the same limit, such as cutting the instance, counts.
+        self.started = self.improved = self._clock.started
+        self._after = max(0.0, _SECONDS_OF_BLOCK * pieces.blocks - options.grace)
         self.objective: int | None = None
         self.best: Timetable | None = None
         self.trajectory: list[Event] = []
@@ -54,7 +63,7 @@ class Control:
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound, self.bound_reason = lower_bound(pieces)
+        self.bound, self.bound_reason = _first_bound(pieces)
         self._latest_ends: LatestEnds | None = None
         self._emit()
 
@@ -66,8 +75,19 @@ class Control:
     @property
     def remaining(self) -> float | None:
         """Seconds left of the time limit, at least 0; None without a limit."""
-        limit = self.options.time_limit
-        return None if limit is None else max(0.0, limit - self.seconds)
+        return None if self.limit is None else max(0.0, self.limit - self.seconds)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds after the start at which a solver ends; None without a limit."""
+        return None if self.options.time_limit is None else self.options.time_limit - self.kept
+
+    @property
+    def kept(self) -> float:
+        """Seconds of the time limit kept back for checking and writing the plan at hand, at most half of it."""
+        if self.objective is None or self.options.time_limit is None:
+            return 0.0
+        return min(self._after, self.options.time_limit / 2)
 
     def offer(self, timetable: Timetable) -> bool:
         """Take a plan as the new incumbent if it is better; says whether it was."""
@@ -75,7 +95,9 @@ class Control:
         with self._lock:
             if self.objective is not None and objective >= self.objective:
                 return False
-            self.objective, self.best = objective, timetable
+            first, self.objective, self.best = self.best is None, objective, timetable
+            if first:
+                self._clock.bring_forward(self.kept)
             self.improved = time.monotonic()
             self._emit()
             return True
@@ -115,6 +137,31 @@ class Control:
                 if not future.done():
                     cancel()
         return future.result()
+
+    def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
+        """The outcome of what `run` does with this control, also where the clock or an engine's death ends it halfway.
+
+        Parameters
+        ----------
+        run
+            Offers plans and bounds; returns why it ended, or None where it ran to its end.
+        engines
+            Distributions whose versions are recorded.
+
+        Raises
+        ------
+        EngineDiedError
+            An engine died, and no plan was known before.
+        """
+        try:
+            ended = run()
+        except OutOfTimeError:
+            ended = StoppedBy.TIME
+        except EngineDiedError as error:
+            if self.best is None:
+                raise
+            return self.result(StoppedBy.FAILURE, engines, str(error))
+        return self.result(self.reason() or ended or StoppedBy.COMPLETED, engines)
 
     def result(self, stopped_by: StoppedBy, engines: Sequence[str] = (), failure: str = "") -> Result:
         """The outcome: status and plan follow from the incumbent, the bound and the proof that there is no plan.
@@ -170,3 +217,10 @@ class Control:
         event = Event(round(self.seconds, 3), self.objective, self.bound)
         self.trajectory.append(event)
         self._report(event)
+
+
+def _first_bound(pieces: Pieces) -> tuple[int, str]:
+    try:
+        return lower_bound(pieces)
+    except OutOfTimeError:
+        return NO_BOUND

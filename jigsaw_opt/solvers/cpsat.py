@@ -27,7 +27,7 @@ class Cpsat(OrtoolsSolver):
         control = Control(self.name, pieces, options, report)
         from jigsaw_opt.solvers.cpsat_search import solve_exactly
 
-        return solve_exactly(control, pieces)
+        return control.conclude(lambda: solve_exactly(control, pieces), engines=["ortools"])
 
 
 CPSAT = Cpsat()

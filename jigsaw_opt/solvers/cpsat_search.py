@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit
+from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count, serial_limit
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.engines.cpsat import LARGEST_NUMBER
-from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ __all__ = ["explore", "fits", "solve_exactly"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
+_MOST_READINESS = 2_000_000
+"""So many conditions of one constraint each take gigabytes, too: models of thousands of segments."""
 _INTERVALS_PER_SECOND = 5_000
 """Building takes about a second for so many of them on a slow core."""
 _CYCLIC_STARTS = 3
@@ -33,8 +35,10 @@ _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
 
-def solve_exactly(control: Control, pieces: Pieces) -> Result:
+def solve_exactly(control: Control, pieces: Pieces) -> StoppedBy | None:
     """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
+
+    Returns why it ended, or None where it ran to its end.
 
     Parameters
     ----------
@@ -48,8 +52,7 @@ def solve_exactly(control: Control, pieces: Pieces) -> Result:
     if pieces.objective == "weighted_completion" and control.reason() is None and fits(control, pieces):
         # What bounds say of the ends of single jobs makes the model smaller.
         raise_bounds(control, pieces, min(BOUND_WORK, work))
-    ended = explore(control, pieces, control.options.workers, work) if control.reason() is None else None
-    return control.result(control.reason() or ended or StoppedBy.COMPLETED, engines=["ortools"])
+    return control.reason() or explore(control, pieces, control.options.workers, work)
 
 
 def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds: float = math.inf) -> StoppedBy | None:
@@ -98,18 +101,14 @@ def _warm_start(control: Control, pieces: Pieces) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = control.options.seed
     for start in range(_CYCLIC_STARTS if pieces.horizon == "cyclic" else 1):
-        timetable = greedy_timetable(pieces, seed + start)
-        if timetable is None:
-            break
-        control.offer(timetable)
-        if control.reason() is not None:
+        if not offer_greedy(control, pieces, seed + start) or control.reason() is not None:
             break
 
 
 def fits(control: Control, pieces: Pieces) -> bool:
     """Whether the model can be built, and be built in time."""
     count, remaining = interval_count(pieces), control.remaining
-    if count > _MOST_INTERVALS or serial_limit(pieces) >= LARGEST_NUMBER:
+    if count > _MOST_INTERVALS or readiness_count(pieces) > _MOST_READINESS or serial_limit(pieces) >= LARGEST_NUMBER:
         return False
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 

@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from math import ceil, inf
 from typing import Literal
 
-from jigsaw_opt.errors import EngineDiedError, MissingEngineError, UsageError
+from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.formulations.ilp_timetable import (
     Model,
     build,
     objective_step,
     piece_pairs,
+    readiness_count,
     serial_limit,
     windows,
 )
@@ -25,7 +26,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
 from jigsaw_opt.solvers.engines.outcome import Ending, Search, Task
-from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
@@ -37,6 +38,8 @@ _PULP = "pulp>=3.3.2,<4"
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
 """Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
+_MOST_READINESS = 200_000
+"""The same of so many conditions of one row each: models of hundreds of segments."""
 _SHARE_OF_ROOM = 2**20
 """Deadlines are put off by one part in so many: an engine in floats loses plans that fill their windows exactly."""
 _EXACT_FLOATS = 2**53
@@ -72,13 +75,7 @@ class Ilp:
         """
         pieces = cut(instance)
         control = Control(self.name, pieces, options, report)
-        warm = greedy_timetable(pieces, options.seed)
-        if warm is not None:
-            control.offer(warm)
-        reason = control.reason()
-        if reason is not None or piece_pairs(pieces) > _MOST_PAIRS:
-            return control.result(reason or StoppedBy.COMPLETED)
-        return _search(control, pieces)
+        return control.conclude(lambda: _solve(control, pieces), _DISTRIBUTIONS[options.engine or "highs"])
 
 
 ILP = Ilp()
@@ -138,7 +135,14 @@ class _Grid:
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
 
-def _search(control: Control, pieces: Pieces) -> Result:
+def _solve(control: Control, pieces: Pieces) -> StoppedBy | None:
+    offer_greedy(control, pieces, control.options.seed)
+    if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS or readiness_count(pieces) > _MOST_READINESS:
+        return control.reason()
+    return _search(control, pieces)
+
+
+def _search(control: Control, pieces: Pieces) -> StoppedBy:
     options, engine = control.options, control.options.engine or "highs"
     limit = serial_limit(pieces) if control.objective is None else control.objective
     grid = _Grid(pieces, limit)
@@ -163,17 +167,9 @@ def _search(control: Control, pieces: Pieces) -> Result:
         threads=options.workers,
     )
     search = _ENGINES[engine](task)
-    engines = _DISTRIBUTIONS[engine]
-    try:
-        ending = control.run(search.run, search.cancel)
-    except EngineDiedError as error:
-        if control.best is None:
-            raise
-        return control.result(StoppedBy.FAILURE, engines, str(error))
+    ending = control.run(search.run, search.cancel)
     if ending is Ending.INFEASIBLE and control.objective is None:
         control.refute(minimal_conflict(pieces))
-        return control.result(StoppedBy.PROOF, engines=engines)
-    if ending is Ending.INFEASIBLE:
+    elif ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
-    stopped = StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED
-    return control.result(control.reason() or stopped, engines=engines)
+    return StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.result import Conflict
 
-__all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict"]
+__all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
 
 IsFeasible = Callable[[Pieces], bool | None]
 """Whether there is a plan for some of the jobs, or None where that stays open."""
@@ -37,8 +39,35 @@ def certain_causes(pieces: Pieces) -> tuple[Conflict, ...]:
     pieces
         The instance, cut.
     """
-    alone = [cause for job in pieces.jobs for cause in _causes_of(pieces, job)]
+    alone: list[Conflict] = []
+    fine: set[tuple[object, ...]] = set()
+    for job in looking(pieces.jobs):
+        # Blocks of one model and width are one object, so its identity says which model it is.
+        key = id(job.blocks), job.rule, job.iterations
+        if key not in fine:
+            causes = tuple(_causes_of(pieces, job))
+            alone += causes
+            if not causes:
+                fine.add(key)
     return tuple(alone) or tuple(_states_exceed_memory(pieces))
+
+
+def too_wide(instance: Instance) -> tuple[Conflict, ...]:
+    """Jobs of more workers than the cluster has GPUs of their types; empty where there is none.
+
+    Parameters
+    ----------
+    instance
+        What is to be scheduled, not cut: it takes no more memory however many workers there are.
+    """
+    found = []
+    for job in looking(instance.jobs):
+        types = instance.models[job.model].gpu_types
+        gpus = sum(server.gpus for server in instance.cluster.servers if server.gpu_type in types)
+        if 0 < gpus < job.workers:
+            message = _too_few(job.name, job.workers, gpus, instance.cluster.gpu_count)
+            found.append(Conflict("reach", (job.name,), message))
+    return tuple(found)
 
 
 def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> Conflict:
@@ -145,7 +174,8 @@ def _causes_of(pieces: Pieces, job: PieceGraph) -> Iterator[Conflict]:
     if not servers:
         yield Conflict("gpu_type", (job.name,), _no_type(pieces, job))
     elif sum(server.gpus for server in servers) < job.slots:
-        yield Conflict("reach", (job.name,), _too_few(pieces, job, servers))
+        gpus = sum(server.gpus for server in servers)
+        yield Conflict("reach", (job.name,), _too_few(job.name, job.slots, gpus, pieces.instance.cluster.gpu_count))
     else:
         yield from _no_memory_or_path(pieces, job, servers)
 
@@ -157,11 +187,9 @@ def _no_type(pieces: Pieces, job: PieceGraph) -> str:
     return f"job {job.name} runs on none of the cluster's GPU types: {why}"
 
 
-def _too_few(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> str:
-    gpus = sum(server.gpus for server in servers)
-    whole = pieces.cluster.gpu_count
+def _too_few(job: str, workers: int, gpus: int, whole: int) -> str:
     kinds = "" if gpus == whole else f" of its types (of {whole:,} in all)"
-    return f"job {job.name} has {job.slots:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
+    return f"job {job} has {workers:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
 
 
 def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
@@ -224,7 +252,7 @@ def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:
     """The states of all jobs that depend on some GPU types exceed those GPUs' memory together."""
     usable = {server.gpu_type for server in pieces.cluster.servers}
     for types in {frozenset(usable & set(job.gpu_types)) for job in pieces.jobs} | {frozenset(usable)}:
-        jobs = [job for job in pieces.jobs if usable & set(job.gpu_types) <= types]
+        jobs = [job for job in looking(pieces.jobs) if usable & set(job.gpu_types) <= types]
         least = min(job.activation_bytes[candidate_levels(job)[0] - 1] for job in jobs)
         # A GPU that holds any worker keeps the activations of one.
         memory = sum(s.gpus * max(0, s.gpu_memory - least) for s in pieces.cluster.servers if s.gpu_type in types)

@@ -13,6 +13,8 @@ __all__ = ["MOST_WORKERS", "Options"]
 MOST_WORKERS = 1_000
 """More threads than this no machine has cores for, and engines would try to start them all."""
 
+_GRACE_SHARE, _GRACE_SECONDS = 0.025, 0.4
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -64,6 +66,15 @@ class Options:
             raise UsageError(f"workers lies between 1 and {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+
+    @property
+    def grace(self) -> float:
+        """Seconds for which what is under way at the time limit or a cancel may still go on.
+
+        Checking and writing the plan may take as long again, so a limit of ``t`` seconds is kept within
+        ``0.05 t + 0.8``.
+        """
+        return _GRACE_SECONDS + _GRACE_SHARE * (self.time_limit or 0.0)
 
     @property
     def clocked(self) -> bool:

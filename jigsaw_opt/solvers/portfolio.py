@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
+from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.control import Control
@@ -50,8 +52,8 @@ class Portfolio(OrtoolsSolver):
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        reason = _side_by_side(control, pieces) if options.workers > 1 else _in_turn(control, pieces)
-        return control.result(control.reason() or reason, engines=["ortools"])
+        run = _side_by_side if options.workers > 1 else _in_turn
+        return control.conclude(lambda: run(control, pieces), engines=["ortools"])
 
 
 PORTFOLIO = Portfolio()
@@ -63,7 +65,8 @@ def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
 
     work = control.options.work_limit
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        proof = pool.submit(_prove, control, pieces, control.options.workers - 1, math.inf if work is None else work)
+        prove = partial(_prove, control, pieces, control.options.workers - 1, math.inf if work is None else work)
+        proof = pool.submit(in_context(prove))
         reason = Rounds(control, pieces).run()
         ended = proof.result()
     return reason if reason is not StoppedBy.COMPLETED else ended or reason
@@ -91,7 +94,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
     from jigsaw_opt.solvers.search.rounds import Rounds
 
     exact = fits(control, pieces)
-    limit = math.inf if control.options.time_limit is None else control.options.time_limit
+    limit = math.inf if control.limit is None else control.limit
     # On a circle the first search does what it can side by side.
     twice = pieces.horizon == "finite"
     shared = exact and workers == 1 and limit < math.inf

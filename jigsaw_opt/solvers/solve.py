@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import JigsawError, MissingEngineError, UsageError
+from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, UsageError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
-from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.control import NO_BOUND
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
-from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["UncheckedPlanError", "solve"]
@@ -52,23 +53,40 @@ def solve(
     options, report = options or Options(), report or _ignore
     method = find(solver) if isinstance(solver, str) else solver
     _require(method, instance, options)
-    pieces = cut(instance)
-    causes = certain_causes(pieces)
-    if causes:
-        bound = lower_bound(pieces)
+    limit = clock.Clock(options.time_limit, options.cancel, options.grace)
+    with on_interrupt(options.cancel.set):
+        with clock.limited(limit):
+            result = _solved(method, instance, options, report)
+        return _checked(instance, result)
+
+
+def _solved(method: Solver, instance: Instance, options: Options, report: Report) -> Result:
+    """The method's result; or none of its plans, where a certain cause rules out all of them, or time is over at once.
+
+    Whatever is raised once the time is over ends here, also where a solver of others lets it through.
+    """
+
+    def none(status: Status, stopped_by: StoppedBy, causes: tuple[Conflict, ...] = ()) -> Result:
         return Result(
-            status=Status.INFEASIBLE,
-            stopped_by=StoppedBy.PROOF,
+            status=status,
+            stopped_by=stopped_by,
             objective=None,
-            bound=bound.value,
+            bound=NO_BOUND[0],
             plan=None,
-            bound_reason=bound.reason,
+            bound_reason=NO_BOUND[1],
             conflicts=causes,
             solver=method.name,
             seed=options.seed,
         )
-    with on_interrupt(options.cancel.set):
-        return _checked(instance, method(instance, options, report))
+
+    try:
+        # Before anything is cut: the pieces of workers that no cluster holds might not fit into memory.
+        causes = too_wide(instance) or certain_causes(cut(instance))
+        if causes:
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, causes)
+        return method(instance, options, report)
+    except OutOfTimeError:
+        return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME)
 
 
 def _require(method: Solver, instance: Instance, options: Options) -> None:

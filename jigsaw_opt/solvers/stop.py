@@ -19,6 +19,10 @@ class State(Protocol):
     def seconds(self) -> float:
         """Seconds since the start."""
 
+    @property
+    def kept(self) -> float:
+        """Seconds of a time limit kept back for checking and writing the plan at hand."""
+
     objective: int | None
     bound: int
     improved: float
@@ -54,7 +58,7 @@ class TimeLimit:
 
     def holds(self, state: State) -> bool:
         """Whether the limit is reached."""
-        return state.seconds >= self.limit
+        return state.seconds >= self.limit - state.kept
 
 
 @dataclass(frozen=True, slots=True)

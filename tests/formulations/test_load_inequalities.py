@@ -30,7 +30,7 @@ def test_a_late_release_and_a_long_exchange_of_another_job_do_not_add_up(
     jobs = (Job("pair", "exchanging", 2, 1), Job("late", "short", 1, 1, release_us=60))
     instance = Instance("late", cluster, {"exchanging": EXCHANGING, "short": SHORT}, jobs)
     for module in (cpsat_search, ilp):  # from the models alone
-        monkeypatch.setattr(module, "greedy_timetable", lambda pieces, seed: None)
+        monkeypatch.setattr(module, "offer_greedy", lambda control, pieces, seed: False)
     result = solve(instance, solver, EXACT)
     assert (result.status, result.objective) == (Status.OPTIMAL, 70)
 
@@ -48,7 +48,7 @@ def test_a_tail_on_one_type_says_nothing_of_the_other(solver: str, monkeypatch: 
     cluster = Cluster(servers)
     jobs = (Job("a", "pair", 2, 1), Job("b", "pair", 2, 1, release_us=300))
     for module in (cpsat_search, ilp):
-        monkeypatch.setattr(module, "greedy_timetable", lambda pieces, seed: None)
+        monkeypatch.setattr(module, "offer_greedy", lambda control, pieces, seed: False)
     result = solve(Instance("types", cluster, {"pair": pair}, jobs), solver, EXACT)
     # Forward 2, head ready at 3, 90 us of exchange: 93 after the later release.
     assert (result.status, result.objective) == (Status.OPTIMAL, 393)

@@ -48,7 +48,7 @@ def test_proves_what_brute_force_finds(objective: str) -> None:
 
 
 def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
     instance = load("server/full")
     events: list[Event] = []
     result = CPSAT(instance, Options(workers=1, work_limit=20.0), events.append)
@@ -125,7 +125,7 @@ def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
 
 
 def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
     times = [2**52 + extra for extra in (3, 1, 4, 0)]
     models = {f"m{time}": Model((Segment("all", {"v": time}, {"v": 0}, 0, 0),)) for time in times}
     jobs = tuple(Job(f"j{time}", f"m{time}", 1, 1) for time in times)
@@ -140,7 +140,7 @@ def test_its_presolve_loses_no_solution(seed: int, monkeypatch: pytest.MonkeyPat
     pieces = cut(extreme_instance(seed))
     known = greedy_timetable(pieces)
     assert known is not None
-    monkeypatch.setattr(cpsat_search, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
     result = solve(pieces.instance)
     assert result.status == Status.OPTIMAL
     assert result.bound <= objective_of(pieces, known.jobs, known.period_us)

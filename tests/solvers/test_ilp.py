@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import EngineDiedError, UsageError
 from jigsaw_opt.instances.catalogue import load
-from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Pieces, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.solvers import ilp
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
 from jigsaw_opt.solvers.engines.highs import HighsSearch
@@ -44,10 +44,7 @@ def run(instance: Instance, engine: str = "highs", work: float | None = None, wo
 def no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the whole search to the engine."""
 
-    def nothing(pieces: Pieces, seed: int = 0) -> None:
-        return None
-
-    monkeypatch.setattr(ilp, "greedy_timetable", nothing)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, pieces, seed: False)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -233,7 +230,7 @@ def test_an_engine_that_dies_is_said_to_have_died(
     result = solve(load("server/demo"), ILP, options)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
     assert result.plan is not None and "CBC died" in result.failure and how in result.failure
-    monkeypatch.setattr(ilp, "greedy_timetable", lambda pieces, seed: None)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, pieces, seed: False)
     with pytest.raises(EngineDiedError, match=how):
         solve(load("server/demo"), ILP, options)
 

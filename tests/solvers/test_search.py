@@ -261,3 +261,16 @@ def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkey
     parts.improve(plan)
     room = plan.period_us - control.bound
     assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_is_never_behind_the_heuristic(
+    horizon: Horizon, objective: Objective, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = random_instance(seed, horizon, objective, pieces=40)
+    greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
+    # Only what the search begins with.
+    monkeypatch.setattr(rounds.Rounds, "_list", lambda self: self.control.options.cancel.set())
+    begun = solve(instance, "search", Options(workers=1, seed=seed))
+    assert begun.objective == greedy.objective

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_cycle.resources import Clock, add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
@@ -85,9 +86,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
     bound, limit
         Every period is at least `bound`, and only periods at most `limit` are of interest.
     """
-    from ortools.sat.python import cp_model
-
-    proto, ground = cp_model.CpModel(), Ground(pieces)
+    proto, ground = new_model(), Ground(pieces)
     network = Network(ground)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     clock = Clock(proto, jobs, bound, limit)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_retiming.levels import add_depth_rule
 from jigsaw_opt.formulations.cpsat_retiming.resources import Busy, add_disjoint
 from jigsaw_opt.formulations.cpsat_retiming.timing import add_job
@@ -87,9 +88,7 @@ def build(tasks: Sequence[Task], frame: Frame, busy_gpus: Busy, busy_links: Busy
     busy_gpus, busy_links
         Intervals that others take, by GPU and by link.
     """
-    from ortools.sat.python import cp_model
-
-    proto = cp_model.CpModel()
+    proto = new_model()
     jobs = [TaskVariables(task) for task in tasks]
     for it in jobs:
         add_depth_rule(proto, it)

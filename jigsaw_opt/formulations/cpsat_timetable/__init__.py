@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
 from jigsaw_opt.formulations.cpsat_timetable.reading import Value, add_hint, decision_of
@@ -14,14 +15,21 @@ from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import Network
-from jigsaw_opt.formulations.timetable.windows import Window, interval_count, serial_end, serial_limit, windows
+from jigsaw_opt.formulations.timetable.windows import (
+    Window,
+    interval_count,
+    readiness_count,
+    serial_end,
+    serial_limit,
+    windows,
+)
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "Window", "build", "interval_count", "serial_end", "serial_limit", "windows"]
+__all__ = ["Model", "Window", "build", "interval_count", "readiness_count", "serial_end", "serial_limit", "windows"]
 
 
 class Model:
@@ -64,9 +72,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
-    from ortools.sat.python import cp_model
-
-    proto, ground = cp_model.CpModel(), Ground(pieces)
+    proto, ground = new_model(), Ground(pieces)
     network = Network(ground)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):

@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
 from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, shortest_transfers, tail_us
+from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -128,8 +128,8 @@ def _iteration_ends_after(
     model: cp_model.CpModel, it: JobVariables, i: int, g: int, times: Sequence[int], transfers: Sequence[int]
 ) -> None:
     """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
-    tail = {d: tail_us(times, transfers, d) for d in candidate_levels(it.job)}
-    model.add(it.ends[i] >= it.starts[i][g] + sum(tail[d] * literal for d, literal in it.levels[i][g].items()))
+    tails = tails_us(times, transfers)
+    model.add(it.ends[i] >= it.starts[i][g] + sum(tails[d - 1] * literal for d, literal in it.levels[i][g].items()))
 
 
 def _bucket_ready(

@@ -16,11 +16,21 @@ from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import Network
-from jigsaw_opt.formulations.timetable.windows import Window, serial_limit, windows
+from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
-__all__ = ["Model", "Value", "Window", "build", "objective_step", "piece_pairs", "serial_limit", "windows"]
+__all__ = [
+    "Model",
+    "Value",
+    "Window",
+    "build",
+    "objective_step",
+    "piece_pairs",
+    "readiness_count",
+    "serial_limit",
+    "windows",
+]
 
 
 class Model:

@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.ilp_timetable.channel import Pace
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
-from jigsaw_opt.problem.critical import candidate_levels, tail_us
+from jigsaw_opt.problem.critical import candidate_levels, tails_us
 
 if TYPE_CHECKING:
     import pulp
@@ -59,8 +59,8 @@ def add_blocks_disjoint(model: Program, ground: Ground, jobs: Sequence[JobVariab
 
 def _blocks(model: Program, ground: Ground, it: JobVariables, g: int) -> list[_Piece]:
     times = block_us(it.job, ground.gpu_type(g))
-    candidates = candidate_levels(it.job)
-    after = min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidates)
+    candidates, tails = candidate_levels(it.job), tails_us(times, it.shortest)
+    after = min(tails[d - 1] - times[d - 1] for d in candidates)
     return [
         _Piece(
             f"{it.number}_{i}",

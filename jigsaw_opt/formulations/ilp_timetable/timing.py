@@ -11,7 +11,7 @@ from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, JobVariabl
 from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, shortest_transfers, tail_us
+from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
 
 if TYPE_CHECKING:
     import pulp
@@ -107,8 +107,8 @@ def add_readiness(model: Program, ground: Ground, it: JobVariables, durations: S
 
 def _iteration_ends_after(model: Program, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
     """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
-    tail = {d: tail_us(times, it.shortest, d) for d in candidate_levels(it.job)}
-    model.add(it.ends[i] >= it.starts[i][g] + model.total(tail[d] * x for d, x in it.levels[i][g].items()))
+    tails = tails_us(times, it.shortest)
+    model.add(it.ends[i] >= it.starts[i][g] + model.total(tails[d - 1] * x for d, x in it.levels[i][g].items()))
 
 
 def _bucket_ready(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.variables import JobVariables
 from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.critical import candidate_levels, least_work_us, tail_us
+from jigsaw_opt.problem.critical import candidate_levels, least_work_us, tails_us
 
 __all__ = ["Load", "gpu_load", "link_load", "load_rows", "server_load"]
 
@@ -63,7 +63,8 @@ def load_rows(loads: Sequence[Load]) -> Iterator[tuple[list[Any], int]]:
 
 
 def _least_tail(it: JobVariables[Any, Any], times: Sequence[int]) -> int:
-    return min(tail_us(times, it.shortest, d) - times[d - 1] for d in candidate_levels(it.job))
+    tails = tails_us(times, it.shortest)
+    return min(tails[d - 1] - times[d - 1] for d in candidate_levels(it.job))
 
 
 def _least_end(it: JobVariables[Any, Any]) -> int:

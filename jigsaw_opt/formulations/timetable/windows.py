@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
+from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
-__all__ = ["Window", "interval_count", "serial_end", "serial_limit", "windows"]
+__all__ = ["Window", "interval_count", "readiness_count", "serial_end", "serial_limit", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,15 @@ def interval_count(pieces: Pieces) -> int:
     links = len(pieces.cluster.links)
     return sum(
         job.iterations * (sum(usable_gpus(pieces, job).values()) + len(job.transfers) * links) for job in pieces.jobs
+    )
+
+
+def readiness_count(pieces: Pieces) -> int:
+    """Number of conditions that a bucket is ready at a worker of some level on some GPU, a measure of its size."""
+    return sum(
+        job.iterations * sum(usable_gpus(pieces, job).values()) * job.levels * len(candidate_levels(job))
+        for job in pieces.jobs
+        if job.transfers
     )
 
 

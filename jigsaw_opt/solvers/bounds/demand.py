@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.costs import ceil_div
 
 __all__ = ["Claim", "Demand", "Resource", "least_makespan", "least_period", "least_weighted_completion"]
@@ -119,6 +120,7 @@ def least_makespan(resource: Resource) -> int:
     ready: list[list[int]] = []
     now = end = position = 0
     while position < len(waiting) or ready:
+        look()
         if not ready:
             now = max(now, waiting[position][0])
         while position < len(waiting) and waiting[position][0] <= now:
@@ -148,7 +150,7 @@ def least_weighted_completion(claims: Sequence[Claim], capacity: int) -> int:
     jobs.sort(key=lambda job: Fraction(-job[0].weight, job[1].work))
     family = _Family(capacity, max(1, len(jobs) // _SCANS))
     total = before = 0
-    for claim, demand in jobs:
+    for claim, demand in looking(jobs):
         moment = family.extend(claim, demand)
         numerator = claim.weight * (moment - before + capacity * demand.lag)
         total += numerator * _UNIT // (2 * capacity * demand.work)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
@@ -99,14 +100,17 @@ def gpu_classes(pieces: Pieces) -> list[GpuClass]:
 def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
     """Facts of every job, in the instance's order."""
     known: dict[tuple[object, ...], Shape] = {}
+    spans: dict[tuple[object, ...], int] = {}
     facts = []
-    for job in pieces.jobs:
+    for job in looking(pieces.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
             known[key] = _shape(pieces, classes, job)
-        shape = known[key]
-        facts.append(Facts(job, shape, job.release_us + critical.least_span_us(job, shape.sites)))
+        shape, alike = known[key], (*key, job.rule.min_total, job.iterations)
+        if alike not in spans:
+            spans[alike] = critical.least_span_us(job, shape.sites)
+        facts.append(Facts(job, shape, job.release_us + spans[alike]))
     return facts
 
 
@@ -114,7 +118,7 @@ def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shap
     gpus = critical.usable_gpus(pieces, job)
     sites = critical.sites(pieces, job, gpus)
     blocks = _blocks(pieces, classes, job, gpus)
-    tails = tuple(_tail(job, sites, blocks, level) for level in range(1, job.levels + 1))
+    tails = _tails(job, sites, blocks)
     return Shape(
         gpus=gpus,
         sites=sites,
@@ -141,14 +145,13 @@ def _blocks(
     return blocks if any(len(times) == job.levels for times in blocks.values()) else {}
 
 
-def _tail(job: PieceGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]], level: int) -> int:
-    """Least time from the end of a block to the end of its iteration, over all sites and classes."""
-    return min(
-        (
-            critical.tail_us(times, site.exchange.shortest, level) - times[level - 1]
-            for site in sites
-            for times in blocks.values()
-            if len(times) >= level
-        ),
-        default=0,
-    )
+def _tails(job: PieceGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """Least time from the end of a block to the end of its iteration, over all sites and classes, by level."""
+    least: list[int | None] = [None] * job.levels
+    for times in set(blocks.values()):
+        for transfers in {site.exchange.shortest for site in sites}:
+            look()
+            for level, (time, until) in enumerate(zip(times, critical.tails_us(times, transfers))):
+                before = least[level]
+                least[level] = until - time if before is None else min(before, until - time)
+    return tuple(tail or 0 for tail in least)

@@ -9,6 +9,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.program import Matrix, Row
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.engines.outcome import Ending, Task
 
 if TYPE_CHECKING:
@@ -32,12 +33,19 @@ class HighsSearch:
     ----------
     task
         What to search for.
+
+    Raises
+    ------
+    OutOfTimeError
+        The time of the solve is over before the engine has its model.
     """
 
     def __init__(self, task: Task) -> None:
         self.task = task
         self._cancelled = threading.Event()
         self._engine: Highs | None = None
+        self._scaled = Scaled(task.program.matrix())
+        self._model = self._scaled.model()
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread."""
@@ -50,10 +58,9 @@ class HighsSearch:
         """Search until the end, a limit or `cancel`."""
         import highspy
 
-        scaled = Scaled(self.task.program.matrix())
-        engine = highspy.Highs()
+        engine, scaled = highspy.Highs(), self._scaled
         self._configure(engine, scaled)
-        engine.passModel(scaled.model())
+        engine.passModel(self._model)
         self._subscribe(engine, scaled)
         self._engine = engine
         if self._cancelled.is_set():
@@ -134,7 +141,7 @@ class Scaled:
         """The scaled program for HiGHS."""
         import highspy
 
-        rows = [self._row(row) for row in self.matrix.rows]
+        rows = [self._row(row) for row in looking(self.matrix.rows)]
         model = highspy.HighsLp()
         model.num_col_, model.num_row_ = len(self.columns), len(rows)
         model.col_cost_ = [c * s / self.objective for c, s in zip(self.matrix.costs, self.columns, strict=True)]

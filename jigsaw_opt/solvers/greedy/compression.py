@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jigsaw_opt.solvers.engines.compiled import compilable
+from jigsaw_opt.solvers.engines.compiled import Numbers, compilable
 from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape, types
 
 __all__ = ["compress"]
@@ -17,7 +17,15 @@ _RAISES = 12
 
 
 def compress(
-    shape: Shape, places: Places, traced: int, sweeps: int, gpus: int, links: int, filled: Filled, trial: Filled
+    shape: Shape,
+    places: Places,
+    traced: int,
+    sweeps: int,
+    gpus: int,
+    links: int,
+    filled: Filled,
+    trial: Filled,
+    halt: Numbers,
 ) -> int:
     """The least period of a given order of pieces, by repeated sweeps over one period.
 
@@ -41,11 +49,13 @@ def compress(
         A schedule from `list_schedule`; levels and trace stay, starts and ends become those of the best sweep.
     trial
         Room for another schedule.
+    halt
+        One number; where another thread makes it other than 0, no further sweep is made.
 
     Returns
     -------
     int
-        The period in microseconds.
+        The period in microseconds; -1 where not even one sweep was made.
     """
     slots, depth, iterations, buckets, release, slot_at, table_at, row_at, exchange_at, link_at = shape
     gpu, _, _, table, _, _, exchange, link, link_count = places
@@ -92,6 +102,8 @@ def compress(
         for b in range(transfers):
             ready[b] = 0
         for n in range(traced):
+            if halt[0] != 0:
+                return least
             j, s = trace_job[n], trace_slot[n]
             if s < 0:
                 b = exchange_at[j] + (opened[j] - 1) * buckets[j] + sent_of[j]
@@ -169,8 +181,8 @@ def compress(
 
 
 def _types(numba: Any) -> Any:
-    integer, _, shape, places, filled = types(numba)
-    return integer(shape, places, integer, integer, integer, integer, filled, filled)
+    integer, numbers, shape, places, filled = types(numba)
+    return integer(shape, places, integer, integer, integer, integer, filled, filled, numbers)
 
 
 compilable(compress, _types)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from itertools import accumulate, chain
 
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem.clock import halting, looking
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.compression import compress
@@ -17,6 +20,8 @@ __all__ = ["Flat"]
 
 _PATIENCE = 400_000
 """Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
+_LONG = 50_000
+"""From so many pieces on a schedule takes a moment in which the clock has to be looked at."""
 _LARGEST = 1 << 61
 """Sum of all durations from which on 64 bits might not do."""
 
@@ -86,9 +91,14 @@ class Flat:
             By job, it starts no earlier than this moment nor than its release.
         sweeps
             Where positive, the schedule is laid around a circle and compressed by at most so many sweeps.
+
+        Raises
+        ------
+        OutOfTimeError
+            The clock ended it before there was a schedule.
         """
         self._hasten(sweeps)
-        for index, job in enumerate(jobs):
+        for index, job in enumerate(looking(jobs) if self._size >= _LONG else jobs):
             if job is not self._placed[index]:
                 self._place(index, job)
         if self._fast and sum(self._total_us) >= _LARGEST:
@@ -101,12 +111,18 @@ class Flat:
             schedule, shorten = list_schedule, compress
         else:
             hold, rates = arrays([hold])[0], reals(rates)
-        traced = schedule(self.shape, self.places, rates, hold, self.gpus, self.links, self.filled)
-        self.period_us = None
-        if sweeps:
-            self.period_us = int(
-                shorten(self.shape, self.places, traced, sweeps, self.gpus, self.links, self.filled, self._trial)
-            )
+        halt: Numbers = [0]
+        if self._fast:
+            (halt,) = arrays([halt])
+        with halting(halt) if self._size >= _LONG else nullcontext():
+            traced = schedule(self.shape, self.places, rates, hold, self.gpus, self.links, self.filled, halt)
+            period_us = 0
+            if sweeps and traced >= 0:
+                numbers = traced, sweeps, self.gpus, self.links
+                period_us = int(shorten(self.shape, self.places, *numbers, self.filled, self._trial, halt))
+        if traced < 0 or period_us < 0:
+            raise OutOfTimeError("the time limit was reached")
+        self.period_us = period_us or None
 
     def ends(self) -> list[int]:
         """Last barrier of every job."""

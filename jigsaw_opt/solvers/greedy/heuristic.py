@@ -15,9 +15,9 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
-__all__ = ["MAX_BLOCKS", "greedy_timetable", "placements", "require_size", "timetables"]
+__all__ = ["MOST_PIECES", "PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
 
-MAX_BLOCKS = 20_000_000
+MOST_PIECES = 20_000_000
 _STEP_PIECES = 150_000
 _MAX_STEPS = 200
 _EXACT_JOBS = 12
@@ -49,7 +49,7 @@ def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
     Raises
     ------
     TooLargeError
-        For more than `MAX_BLOCKS` blocks.
+        For more than `MOST_PIECES` blocks and transfers.
     """
     best = None
     for timetable in timetables(pieces, seed):
@@ -63,7 +63,25 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
     asked = demands(pieces)
     if asked is None:
         return
-    search = _Search(pieces, asked, random.Random(seed))
+    evaluator = Evaluator(pieces, Layout(pieces))
+    for outcome in trials(evaluator, asked, seed):
+        yield None if outcome is None else evaluator.timetable(outcome)
+
+
+def trials(evaluator: Evaluator, asked: Sequence[Demand], seed: int = 0) -> Iterator[Outcome | None]:
+    """The schedules of `timetables` one by one: the outcome where one is the best so far, else None.
+
+    Parameters
+    ----------
+    evaluator
+        Of the instance.
+    asked
+        What each job asks for.
+    seed
+        Of the local search.
+    """
+    pieces = evaluator.pieces
+    search = _Search(evaluator, asked, random.Random(seed))
     best: _Trial | None = None
     for step in range(len(_Order) + min(_MAX_STEPS, _STEP_PIECES // (pieces.blocks + pieces.transfers))):
         if step < len(_Order):
@@ -78,7 +96,7 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
             continue
         better = best is None or trial.outcome.value < best.outcome.value
         best = trial
-        yield search.evaluator.timetable(best.outcome) if better else None
+        yield trial.outcome if better else None
 
 
 def placements(pieces: Pieces, asked: Sequence[Demand]) -> Iterator[list[PlacedJob]]:
@@ -91,7 +109,7 @@ def placements(pieces: Pieces, asked: Sequence[Demand]) -> Iterator[list[PlacedJ
     asked
         What each job asks for.
     """
-    search = _Search(pieces, asked, random.Random(0))
+    search = _Search(Evaluator(pieces, Layout(pieces)), asked, random.Random(0))
     for order in _Order:
         jobs = search.place(search.plain(order))
         if jobs is not None:
@@ -104,11 +122,12 @@ def require_size(pieces: Pieces) -> None:
     Raises
     ------
     TooLargeError
-        For more than `MAX_BLOCKS` blocks.
+        For more than `MOST_PIECES` blocks and transfers.
     """
-    if pieces.blocks > MAX_BLOCKS:
+    size = pieces.blocks + pieces.transfers
+    if size > MOST_PIECES:
         raise TooLargeError(
-            f"the plan would have {pieces.blocks} blocks; {MAX_BLOCKS} is the most that a plan is written for"
+            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_PIECES:,} at most"
         )
 
 
@@ -118,6 +137,10 @@ class _Order(Enum):
     PLAIN = auto()
     WIDE_FIRST = auto()
     ROOT_OF_WIDTH = auto()
+
+
+PLAIN_TRIALS = len(_Order)
+"""So many of the `trials` come before the local search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +166,9 @@ class _Keys:
 class _Search:
     """Runs the heuristic for given keys."""
 
-    def __init__(self, pieces: Pieces, asked: Sequence[Demand], draw: random.Random) -> None:
-        self.pieces, self.asked, self.draw = pieces, asked, draw
-        self.layout = Layout(pieces)
-        self.evaluator = Evaluator(pieces, self.layout)
+    def __init__(self, evaluator: Evaluator, asked: Sequence[Demand], draw: random.Random) -> None:
+        self.evaluator, self.asked, self.draw = evaluator, asked, draw
+        self.pieces, self.layout = evaluator.pieces, evaluator.layout
 
     def trial(self, keys: _Keys) -> _Trial | None:
         """What comes out under `keys`; None where no placement is found."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -91,7 +92,7 @@ def demands(pieces: Pieces) -> list[Demand] | None:
     """Demand of every job, or None where a depth rule allows no levels at all."""
     shared: dict[tuple[object, ...], Demand] = {}
     found = []
-    for job in pieces.jobs:
+    for job in looking(pieces.jobs):
         # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
         key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule)
         if key not in shared:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
@@ -62,7 +63,7 @@ def place_jobs(
     state = resident(layout, demands, placement)
     exchanges: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
     placed = []
-    for job, demand, gpus in zip(pieces.jobs, demands, placement, strict=True):
+    for job, demand, gpus in looking(zip(pieces.jobs, demands, placement, strict=True)):
         caps = level_caps(layout, demand, gpus, state)
         plan = level_plan(job, demand.rows, caps)
         channel = layout.channel(gpus)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
-__all__ = ["GREEDY", "Greedy"]
+__all__ = ["GREEDY", "Greedy", "offer_greedy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,44 @@ class Greedy:
         Raises
         ------
         TooLargeError
-            For more blocks than `MAX_BLOCKS`.
+            For more blocks and transfers than `MOST_PIECES`.
         """
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        for timetable in timetables(pieces, options.seed):
-            if timetable is not None:
-                control.offer(timetable)
-            reason = control.reason()
-            if reason is not None:
-                return control.result(reason)
-        return control.result(StoppedBy.COMPLETED)
+
+        def run() -> StoppedBy | None:
+            offer_greedy(control, pieces, options.seed)
+            return control.reason()
+
+        return control.conclude(run)
+
+
+def offer_greedy(control: Control, pieces: Pieces, seed: int) -> bool:
+    """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop.
+
+    Parameters
+    ----------
+    control
+        Receives them.
+    pieces
+        The instance, cut.
+    seed
+        Of the heuristic.
+
+    Returns
+    -------
+    bool
+        Whether there was any.
+    """
+    found = False
+    for timetable in timetables(pieces, seed):
+        if timetable is not None:
+            found = True
+            control.offer(timetable)
+        if control.reason() is not None:
+            break
+    return found
 
 
 GREEDY = Greedy()

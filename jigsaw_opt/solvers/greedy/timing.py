@@ -17,7 +17,7 @@ _BARRIER, _GPU, _READY, _LINK = 0, 1, 2, 3
 
 
 def list_schedule(
-    shape: Shape, places: Places, rate: Reals, hold: Numbers, gpus: int, links: int, filled: Filled
+    shape: Shape, places: Places, rate: Reals, hold: Numbers, gpus: int, links: int, filled: Filled, halt: Numbers
 ) -> int:
     """Simulate a cluster in which no GPU and no link idles while a piece waits for it.
 
@@ -37,11 +37,13 @@ def list_schedule(
         How many there are.
     filled
         Receives the schedule.
+    halt
+        One number; where another thread makes it other than 0, the schedule is given up.
 
     Returns
     -------
     int
-        Length of the trace.
+        Length of the trace; -1 where the schedule was given up.
     """
     slots, depth, iterations, buckets, release, slot_at, table_at, row_at, exchange_at, link_at = shape
     gpu, slot_us, cap, table, row, fixed, exchange, link, link_count = places
@@ -49,10 +51,10 @@ def list_schedule(
     jobs = len(slots)
     workers = slot_at[jobs - 1] + slots[jobs - 1]
     gpu_free, link_free = [0] * gpus, [0] * links
-    # Slots of all jobs by GPU: `inside[first[g]:first[g + 1]]`. The skyline of a GPU counts all work to come; blocks
-    # replace their mean once they have levels.
-    first, skyline = [0] * (gpus + 1), [0] * gpus
-    job_of, waits, inside = [0] * workers, [False] * workers, [0] * workers
+    # The slots that wait at a GPU are a heap, `waits[first[g]:first[g] + waiting[g]]`. The skyline of a GPU counts all
+    # work to come; blocks replace their mean once they have levels.
+    first, waiting, skyline = [0] * (gpus + 1), [0] * gpus, [0] * gpus
+    job_of, waits = [0] * workers, [0] * workers
     for j in range(jobs):
         for s in range(slot_at[j], slot_at[j] + slots[j]):
             job_of[s] = j
@@ -60,10 +62,6 @@ def list_schedule(
             skyline[gpu[s]] += slot_us[s] * iterations[j]
     for g in range(gpus):
         first[g + 1] += first[g]
-    filling = first[:gpus]
-    for s in range(workers):
-        inside[filling[gpu[s]]] = s
-        filling[gpu[s]] += 1
     # Jobs that wait at a link: a chain from `queue[link]` along `behind`.
     queue, behind = [-1] * links, [-1] * jobs
     opened, unstarted, sent, urgency = [0] * jobs, [0] * jobs, [0] * jobs, [0.0] * jobs
@@ -77,6 +75,8 @@ def list_schedule(
     touched, pending, freed = [0], [0], [0]
     traced = 0
     while len(events) > 0:
+        if halt[0] != 0:
+            return -1
         now = events[0][0]
         touched.clear()
         pending.clear()
@@ -118,19 +118,14 @@ def list_schedule(
                 for s in range(count):
                     g = gpu[base + s]
                     skyline[g] += table[table_at[j] + s * depth[j] + level[at + s] - 1] - slot_us[base + s]
-                    waits[base + s] = True
+                    _push(waits, first[g], waiting[g], base + s, job_of, urgency)
+                    waiting[g] += 1
                     touched.append(g)
         for g in touched:
-            if gpu_free[g] > now:
+            if gpu_free[g] > now or waiting[g] == 0:
                 continue
-            best = -1
-            for n in range(first[g], first[g + 1]):
-                s = inside[n]
-                if waits[s] and (best < 0 or urgency[job_of[s]] < urgency[job_of[best]]):
-                    best = s
-            if best < 0:
-                continue
-            waits[best] = False
+            best = _pop(waits, first[g], waiting[g], job_of, urgency)
+            waiting[g] -= 1
             j = job_of[best]
             s = best - slot_at[j]
             block = row_at[j] + (opened[j] - 1) * slots[j] + s
@@ -204,9 +199,46 @@ def list_schedule(
     return traced
 
 
+def _push(heap: Numbers, first: int, count: int, slot: int, job_of: Numbers, urgency: Reals) -> int:
+    """Take a slot into the heap of those that wait, which begins at `first` and has `count` of them.
+
+    At its top is the slot whose job is most urgent, of several the one with the smallest number.
+    """
+    here, mine = count, urgency[job_of[slot]]
+    while here > 0:
+        up = (here - 1) // 2
+        other = heap[first + up]
+        if mine > urgency[job_of[other]] or (mine == urgency[job_of[other]] and slot > other):
+            break
+        heap[first + here] = other
+        here = up
+    heap[first + here] = slot
+    return here
+
+
+def _pop(heap: Numbers, first: int, count: int, job_of: Numbers, urgency: Reals) -> int:
+    """Take the top out of a heap as `_push` fills it."""
+    top, last = heap[first], heap[first + count - 1]
+    here, mine = 0, urgency[job_of[last]]
+    while 2 * here + 1 < count - 1:
+        down = 2 * here + 1
+        other = heap[first + down]
+        if down + 1 < count - 1:
+            right = heap[first + down + 1]
+            theirs, others = urgency[job_of[right]], urgency[job_of[other]]
+            if theirs < others or (theirs == others and right < other):
+                down, other = down + 1, right
+        if mine < urgency[job_of[other]] or (mine == urgency[job_of[other]] and last < other):
+            break
+        heap[first + here] = other
+        here = down
+    heap[first + here] = last
+    return top
+
+
 def _types(numba: Any) -> Any:
     integer, numbers, shape, places, filled = types(numba)
-    return integer(shape, places, numba.float64[::1], numbers, integer, integer, filled)
+    return integer(shape, places, numba.float64[::1], numbers, integer, integer, filled, numbers)
 
 
-compilable(list_schedule, _types)
+compilable(list_schedule, _types, parts=(_push, _pop))

@@ -67,8 +67,7 @@ class Warm(OrtoolsSolver):
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        reason = _Resolving(control, pieces, self.plan, self.fix).run()
-        return control.result(control.reason() or reason, engines=["ortools"])
+        return control.conclude(_Resolving(control, pieces, self.plan, self.fix).run, engines=["ortools"])
 
 
 class _Resolving:

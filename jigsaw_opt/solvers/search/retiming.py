@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.formulations import cpsat_retiming
 from jigsaw_opt.formulations.cpsat_timetable import serial_limit
-from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
+from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
@@ -18,6 +18,8 @@ __all__ = ["Retiming"]
 
 _GAINS = 500
 """The least gain, as a part of the room between bound and objective."""
+_MOST_READINESS = 500_000
+"""A model with more conditions of readiness takes longer to build than it is worth: jobs of thousands of segments."""
 
 
 class Retiming:
@@ -94,7 +96,7 @@ class Retiming:
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if serial_limit(self.ground.pieces) >= LARGEST_NUMBER:
+        if serial_limit(self.ground.pieces) >= LARGEST_NUMBER or self._readiness(jobs) > _MOST_READINESS:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}
@@ -103,6 +105,11 @@ class Retiming:
         model.hint([_timing(plan.jobs[index]) for index in jobs])
         value = self.engine.solve(model.proto, work)
         return None if value is None else self._merged(plan, jobs, model.plan(value), frame.period)
+
+    def _readiness(self, jobs: Sequence[int]) -> int:
+        """Number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
+        chosen = [self.ground.pieces.jobs[index] for index in jobs]
+        return sum(job.iterations * job.slots * job.levels * len(candidate_levels(job)) for job in chosen)
 
     def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
         ground = self.ground

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import islice
 
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
@@ -16,7 +17,7 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
-from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS, trials
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
@@ -85,6 +86,7 @@ class Rounds:
         self.control, self.pieces = control, pieces
         self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
+        self._first = stream == 0
         self._settled: Sequence[PlacedJob] | None = None
         self._work, self._share = 0.0, 1.0
         self._longer = 1.0
@@ -179,18 +181,18 @@ class Rounds:
 
     def _reason(self) -> StoppedBy | None:
         options = self.control.options
-        used = [(self.work, options.work_limit), (self.control.seconds, options.time_limit)]
+        used = [(self.work, options.work_limit), (self.control.seconds, self.control.limit)]
         if any(limit is not None and spent >= self._share * limit for spent, limit in used):
             return StoppedBy.TIME
         return self.control.reason()
 
     def _begin(self) -> None:
-        """The heuristic's placements, scheduled."""
-        count = len(self.pieces.jobs)
-        for spots in placements(self.pieces, self.ground.demands):
-            outcome = self.evaluator.evaluate(spots, [1.0] * count, [0] * count)
+        """All that the heuristic finds, so that no search ends behind it; the first search has done so for others."""
+        found = trials(self.evaluator, self.ground.demands, self.control.options.seed)
+        for outcome in found if self._first else islice(found, PLAIN_TRIALS):
             self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
-            self._keep(Draft(spots, [1.0] * count, [0] * count, outcome))
+            if outcome is not None:
+                self._keep(Draft(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
             if self._reason() is not None:
                 return
 

@@ -34,7 +34,7 @@ class Search(OrtoolsSolver):
         pieces = cut(instance)
         require_size(pieces)
         control = Control(self.name, pieces, options, report)
-        return control.result(Rounds(control, pieces).run(), engines=["ortools"])
+        return control.conclude(lambda: Rounds(control, pieces).run(), engines=["ortools"])
 
 
 SEARCH = Search()

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
 from jigsaw_opt.solvers.bounds.links import groupings
@@ -175,9 +176,8 @@ class NestKind:
     @cached_property
     def _model(self) -> tuple[cp_model.CpModel, dict[int, cp_model.LinearExpr]]:
         """What one group may hold, and the workers of each class in it."""
-        from ortools.sat.python import cp_model
 
-        model = cp_model.CpModel()
+        model = new_model()
         outer, inside, capacity = self._nest.outer, self._nest.inside, self._capacity
         workers: dict[int, cp_model.LinearExpr] = {}
         leaving: list[cp_model.LinearExpr] = []

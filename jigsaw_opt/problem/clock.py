@@ -1,0 +1,128 @@
+"""How long work may take: one limit for everything that a solve does, from the cut to the exact models.
+
+A solve sets the limit with `limited`; every loop that grows with the instance calls `look`, which raises
+`OutOfTimeError` once the time is over or the solve is cancelled. Without a limit, `look` does nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, MutableSequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from typing import TypeVar
+
+from jigsaw_opt.errors import OutOfTimeError
+
+__all__ = ["Clock", "current", "halting", "in_context", "limited", "look", "looking"]
+
+T = TypeVar("T")
+_POLL_SECONDS = 0.02
+
+
+class Clock:
+    """A limit under way.
+
+    Parameters
+    ----------
+    seconds
+        Of wall-clock time from now on, or None for no limit.
+    cancel
+        Ends the time when it is set.
+    grace
+        Seconds after the limit, or after the cancel is noticed, for which work still goes on: a first plan that is
+        nearly there is worth more than none.
+    """
+
+    def __init__(self, seconds: float | None, cancel: threading.Event, grace: float = 0.0) -> None:
+        self.started = time.monotonic()
+        self._end = math.inf if seconds is None else self.started + seconds + grace
+        self._cancel, self._grace = cancel, grace
+
+    def bring_forward(self, seconds: float) -> None:
+        """Let the time be over so many seconds earlier."""
+        self._end -= seconds
+
+    @property
+    def over(self) -> bool:
+        """Whether the time is over, the grace included."""
+        now = time.monotonic()
+        if self._cancel.is_set():
+            self._end = min(self._end, now + self._grace)
+        return now >= self._end
+
+
+_clock: ContextVar[Clock | None] = ContextVar("jigsaw_clock", default=None)
+
+
+@contextmanager
+def limited(clock: Clock) -> Iterator[None]:
+    """Let `clock` limit everything in the block; threads that it starts take part by `in_context`."""
+    token = _clock.set(clock)
+    try:
+        yield
+    finally:
+        _clock.reset(token)
+
+
+def current() -> Clock | None:
+    """The clock of the solve at hand, or None where there is none."""
+    return _clock.get()
+
+
+def look() -> None:
+    """Look at the clock.
+
+    Raises
+    ------
+    OutOfTimeError
+        The time is over.
+    """
+    clock = _clock.get()
+    if clock is not None and clock.over:
+        raise OutOfTimeError("the time limit was reached")
+
+
+def looking(items: Iterable[T]) -> Iterator[T]:
+    """The items, with a look at the clock before each.
+
+    Raises
+    ------
+    OutOfTimeError
+        The time is over.
+    """
+    for item in items:
+        look()
+        yield item
+
+
+@contextmanager
+def halting(flag: MutableSequence[int]) -> Iterator[None]:
+    """Make the first number of `flag` 1 as soon as the time is over, for functions in the block that cannot `look`."""
+    clock = _clock.get()
+    if clock is None:
+        yield
+        return
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(_POLL_SECONDS):
+            if clock.over:
+                flag[0] = 1
+                return
+
+    watcher = threading.Thread(target=watch, name="jigsaw-clock", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
+
+
+def in_context(call: Callable[[], T]) -> Callable[[], T]:
+    """The call for another thread, where it is limited as it would be here."""
+    context = copy_context()
+    return lambda: context.run(call)

@@ -1,0 +1,98 @@
+"""Valid instances of absurd size: each ends soon, in little memory, with an honest answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import TooLargeError
+from jigsaw_opt.problem import Cluster, Instance, Job
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.job import FreeDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy import greedy_timetable
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+
+HUGE = 2**53 - 1
+SOLVERS = ("auto", "cpsat", "greedy", "ilp", "search")
+
+
+def model(segments: int = 2) -> Model:
+    return Model(tuple(Segment(f"s{k}", {"v100": 3}, {"v100": 5 + k % 3}, 1000, 1000) for k in range(segments)))
+
+
+def instance(gpus: int, *jobs: Job, segments: int = 2) -> Instance:
+    server = Server("s0", "v100", gpus, 10**15, 10**9)
+    return Instance("sizes", Cluster((server,)), {"m": model(segments)}, jobs)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_more_workers_than_gpus(solver: str) -> None:
+    result = solve(instance(2, Job("wide", "m", HUGE, 1)), solver, Options(workers=1))
+    assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
+    assert f"{HUGE:,} workers" in result.conflicts[0].message
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("gpus", [10**7, HUGE])
+def test_more_gpus_than_anybody_needs(solver: str, gpus: int) -> None:
+    made = instance(gpus, Job("a", "m", 2, 1), Job("b", "m", 1, 2))
+    result = solve(made, solver, Options(workers=1, work_limit=0.1))
+    assert result.plan is not None and not check(made, result.plan)
+
+
+def test_gpus_that_are_left_out_are_those_that_stay_idle() -> None:
+    wide = instance(200_000, Job("a", "m", 100_000, 1))
+    assert cut(wide).cluster.gpu_count == 100_000
+    several = instance(64, Job("a", "m", 2, 1))
+    assert cut(several).cluster is several.cluster
+
+
+def test_more_iterations_than_a_plan_is_written_for() -> None:
+    with pytest.raises(TooLargeError, match="blocks and transfers"):
+        solve(instance(2, Job("long", "m", 2, HUGE)), "auto", Options(workers=1))
+    with pytest.raises(TooLargeError, match="blocks and transfers"):
+        solve(instance(2, Job("deep", "m", 2, 200_000), segments=600), "greedy", Options(workers=1))
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "ilp", "search"])
+def test_thousands_of_segments(solver: str) -> None:
+    jobs = [Job(f"j{k}", "m", 2, 1, depth=FreeDepth()) for k in range(2)]
+    made = instance(3, *jobs, segments=1500)
+    result = solve(made, solver, Options(workers=1, work_limit=0.01))
+    assert result.plan is not None and result.bound > 0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_limit_that_is_over_at_once_is_an_honest_answer(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without the grace not even cutting is done in time.
+    monkeypatch.setattr(Options, "grace", 0.0)
+    result = solve(instance(4, Job("a", "m", 2, 1)), solver, Options(workers=1, time_limit=0.0))
+    assert (result.status, result.stopped_by, result.plan) == (Status.UNKNOWN, StoppedBy.TIME, None)
+    assert result.bound == 0 and "no time for a bound" in result.bound_reason
+
+
+def test_a_cancel_before_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Options, "grace", 0.0)
+    options = Options(workers=1)
+    options.cancel.set()
+    result = solve(instance(4, Job("a", "m", 2, 1)), "auto", options)
+    assert (result.status, result.stopped_by) == (Status.UNKNOWN, StoppedBy.INTERRUPT)
+
+
+def test_time_for_the_check_is_kept_back_once_there_is_a_plan() -> None:
+    pieces = cut(instance(2, Job("a", "m", 2, 20_000)))
+    control = Control("any", pieces, Options(time_limit=4.0), lambda event: None)
+    assert control.limit == 4.0
+    found = greedy_timetable(pieces)
+    assert found is not None and control.offer(found)
+    assert control.limit == pytest.approx(4.0 - (40_000 * 3e-5 - 0.5))
+    many = Control("any", replace(pieces, jobs=pieces.jobs * 100), Options(time_limit=4.0), lambda event: None)
+    many.objective = 1
+    assert many.limit == 2.0
