@@ -51,9 +51,12 @@ class JigsawError(Exception):
 
 
 class UsageError(JigsawError):
-    """The call does not make sense: an unknown solver, an option out of range."""
+    """The call does not make sense: an unknown solver, an option out of range; its arguments are what is wrong."""
 
     exit_code = 2
+
+    def __str__(self) -> str:
+        return "\n  ".join(map(str, self.args))
 
 
 class InvalidInputError(JigsawError):
@@ -165,7 +168,7 @@ class Problems:
                 within = problem.path.startswith("$")
                 self._of_inputs[replace(problem, path=f"{where} {problem.path}") if within else problem] = None
         except UsageError as error:
-            self._of_calls[Problem(where, str(error))] = None
+            self._of_calls.update((Problem(where, str(message)), None) for message in error.args)
 
     def include(self, other: Problems) -> None:
         """Keep what another has kept, too."""
@@ -183,7 +186,7 @@ class Problems:
         if self._of_inputs:
             raise InvalidInputError([*self._of_calls, *self._of_inputs])
         if self._of_calls:
-            raise UsageError("\n  ".join(map(str, self._of_calls)))
+            raise UsageError(*map(str, self._of_calls))
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
 ROOMS = (
+    "text",
     "errors",
     "system",
     "problem",
@@ -25,7 +26,7 @@ ROOMS = (
     "cli",
 )
 ENGINES = {"highspy", "matplotlib", "networkx", "numpy", "ortools", "plotly", "pulp", "ray", "rich", "torch"}
-MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem == "errors")
+MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE or path.stem in ("text", "errors"))
 
 
 def imports(tree: ast.AST) -> set[str]:

@@ -120,4 +120,7 @@ def _is_nowhere() -> bool:
 
 def _report_internal_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Say in one line what a bug raised; Python then ends with exit code 1."""
-    print(f"internal error: {kind.__name__}: {error}\nrun again with --debug for the traceback", file=sys.stderr)
+    from jigsaw_opt.text import printable
+
+    told = printable(f"{kind.__name__}: {error}")
+    print(f"internal error: {told}\nrun again with --debug for the traceback", file=sys.stderr)

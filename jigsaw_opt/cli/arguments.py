@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Iterable
 from importlib import import_module
 
+from jigsaw_opt.cli.parser import Parser
+
 __all__ = ["parser_of"]
 
 
@@ -17,12 +19,12 @@ def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
     names
         Subcommands: modules of this package with ``HELP``, ``configure(parser)`` and ``run(arguments) -> exit code``.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="jigsaw", description="Schedule deep-learning training by mathematical optimisation.", allow_abbrev=False
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     parser.add_argument("--debug", action="store_true", help="show a traceback where something fails")
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name in names:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.output import note
+
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.summary import Cell
     from jigsaw_opt.sweeps.task import Engine, Task
@@ -71,18 +73,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measured(arguments: argparse.Namespace, tasks: Sequence[Task], engine: Engine, stopped: Callable[[], bool]) -> int:
     from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.sweeps.bench.summary import is_row
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
-    with Record(arguments.output / "rows.jsonl") as record:
+    with Record(arguments.output / "rows.jsonl", is_row) as record:
         sweep(tasks, engine, record, _progress(arguments, tasks, record.rows), stopped)
         rows = rows_of(tasks, record)
     _report(rows, len(tasks), arguments.output, arguments.json)
     flush()
     if len(rows) == len(tasks):
         return 0
-    print(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on", file=sys.stderr)
+    note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
     return INTERRUPTED
 
 
@@ -95,7 +98,7 @@ def _progress(
     keys = {task.key for task in tasks}
 
     def show(row: dict[str, Any]) -> None:
-        print(f"[{len(keys & rows.keys())}/{len(keys)}] {_line(row)}", file=sys.stderr, flush=True)
+        note(f"[{len(keys & rows.keys())}/{len(keys)}] {_line(row)}")
 
     return show
 
@@ -126,7 +129,7 @@ def _report(rows: list[dict[str, Any]], asked: int, folder: Path, as_json: bool)
         print_json(document)
     else:
         _print(cells)
-    print(f"wrote {folder}/rows.jsonl, rows.csv, summary.json", file=sys.stderr)
+    note(f"wrote {folder}/rows.jsonl, rows.csv, summary.json")
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -138,7 +141,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     try:
         write_atomically(path, gap_profile_png(profiles(rows)))
     except MissingEngineError as error:
-        print(f"no {path}: {error}", file=sys.stderr)
+        note(f"no {path}: {error}")
 
 
 def _print(cells: Sequence[Cell]) -> None:

@@ -140,9 +140,10 @@ def _entries(source: str) -> list[Entry]:
     from jigsaw_opt.documents import exists
     from jigsaw_opt.instances import load, names, sets
     from jigsaw_opt.sweeps.bench.trials import Entry
+    from jigsaw_opt.text import readable
 
     if exists(source):
-        return [Entry("files", source, instance_from(source))]
+        return [Entry("files", readable(source), instance_from(source))]
     if source in sets():
         return [Entry(source, name, load(name)) for name in names(source)]
     group = source.partition(":")[0].partition("/")[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 HELP = "check a plan against its instance"
 CHECK_FAILED = 7
+_SHOWN = 1000
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
-    from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.cli.output import note, print_json, print_table
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import load_plan
 
@@ -28,7 +29,9 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message} for v in violations]
         print_json({"correct": not violations, "violations": rows})
     elif violations:
-        print_table(("rule", "where", "what"), [(v.rule, v.path, v.message) for v in violations])
+        print_table(("rule", "where", "what"), [(v.rule, v.path, v.message) for v in violations[:_SHOWN]])
+        if len(violations) > _SHOWN:
+            note(f"and {len(violations) - _SHOWN} more (all with --json)")
     else:
         print("correct")
     return CHECK_FAILED if violations else 0

@@ -82,8 +82,6 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
             models[name] = _read(path, arguments)
         except InvalidInputError as error:
             problems.extend(error.problems)
-        except OSError as error:
-            problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
     if problems:
         raise InvalidInputError(problems)
     return models
@@ -91,9 +89,10 @@ def _models(arguments: argparse.Namespace) -> dict[str, Model]:
 
 def _read(path: Path, arguments: argparse.Namespace) -> Model:
     from jigsaw_opt.documents.readers import read_deeppool, read_pipedream
+    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import UsageError
 
-    data = path.read_bytes()
+    data = read_file(path)
     if arguments.format == "pipedream":
         return read_pipedream(data, arguments.gpu_type, segments=arguments.segments, source=str(path))
     if arguments.batch is None:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.text import json_text, printable
 
-__all__ = ["emit", "flush", "print_error", "print_json", "print_problems", "print_table", "require_output"]
+__all__ = ["emit", "flush", "note", "print_error", "print_json", "print_problems", "print_table", "require_output"]
 
 _SHOWN_PROBLEMS = 50
 
 
 def print_json(value: object) -> None:
     """Print a value as JSON on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json_text(value, indent=2, allow_nan=True))
+
+
+def note(message: str) -> None:
+    """Say something on standard error, in one line whatever names are in it."""
+    print(printable(message), file=sys.stderr, flush=True)
 
 
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
@@ -30,9 +35,10 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], right:
     for header in headers:
         table.add_column(header, justify="right" if header in set(right) else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*("–" if cell is None else str(cell) for cell in row))
+        table.add_row(*("–" if cell is None else printable(str(cell)) for cell in row))
     # Into a file or a pipe nothing is cut to the width of a terminal.
-    Console(width=None if sys.stdout.isatty() else 10_000, markup=False, highlight=False).print(table)
+    width = None if sys.stdout.isatty() else 10_000
+    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
 
 
 def print_error(error: JigsawError) -> None:
@@ -41,15 +47,23 @@ def print_error(error: JigsawError) -> None:
         print(f"error: {len(error.problems)} problem{'s' * (len(error.problems) > 1)}", file=sys.stderr)
         print_problems(error.problems)
     else:
-        print(f"error: {error}", file=sys.stderr)
+        first, *more = error.args if isinstance(error, UsageError) else (error,)
+        note(f"error: {first}")
+        _list(more, "")
 
 
 def print_problems(problems: Sequence[Problem]) -> None:
     """List problems on standard error, one a line."""
-    for problem in problems[:_SHOWN_PROBLEMS]:
-        print(f"  {problem}", file=sys.stderr)
-    if len(problems) > _SHOWN_PROBLEMS:
-        print(f"  and {len(problems) - _SHOWN_PROBLEMS} more (all with: jigsaw validate --json)", file=sys.stderr)
+    _list(problems, " (all with: jigsaw validate --json)")
+
+
+def _list(lines: Sequence[object], where: str) -> None:
+    """The first lines, and the last one, which may say that there are still more."""
+    for line in lines[:_SHOWN_PROBLEMS]:
+        note(f"  {line}")
+    if len(lines) > _SHOWN_PROBLEMS:
+        note(f"  and {len(lines) - _SHOWN_PROBLEMS} more{where}, at last:")
+        note(f"  {lines[-1]}")
 
 
 def require_output(path: Path | None, *inputs: str | Path | None) -> None:
@@ -81,7 +95,7 @@ def emit(data: bytes, path: Path | None) -> None:
     from jigsaw_opt.documents import write_atomically
 
     write_atomically(path, data)
-    print(f"wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")
 
 
 def flush() -> None:

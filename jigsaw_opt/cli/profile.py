@@ -75,6 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.text import readable
 
     for name in _COUNTS:
         if getattr(arguments, name) < 1:
@@ -86,7 +87,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--processes is for the CPU, with one thread each")
     if arguments.model is None and (arguments.all_reduce is None or arguments.output):
         raise UsageError("nothing to measure: name a model, or --all-reduce N; only a model can be written")
-    if arguments.gpu_type is not None and (not arguments.gpu_type or "/" in arguments.gpu_type):
+    gpu_type = arguments.gpu_type
+    if gpu_type is not None and (not gpu_type or "/" in gpu_type or gpu_type != readable(gpu_type)):
         raise UsageError("--gpu-type is a name without '/'")
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.cli.output import note
+
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Event, Report
 
@@ -19,7 +21,7 @@ def progress(quiet: bool, verbose: bool) -> Iterator[Report | None]:
     if quiet or not (verbose or sys.stderr.isatty()):
         yield None
     elif verbose:
-        yield lambda event: print(_line(event), file=sys.stderr, flush=True)
+        yield lambda event: note(_line(event))
     else:
         from rich.console import Console
 

@@ -162,15 +162,17 @@ def _until_us(hours: float | None) -> int | None:
 
 def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
     """A simulation at its beginning, or where the snapshot in the folder left it."""
-    path = arguments.output / _SNAPSHOT
+    simulation = prepared.start()
     if not arguments.resume:
-        return prepared.start()
+        return simulation
     from jigsaw_opt.documents import exists
+    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.simulation.snapshot import restore
 
+    path = arguments.output / _SNAPSHOT
     if not exists(path):
         raise UsageError(f"there is no {path} to go on from")
-    return restore(path.read_bytes(), prepared.setting, prepared.inputs(), str(path))
+    return restore(read_file(path), simulation, prepared.inputs(), str(path))
 
 
 @contextmanager
@@ -208,21 +210,24 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 
 def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.snapshot import snapshot
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
-    write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+    if simulation.resumable:
+        write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+        what_now = "go on with the same command and --resume"
+    else:
+        what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
     jobs = len(prepared.setting.workload.jobs)
-    print(
-        f"interrupted with {simulation.ended} of {jobs} jobs ended; go on with the same command and --resume",
-        file=sys.stderr,
-    )
+    note(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}")
     return INTERRUPTED
 
 
 def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
     """All tables, the report, and at last the summary, so that where it is the others are too, and of the same run."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
     from jigsaw_opt.views.simulation_report import simulation_html
@@ -238,7 +243,7 @@ def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome,
     for name, text in zip(_RESULTS, texts, strict=True):
         write_atomically(folder / name, text.encode())
     (folder / _SNAPSHOT).unlink(missing_ok=True)
-    print(f"wrote {folder}/{', '.join(_RESULTS)}", file=sys.stderr)
+    note(f"wrote {folder}/{', '.join(_RESULTS)}")
 
 
 def _print(summary: Summary, request: Request, as_json: bool) -> None:

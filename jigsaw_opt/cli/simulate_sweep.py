@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.output import note
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,17 +58,18 @@ def run_sweep(arguments: argparse.Namespace, base: Request) -> int:
 def _swept(arguments: argparse.Namespace, tasks: Sequence[Task], engine: Engine, stopped: Callable[[], bool]) -> int:
     from jigsaw_opt.cli.output import flush
     from jigsaw_opt.sweeps.record import Record
+    from jigsaw_opt.sweeps.simulations import is_row
     from jigsaw_opt.sweeps.sweep import rows_of, sweep
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
-    with Record(arguments.output / "rows.jsonl") as record:
+    with Record(arguments.output / "rows.jsonl", is_row) as record:
         sweep(tasks, engine, record, _progress(arguments.quiet, len(tasks)), stopped)
         rows = rows_of(tasks, record)
     _report(rows, len(tasks), arguments.output, arguments.json)
     flush()
     if len(rows) == len(tasks):
         return 0
-    print(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on", file=sys.stderr)
+    note(f"interrupted: {len(rows)} of {len(tasks)} are kept; the same command goes on")
     return INTERRUPTED
 
 
@@ -95,7 +97,7 @@ def _progress(quiet: bool, count: int) -> Callable[[dict[str, Any]], None] | Non
         nonlocal done
         done += 1
         came = row["error"] or f"mean completion {row['mean_completion_h']:.3f} h in {row['seconds']:.1f} s"
-        print(f"[{done} of {count}] {row['workload']} {row['policy']} seed {row['seed']}: {came}", file=sys.stderr)
+        note(f"[{done} of {count}] {row['workload']} {row['policy']} seed {row['seed']}: {came}")
 
     return show
 
@@ -115,7 +117,7 @@ def _report(rows: Sequence[dict[str, Any]], asked: int, folder: Path, as_json: b
     else:
         heads = ("workload", "policy", "runs", "errors", *_SHOWN)
         print_table(heads, ([_shown(cell.get(head)) for head in heads] for cell in cells(rows)), heads[2:])
-    print(f"wrote {folder}/rows.jsonl, rows.csv, summary.json", file=sys.stderr)
+    note(f"wrote {folder}/rows.jsonl, rows.csv, summary.json")
 
 
 def _shown(value: object) -> object:

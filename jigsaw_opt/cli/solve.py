@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,11 +104,12 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options)
 
 def _exit_code(result: Result) -> int:
     """What the result comes to; says so where it is no fault of the instance that there is no better one."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.errors import EngineDiedError
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
     if result.failure:
-        print(f"error: {result.failure}; the result is what was known before", file=sys.stderr)
+        note(f"error: {result.failure}; the result is what was known before")
         return EngineDiedError.exit_code
     return INTERRUPTED if result.stopped_by == "interrupt" else _EXIT[result.status]
 
@@ -137,13 +137,13 @@ def _solved(instance: Instance, arguments: argparse.Namespace, options: Options,
 
 
 def _print(result: Result, arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.cli.output import note, print_json, print_table
 
     if arguments.json:
         print_json(_as_json(result, arguments.output))
         return
     for conflict in result.conflicts:
-        print(f"infeasible: {conflict.message}", file=sys.stderr)
+        note(f"infeasible: {conflict.message}")
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
         result.objective,
@@ -158,13 +158,14 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
 
 
 def _print_timeline(instance: Instance, result: Result) -> None:
+    from jigsaw_opt.text import printable
     from jigsaw_opt.views.lanes import picture
     from jigsaw_opt.views.text import timeline_text
 
     assert result.plan is not None
     print(f"\n{timeline_text(picture(instance, result.plan))}\n")
     verdict = "so this plan is optimal" if result.status == "optimal" else "so the optimum lies between the two"
-    print(f"proof: no plan is better than {result.bound} ({result.bound_reason});")
+    print(f"proof: no plan is better than {result.bound} ({printable(result.bound_reason)});")
     print(f"       every rule was checked and this plan has {result.objective}, {verdict}.")
 
 

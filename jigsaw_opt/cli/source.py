@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -18,7 +18,7 @@ __all__ = ["OBJECTIVES", "SIZES", "CheckFailedError", "checked_picture", "checke
 SIZES = ("servers", "gpus", "load", "bandwidth")
 """Numbers of a recipe that a user may set."""
 OBJECTIVES = ("makespan", "weighted_completion", "period")
-_MOST_DIGITS = 1_000
+_MOST_DIGITS = 18
 
 
 class CheckFailedError(JigsawError):
@@ -74,21 +74,16 @@ def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Insta
 
 def _of_family(source: str) -> Instance:
     family, seed, *changes = source.split(":")
-    if not _is_number(seed):
-        raise UsageError(f"{source}: the seed is a whole number, not {seed!r}")
+    if not seed.isdecimal() or len(seed) > _MOST_DIGITS:
+        raise UsageError(f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}")
     return generated(family, int(seed), dict(_change(source, change) for change in changes))
-
-
-def _is_number(text: str) -> bool:
-    """Whether it is a whole number of a length that anybody means."""
-    return text.isdecimal() and len(text) <= _MOST_DIGITS
 
 
 def _change(source: str, change: str) -> tuple[str, int | str]:
     name, _, value = change.partition("=")
     if name == "objective":
         return name, value
-    if name not in SIZES or not _is_number(value):
+    if name not in SIZES or not value.isdecimal() or len(value) > _MOST_DIGITS:
         raise UsageError(f"{source}: a change is NAME=N with {', '.join(SIZES)}, or objective=NAME, not {change!r}")
     return name, int(value)
 
@@ -123,7 +118,7 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
     CheckFailedError
         The plan breaks a rule.
     InvalidInputError
-        The replay is one of another plan.
+        The replay is one of another plan, or incomplete.
     """
     instance, plan = checked_plan(source, plan_path)
     if replay_path is None:
@@ -131,10 +126,9 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
 
         return picture(instance, plan)
     from jigsaw_opt.documents import load_replay
-    from jigsaw_opt.documents.replay import plan_sha256
+    from jigsaw_opt.documents.replay import require_replay_of
     from jigsaw_opt.views.replay import replay_picture
 
     replay = load_replay(replay_path)
-    if (replay.instance_sha256, replay.plan_sha256) != (plan.instance_sha256, plan_sha256(plan)):
-        raise InvalidInputError([Problem(str(replay_path), f"is a replay of another plan than {plan_path}")])
+    require_replay_of(plan, replay, str(replay_path))
     return replay_picture(instance, plan, replay)

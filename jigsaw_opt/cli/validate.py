@@ -20,6 +20,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import print_json, print_problems
     from jigsaw_opt.documents import load_document
     from jigsaw_opt.errors import InvalidInputError, Problem
+    from jigsaw_opt.text import printable
 
     found: dict[Path, tuple[Problem, ...]] = {}
     for path in arguments.files:
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         for path, problems in found.items():
-            print(f"{path}: {'valid' if not problems else f'{len(problems)} problem(s)'}")
+            print(f"{printable(str(path))}: {'valid' if not problems else f'{len(problems)} problem(s)'}")
             sys.stdout.flush()
             print_problems(problems)
     return InvalidInputError.exit_code if any(found.values()) else 0

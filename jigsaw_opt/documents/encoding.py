@@ -9,8 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Iteration, Job, Model, Plan
+from jigsaw_opt.text import json_text
 
-__all__ = ["canonical_json", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
+__all__ = ["canonical_json", "encode_depth", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
 
 Json = dict[str, Any]
 
@@ -120,11 +121,12 @@ def _job(job: Job) -> Json:
         "iterations": job.iterations,
         "release_us": job.release_us,
         "weight": job.weight,
-        "depth": _depth(job.depth),
+        "depth": encode_depth(job.depth),
     }
 
 
-def _depth(depth: Depth) -> Json:
+def encode_depth(depth: Depth) -> Json:
+    """A depth rule as it stands under ``depth`` in an instance."""
     if not isinstance(depth, FreeDepth):
         return {"rule": "full" if isinstance(depth, FullDepth) else "staircase"}
     tree: Json = {"rule": "free", "min_contributors": depth.min_contributors}
@@ -154,4 +156,4 @@ def _pretty(tree: Json, margin: str) -> Iterator[str]:
 
 
 def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json_text(value)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.documents.encoding import encode_instance, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
 from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
+from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.writing import write_atomically
-from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 from jigsaw_opt.problem import Instance, Plan
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_instance(_read(path), os.fspath(path))
+    return decode_instance(read_file(path), os.fspath(path))
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -54,7 +54,7 @@ def load_plan(path: str | os.PathLike[str]) -> Plan:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_plan(_read(path), os.fspath(path))
+    return decode_plan(read_file(path), os.fspath(path))
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -67,7 +67,7 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     """
     from jigsaw_opt.documents.replay import decode_replay
 
-    return decode_replay(_read(path), os.fspath(path))
+    return decode_replay(read_file(path), os.fspath(path))
 
 
 def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
@@ -78,7 +78,7 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    data, source = _read(path), os.fspath(path)
+    data, source = read_file(path), os.fspath(path)
     match stated_kind(data):
         case "plan":
             return decode_plan(data, source)
@@ -110,10 +110,3 @@ def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
         If it cannot be written.
     """
     write_atomically(path, encode_plan(plan))
-
-
-def _read(path: str | os.PathLike[str]) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except (OSError, ValueError) as error:
-        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason_of(error)}")]) from error

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
@@ -24,7 +23,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 
-__all__ = ["decode_instance"]
+__all__ = ["decode_depth", "decode_instance"]
 
 Json = dict[str, Any]
 
@@ -45,20 +44,12 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
         With every problem of the document and its path.
     """
     with collection_paused():
-        return _decode(data, source)
+        return _instance(parsed(data, source, _check))
 
 
-def _decode(data: bytes | str, source: str) -> Instance:
-    report = Report()
-    try:
-        tree = parse(data, source, report)
-        if tree is not None:
-            structure("instance")(tree, "$", report)
-            _check_meaning(tree, report)
-    except RecursionError:
-        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
-    report.raise_if_any()
-    return _instance(tree)
+def _check(tree: Json, report: Report) -> None:
+    structure("instance")(tree, "$", report)
+    _check_meaning(tree, report)
 
 
 # The structure may be broken when these run, so each looks only at values of the right type.
@@ -210,13 +201,14 @@ def _model(tree: Json) -> Model:
 
 def _job(tree: Json) -> Job:
     if "depth" in tree:
-        tree["depth"] = _depth(tree["depth"])
+        tree["depth"] = decode_depth(tree["depth"])
     return Job(**tree)
 
 
 _PLAIN_DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth()}
 
 
-def _depth(tree: Json) -> Depth:
+def decode_depth(tree: Json) -> Depth:
+    """A depth rule from what stands under ``depth``, of the right structure."""
     rule = tree.pop("rule")
     return FreeDepth(**tree) if rule == "free" else _PLAIN_DEPTHS[rule]

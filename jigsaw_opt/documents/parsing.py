@@ -5,17 +5,22 @@ from __future__ import annotations
 import gc
 import json
 import re
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, quoted
+from jigsaw_opt.errors import InvalidInputError, Problem
 
-__all__ = ["collection_paused", "parse"]
+__all__ = ["collection_paused", "parse", "parsed"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST_INTEGER = 4300
+_MOST_MEMORY_A_BYTE = 12
+_MEMORY_FOR_ANY = 128 * 2**20
+"""Documents whose tree takes at most this much are read however dense they are."""
 
 
 class _Repeated(dict[str, Any]):
@@ -36,6 +41,32 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
+def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None]) -> Any:
+    """The tree of a document that is right.
+
+    Parameters
+    ----------
+    data, source
+        As `parse` takes them.
+    check
+        Reports what is wrong with a tree, which may be any object.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    report = Report()
+    try:
+        tree = parse(data, source, report)
+        if tree is not None:
+            check(tree, report)
+    except RecursionError:
+        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+    report.raise_if_any()
+    return tree
+
+
 def parse(data: bytes | str, source: str, report: Report) -> Any:
     """Parse one JSON document whose top is an object.
 
@@ -46,7 +77,8 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     source
         What problems with the document as a whole are said of: ``$`` or a file name.
     report
-        Receives duplicate keys and lone surrogates, which leave a tree to look at further.
+        Receives duplicate keys and lone surrogates, which leave a tree to look at further, and what leaves none: text
+        that is no JSON, or so many values in so few bytes that their tree would take far more memory than the text.
 
     Returns
     -------
@@ -59,7 +91,7 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
         If values are nested deeper than Python's stack.
     """
     text = _text(data, source, report)
-    if text is None:
+    if text is None or _is_too_dense(text, len(data), source, report):
         return None
     repeated: list[_Repeated] = []
 
@@ -109,6 +141,21 @@ def _text(data: bytes | str, source: str, report: Report) -> str | None:
     return None
 
 
+def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
+    """Whether the tree may take too much memory; judged by the characters that begin and part values."""
+    lists, objects, commas, keys = map(text.count, "[{,:")
+    strings = max(0, text.count('"') // 2 - keys)
+    numbers = max(0, commas - strings)
+    # Bytes that CPython takes for each; an object is made from a list of its pairs, which matters for long ones.
+    tree = 72 * lists + 80 * objects + 9 * commas + 43 * keys + 64 * strings + 32 * numbers
+    tree += 88 * max(0, keys - 8 * objects)
+    if tree <= _MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= _MOST_MEMORY_A_BYTE * size:
+        return False
+    values = lists + objects + strings + numbers
+    report.add(source, f"about {values} values in {size} bytes, far more than a document of this size has")
+    return True
+
+
 def _oddities(tree: Any, place: Place) -> Iterator[tuple[Place, str]]:
     """Duplicate keys and strings with lone surrogates anywhere in `tree`."""
     if isinstance(tree, str):
@@ -116,7 +163,8 @@ def _oddities(tree: Any, place: Place) -> Iterator[tuple[Place, str]]:
             yield place, "a string holds a lone surrogate, which is no character"
     elif isinstance(tree, list):
         for index, item in enumerate(tree):
-            yield from _oddities(item, (place, index))
+            if isinstance(item, str | list | dict):
+                yield from _oddities(item, (place, index))
     elif isinstance(tree, dict):
         for key in tree.repeats if isinstance(tree, _Repeated) else ():
             yield (place, key), "duplicate key"

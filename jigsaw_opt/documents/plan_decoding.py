@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
 
 __all__ = ["decode_plan", "stated_kind"]
@@ -34,21 +33,13 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
         With every problem of the document and its path.
     """
     with collection_paused():
-        return _decode(data, source)
+        return _plan(parsed(data, source, _check))
 
 
-def _decode(data: bytes | str, source: str) -> Plan:
-    report = Report()
-    try:
-        tree = parse(data, source, report)
-        if tree is not None:
-            structure("plan")(tree, "$", report)
-            for place in _not_finite(tree.get("solver"), ("$", "solver")):
-                report.add(place, "must be a finite number")
-    except RecursionError:
-        raise InvalidInputError([Problem(source, "nested too deeply")]) from None
-    report.raise_if_any()
-    return _plan(tree)
+def _check(tree: dict[str, Any], report: Report) -> None:
+    structure("plan")(tree, "$", report)
+    for place in _not_finite(tree.get("solver"), ("$", "solver")):
+        report.add(place, "must be a finite number")
 
 
 def stated_kind(data: bytes) -> str | None:

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from jigsaw_opt.documents.parsing import collection_paused, parse
-from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.parsing import collection_paused, parsed
+from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.plan import Plan, Transfer
+from jigsaw_opt.errors import Problem
+from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
     MeasuredBlock,
@@ -23,8 +23,9 @@ from jigsaw_opt.problem.replay import (
     Summary,
     Timeline,
 )
+from jigsaw_opt.text import json_text
 
-__all__ = ["decode_replay", "encode_replay", "plan_sha256"]
+__all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]
 
 Json = dict[str, Any]
 
@@ -43,16 +44,57 @@ def decode_replay(data: bytes | str, source: str = "$") -> Replay:
     InvalidInputError
         With every problem of the document and its path.
     """
-    report = Report()
     with collection_paused():
-        try:
-            tree = parse(data, source, report)
-            if tree is not None:
-                structure("replay")(tree, "$", report)
-        except RecursionError:
-            raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+        return _replay(parsed(data, source, _check))
+
+
+def _check(tree: Json, report: Report) -> None:
+    structure("replay")(tree, "$", report)
+
+
+def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
+    """Refuse a replay of another plan, or one whose timeline is not what carrying out this plan leaves.
+
+    Parameters
+    ----------
+    plan, replay
+        The plan and what is said to be a replay of it.
+    source
+        What problems call the replay.
+
+    Raises
+    ------
+    InvalidInputError
+        With everything that is wrong.
+    """
+    report = Report()
+    if (replay.instance_sha256, replay.plan_sha256) != (plan.instance_sha256, plan_sha256(plan)):
+        report.note(Problem(source, "is a replay of another plan"))
         report.raise_if_any()
-        return _replay(tree)
+    found = replay.timeline
+    place: Place = (source, "timeline")
+    if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in plan.jobs]:
+        report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
+    else:
+        for index, (job, measured) in enumerate(zip(plan.jobs, found.jobs, strict=True)):
+            _check_job(job, measured, found.passes, ((place, "jobs"), index), report)
+    if len(found.origins_us) > (found.passes if plan.period_us is None else 0):
+        report.add((place, "origins_us"), "more than there are passes over a finite plan")
+    report.raise_if_any()
+
+
+def _check_job(job: JobPlan, measured: MeasuredJob, passes: int, place: Place, report: Report) -> None:
+    """All iterations from the first one on, each with the levels and buckets of the plan."""
+    first, count = measured.first_iteration, len(job.iterations)
+    if first + len(measured.iterations) != passes * count:
+        left = f"{len(measured.iterations)} iterations from number {first} on"
+        report.add((place, "iterations"), f"{left}; {passes} passes over {count} are needed")
+    for number, found in enumerate(measured.iterations):
+        planned, where = job.iterations[(first + number) % count], ((place, "iterations"), number)
+        if [block.level for block in found.blocks] != [block.level for block in planned.blocks]:
+            report.add((where, "blocks"), f"need the {len(planned.blocks)} levels of the plan")
+        if [transfer.bucket for transfer in found.transfers] != [transfer.bucket for transfer in planned.transfers]:
+            report.add((where, "transfers"), f"need the {len(planned.transfers)} buckets of the plan")
 
 
 def encode_replay(replay: Replay) -> bytes:
@@ -94,7 +136,7 @@ def _job(job: MeasuredJob) -> str:
 
 
 def _line(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return json_text(value)
 
 
 def _replay(tree: Json) -> Replay:

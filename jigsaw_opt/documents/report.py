@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
+from itertools import islice
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 
@@ -16,32 +17,52 @@ Place = str | tuple["Place", str | int]
 Built for every value but written out only for a problem, which keeps decoding fast."""
 
 _LONGEST_QUOTE = 60
-_MOST_HINTS = 100
-_MOST_OPTIONS = 1000
+_MOST_PROBLEMS = 1000
+_MOST_COMPARISONS = 10_000
 
 
 class Report:
-    """The problems found so far."""
+    """The problems found so far, up to a thousand: then looking stops, however long the input is."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
-        self._hints = 0
+        self._comparisons = _MOST_COMPARISONS
 
     def add(self, place: Place, message: str, hint: str = "") -> None:
-        """Note that what stands at `place` is wrong."""
-        self.problems.append(Problem(_path(place), message, hint))
+        """Note that what stands at `place` is wrong.
+
+        Raises
+        ------
+        InvalidInputError
+            These are too many; with the first ones, and that there may be more.
+        """
+        self.note(Problem(_path(place), message, hint))
+
+    def note(self, problem: Problem) -> None:
+        """Note a problem; see `add`."""
+        if len(self.problems) == _MOST_PROBLEMS:
+            stopped = Problem(
+                problem.path, f"nothing is looked at from here: {_MOST_PROBLEMS} problems are listed before"
+            )
+            raise InvalidInputError([*self.problems, stopped])
+        self.problems.append(problem)
 
     def add_misspelt(self, place: Place, message: str, word: str, options: Iterable[str]) -> None:
         """Note a wrong `word`, with the most similar of `options` as the hint.
 
         Comparing words is slow, so only the first problems of a long list get a hint.
         """
-        known = list(options)
-        self._hints += 1
+        known = list(islice(options, self._comparisons + 1))
         hint = ""
-        if self._hints <= _MOST_HINTS and len(known) <= _MOST_OPTIONS:
+        if len(known) <= self._comparisons:
+            self._comparisons -= len(known)
             hint = _suggestion(word, known)
         self.add(place, message, hint)
+
+    def include(self, problems: Iterable[Problem], place: Place) -> None:
+        """Note the problems of a document of its own that stands at `place`."""
+        for problem in problems:
+            self.add(_path(place) + problem.path.removeprefix("$"), problem.message, problem.hint)
 
     def raise_if_any(self) -> None:
         """Raise InvalidInputError with all problems, if there are any."""
@@ -75,7 +96,8 @@ def _path(place: Place) -> str:
         if isinstance(key, int):
             steps.append(f"[{key}]")
         else:
-            steps.append(f".{key}" if key.isidentifier() and key.isascii() else f"[{quoted(key)}]")
+            plain = len(key) <= _LONGEST_QUOTE and key.isascii() and key.isidentifier()
+            steps.append(f".{key}" if plain else f"[{quoted(key)}]")
     return place + "".join(reversed(steps))
 
 

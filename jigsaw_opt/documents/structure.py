@@ -6,8 +6,8 @@ the alternatives under ``oneOf`` it checks the one whose `rule` the value names.
 
 from __future__ import annotations
 
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -15,18 +15,31 @@ from typing import Any
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
 from jigsaw_opt.documents.schemas import Kind, schema
 
-__all__ = ["structure"]
+__all__ = ["Check", "compiled", "structure"]
 
 Check = Callable[[Any, Place, Report], None]
 Keywords = Mapping[str, Any]
 
-_NOUNS = {"object": "an object", "array": "a list", "string": "a string", "number": "a finite number", "null": "null"}
+_NOUNS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "a string",
+    "number": "a finite number",
+    "boolean": "true or false",
+    "null": "null",
+}
+_LARGEST = 2**53 - 1
 
 
 @cache
 def structure(kind: Kind) -> Check:
     """The check that reports whatever breaks the schema of `kind`."""
-    return _Compiler(schema(kind)).compile({"$ref": "#"})
+    return compiled({"$ref": "#"}, schema(kind))
+
+
+def compiled(keywords: Keywords, root: Mapping[str, Any]) -> Check:
+    """The check that reports whatever breaks the schema of `keywords`, whose references are looked up in `root`."""
+    return _Compiler(dict(root)).compile(keywords)
 
 
 class _Compiler:
@@ -35,6 +48,8 @@ class _Compiler:
         self._named: dict[str, Check] = {}
 
     def compile(self, keywords: Keywords) -> Check:
+        if not keywords:
+            return _anything
         if "$ref" in keywords:
             return self._reference(keywords["$ref"])
         if "oneOf" in keywords:
@@ -61,6 +76,7 @@ class _Compiler:
             "integer": _integer,
             "number": _number,
             "string": _string,
+            "boolean": _boolean,
             "array": self._list,
             "object": self._object,
             "null": _null,
@@ -148,15 +164,22 @@ _PYTHON: dict[str, type] = {
     "string": str,
     "integer": int,
     "number": float,
+    "boolean": bool,
     "null": type(None),
 }
 
 
 def _noun(name: str, keywords: Keywords) -> str:
-    if name != "integer":
+    if name not in ("integer", "number") or "minimum" not in keywords:
         return _NOUNS[name]
-    low = keywords["minimum"]
-    return f"an integer from {low} to 2^53 - 1" if "maximum" in keywords else f"an integer of at least {low}"
+    noun = "an integer" if name == "integer" else "a number"
+    if "maximum" not in keywords:
+        return f"{noun} of at least {keywords['minimum']}"
+    return f"{noun} from {keywords['minimum']} to {_called(keywords['maximum'])}"
+
+
+def _called(high: float) -> str:
+    return "2^53 - 1" if high == _LARGEST else str(high)
 
 
 def _wrong(value: Any, place: Place, report: Report, expected: str) -> None:
@@ -165,6 +188,10 @@ def _wrong(value: Any, place: Place, report: Report, expected: str) -> None:
 
 def _anything(value: Any, place: Place, report: Report) -> None:
     """Take any value."""
+
+
+def _boolean(keywords: Keywords, expected: str) -> Check:
+    return _any_type({bool: _anything}, expected)
 
 
 def _null(keywords: Keywords, expected: str) -> Check:
@@ -193,8 +220,10 @@ def _integer(keywords: Keywords, expected: str) -> Check:
 
 
 def _number(keywords: Keywords, expected: str) -> Check:
+    low, high = keywords.get("minimum", -sys.float_info.max), keywords.get("maximum", sys.float_info.max)
+
     def check(value: Any, place: Place, report: Report) -> None:
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not low <= value <= high:  # which no infinity is, nor what is no number
             _wrong(value, place, report, expected)
 
     return check

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from functools import partial
 
+from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -46,13 +45,12 @@ def decode_workload(data: bytes | str, source: str = "workload.csv", accept: Acc
 
 def encode_workload(workload: Workload) -> str:
     """Write a workload so that reading it gives the same jobs."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_HEADER)
-    for job in workload.jobs:
-        writer.writerow("" if (value := getattr(job, name)) in (None, 0) and name != "submit_us" else value
-                        for name in _HEADER)  # fmt: skip
-    return text.getvalue()
+    return csv_text(_HEADER, ([_cell(job, name) for name in _HEADER] for job in workload.jobs))
+
+
+def _cell(job: TraceJob, name: str) -> object:
+    value: object = getattr(job, name)
+    return "" if value in (None, 0) and name != "submit_us" else value
 
 
 def _job(row: Row, submit: str) -> TraceJob:
@@ -61,9 +59,9 @@ def _job(row: Row, submit: str) -> TraceJob:
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
         row.add(f"gpus is not between min_gpus and max_gpus: {gpus}")
     return TraceJob(
-        row.text("name"),
+        restored(row.text("name")),
         row.microseconds(submit, _SUBMIT[submit]),
-        row.text("model"),
+        restored(row.text("model")),
         gpus,
         row.optional("iterations"),
         fewest,

@@ -23,6 +23,8 @@ OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 )
 
+_HOW = frozenset({"fused", "foreach", "capturable"})
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -167,14 +169,27 @@ class Worker:
         }
         return {name: _copied(part) for name, part in whole.items()}
 
-    def load(self, state: Mapping[str, Any]) -> None:
-        """Return to a `state`, of this worker or of one like it.
+    def trained_state(self, iteration: int) -> dict[str, Any]:
+        """What `state` gives after so many iterations, at least one, but for the values of the tensors."""
+        optimiser = {**self.optimiser.state_dict(), "state": self._optimiser_state()}
+        return {"iteration": iteration, "model": dict(self.model.state_dict()), "optimiser": optimiser}
 
-        Raises
-        ------
-        RuntimeError, ValueError, KeyError
-            It is the state of another model or optimiser.
+    def _optimiser_state(self) -> dict[int, Any]:
+        """What the optimiser keeps of each parameter once it has taken a step: found out without memory or arithmetic.
+
+        Options that only choose how a step is computed change nothing of it and need real devices.
         """
+        options: dict[str, Any] = {key: False if key in _HOW else value for key, value in self.recipe.options.items()}
+        ghosts = []
+        for own in self.model.parameters():
+            ghosts.append(torch.empty_like(own, device="meta", requires_grad=own.requires_grad))
+            ghosts[-1].grad = None if own.grad is None else torch.empty_like(ghosts[-1])
+        optimiser = OPTIMISERS[self.recipe.optimiser](ghosts, **options)
+        optimiser.step()
+        return dict(optimiser.state_dict()["state"])
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Return to a `state`, of this worker or of one like it; `trained_state` tells what that looks like."""
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.iteration, self._step_due = state["iteration"], False

@@ -25,6 +25,8 @@ from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Draft", "HiddenPlace", "draft", "generate"]
 
+_MOST_WORKERS = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class HiddenPlace:
@@ -70,7 +72,16 @@ def draft(family: str, seed: int, **changes: Any) -> Draft:
     if unknown:
         raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}")
     recipe = replace(FAMILIES[family][seed % len(FAMILIES[family])], **changes)
+    _require_size(recipe)
     return _Builder(recipe, random.Random(f"{family}/{seed}")).build(f"{family}-{recipe.name}-{seed}")
+
+
+def _require_size(recipe: Recipe) -> None:
+    gpus = recipe.servers * recipe.gpus
+    workers = gpus * recipe.load // 100
+    if max(gpus, workers) > _MOST_WORKERS:
+        asked = f"{gpus:,} GPUs and {workers:,} workers"
+        raise UsageError(f"an instance is made with {_MOST_WORKERS:,} GPUs and as many workers at most, not {asked}")
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
 from jigsaw_opt.problem.costs import ceil_fraction, staircase, transfer_us
@@ -30,9 +31,11 @@ from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import Pace
 
-__all__ = ["BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
+__all__ = ["MOST_PIECES", "BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
 
-_HUGE_SERVER = 1 << 16
+MOST_PIECES = 20_000_000
+"""Blocks and transfers that a plan is written for."""
+_HUGE_SERVER = 1 << 10
 """GPUs of a server beyond so many are left out where there are not as many workers."""
 
 
@@ -186,7 +189,18 @@ class Pieces:
 
 
 def cut(instance: Instance) -> Pieces:
-    """Cut every job of an instance into its piece graph."""
+    """Cut every job of an instance into its piece graph.
+
+    Raises
+    ------
+    TooLargeError
+        One iteration of all jobs has more than `MOST_PIECES` blocks.
+    OutOfTimeError
+        The time of the solve is over.
+    """
+    workers = sum(job.workers for job in instance.jobs)
+    if workers > MOST_PIECES:
+        raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_PIECES:,} at most")
     cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
     jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.jobs))
     return Pieces(instance, _usable(instance), jobs, instance.horizon, instance.objective)

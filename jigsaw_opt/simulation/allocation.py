@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from jigsaw_opt.documents.encoding import encode_depth
+from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth, FullDepth
+from jigsaw_opt.simulation.plain import DEPTH, Limits, Plain, Shape, fields, listed
 
 __all__ = ["Decision", "Share"]
 
@@ -42,6 +45,21 @@ class Share:
             self.gpus,
             tuple(self.depths[k] for k in kept) if self.depths else (),
         )
+
+    def plain(self) -> Plain:
+        """The share as it stands in a snapshot."""
+        depths = [encode_depth(depth) for depth in self.depths]
+        return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths}
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(jobs=listed(limits.job, 1), gpus=listed(limits.gpu, 1), depths=listed(DEPTH))
+
+    @classmethod
+    def restored(cls, tree: Plain) -> Share:
+        """The share that `plain` gave."""
+        return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), tuple(map(decode_depth, tree["depths"])))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from jigsaw_opt.instances.gpus import GPU_TYPES, server
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
-__all__ = ["grid"]
+__all__ = ["grid", "require_size"]
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
 _GPU_TYPE = "gpu"
@@ -17,6 +17,18 @@ _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9
 _LINK_BANDWIDTH = 1_250_000_000
 _MOST_GPUS = 1_000_000
+
+
+def require_size(cluster: Cluster, text: str) -> None:
+    """Refuse a cluster whose GPUs cannot be simulated one by one.
+
+    Raises
+    ------
+    UsageError
+        It has none, or more than a million; called `text`.
+    """
+    if not 1 <= cluster.gpu_count <= _MOST_GPUS:
+        raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {cluster.gpu_count}")
 
 
 def grid(text: str) -> Cluster | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.invariants import check_pace, check_shares
-from jigsaw_opt.simulation.policy import Active, Moment, Policy, Scheduler, Setting
-from jigsaw_opt.simulation.records import JobRecord, Outcome, RoundRecord, Stint
+from jigsaw_opt.simulation.invariants import InvariantError, check_pace, check_shares
+from jigsaw_opt.simulation.notes import Books, Life, Trigger
+from jigsaw_opt.simulation.plain import Plain
+from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting
+from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running, Timers
 
 __all__ = ["Simulation"]
@@ -18,44 +21,11 @@ __all__ = ["Simulation"]
 _IDLE_ROUNDS = 1000
 _SOONEST_US = 1_000_000
 """Without rounds, a policy that asks to be woken at once is woken so much later."""
-
-
-@dataclass(slots=True)
-class _Meter:
-    """An integral over time of a number that changes in steps."""
-
-    value: int = 0
-    total: int = 0
-    since_us: int = 0
-
-    def at(self, now_us: int) -> int:
-        return self.total + self.value * (now_us - self.since_us)
-
-    def set(self, value: int, now_us: int) -> None:
-        self.total, self.since_us, self.value = self.at(now_us), now_us, value
-
-
-@dataclass(slots=True)
-class _Life:
-    """What is noted of a job while it is active, beyond what policies see; `done` is its work when it last stopped."""
-
-    crowd_before: int
-    start_us: int | None = None
-    done: int = 0
-
-
-@dataclass(slots=True)
-class _Trigger:
-    """Why and when the policy is asked next."""
-
-    asked: bool = False
-    wake_us: int | None = None
-    arrived: list[int] = field(default_factory=list)
-    ended: list[int] = field(default_factory=list)
+_NOT_RESUMABLE = "cannot be put aside: it has no `state` and `restore`"
 
 
 class Simulation:
-    """A simulation under way. It can be pickled between two calls of `run`.
+    """A simulation under way. Between two calls of `run` its state can be put aside.
 
     Events are arrivals, ends of jobs, changes of pace, and decisions. The policy decides at the first multiple of the
     round after something happened, or when it asked to be woken, so rounds in which nothing changes cost nothing.
@@ -72,20 +42,22 @@ class Simulation:
     def __init__(self, setting: Setting, policy: Policy, options: Mapping[str, str]) -> None:
         self.setting = setting
         self.now_us = 0
-        self.outcome = Outcome()
+        self._books = Books()
         self._policy_name = policy.name
         self._scheduler: Scheduler = policy.start(setting, options)
         self._active: dict[int, Active] = {}
-        self._lives: dict[int, _Life] = {}
+        self._lives: dict[int, Life] = {}
         self._running: dict[int, Running] = {}
         self._shares: dict[Share, float] = {}
         self._timers = Timers()
-        self._trigger = _Trigger()
+        self._trigger = Trigger()
         self._next_job = 0
-        self._crowd = _Meter()
-        self._held = _Meter()
-        self._held_before = 0
         self._idle_rounds = 0
+
+    @property
+    def outcome(self) -> Outcome:
+        """The records so far."""
+        return self._books.outcome
 
     @property
     def ended(self) -> int:
@@ -122,25 +94,122 @@ class Simulation:
         """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
         for running in self._running.values():
             running.settle(self.now_us)
-            self._note_stint(running)
-        for index, active in self._active.items():
-            self.outcome.jobs.append(self._record(active, self._lives[index], None))
+            self._books.stint(running, self.now_us)
+        for index in self._active:
+            self._note_job(index, None)
         self.outcome.jobs.sort(key=lambda record: record.index)
         self.outcome.end_us = self.now_us
         return self.outcome
+
+    # Putting aside ------------------------------------------------------------------------------------------
+
+    @property
+    def resumable(self) -> bool:
+        """Whether the policy can be put aside, and with it the simulation."""
+        return isinstance(self._scheduler, Resumable)
+
+    def state(self) -> Plain:
+        """The state as plain values, without anything that follows from the setting.
+
+        Raises
+        ------
+        JigsawError
+            The policy cannot be put aside.
+        """
+        if not isinstance(self._scheduler, Resumable):
+            raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
+        return {
+            "now_us": self.now_us,
+            "active": [active.plain() for active in self._active.values()],
+            "lives": [self._lives[index].plain() for index in self._active],
+            "shares": [share.plain() for share in self._shares],
+            "running": [running.plain() for running in self._running.values()],
+            "trigger": self._trigger.plain(),
+            "books": self._books.plain(),
+            "idle_rounds": self._idle_rounds,
+            "scheduler": self._scheduler.state(),
+        }
+
+    def restore(self, state: Plain, place: Place = "$") -> None:
+        """Go on, from the beginning, as the simulation of the same setting and policy that gave `state`.
+
+        Parameters
+        ----------
+        state
+            Not to be trusted.
+        place
+            Of it in its document.
+
+        Raises
+        ------
+        InvalidInputError
+            No such simulation gives this state; then this one must not be used.
+        JigsawError
+            The policy cannot be put aside.
+        """
+        check_state(state, self.setting, _IDLE_ROUNDS, place)
+        report = Report()
+        self._restore_jobs(state)
+        try:
+            self._restore_shares(state)
+        except InvariantError as error:
+            report.add((place, "shares"), str(error))
+        report.raise_if_any()
+        if min(self._own_times(), default=self.now_us) < self.now_us:
+            report.add(place, "something should have happened before this time")
+        self._restore_scheduler(state["scheduler"], (place, "scheduler"), report)
+        report.raise_if_any()
+
+    def _restore_jobs(self, state: Plain) -> None:
+        jobs, performance = self.setting.workload.jobs, self.setting.performance
+        self.now_us, self._trigger = state["now_us"], Trigger.restored(state["trigger"])
+        for tree, life in zip(state["active"], state["lives"], strict=True):
+            job = jobs[tree["job"]]
+            active = self._active[tree["job"]] = Active.restored(tree, job, performance.work(job))
+            self._lives[active.index] = Life.restored(life, active.done)
+        self._books = Books.restored(state["books"], self.setting, len(self._active), held_gpus(state))
+        self._next_job, self._idle_rounds = len(self._active) + self.ended, state["idle_rounds"]
+
+    def _restore_shares(self, state: Plain) -> None:
+        """What runs, with the paces that it had: they hold until the engine asks for others."""
+        shares = tuple(map(Share.restored, state["shares"]))
+        check_shares(self.setting, self._active, shares, (), f"at {self.now_us} us", remains=True)
+        for share in shares:
+            for index in share.jobs:
+                self._active[index].share = share
+        for tree in state["running"]:
+            active = self._active[tree["job"]]
+            self._running[active.index] = Running.restored(tree, active, self.setting.restart_of(active.job))
+        self._shares = dict(zip(shares, self._factors(shares), strict=True))
+        for share in shares:
+            self._time(share)
+
+    def _restore_scheduler(self, state: Plain, place: Place, report: Report) -> None:
+        if not isinstance(self._scheduler, Resumable):
+            raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
+        try:
+            self._scheduler.restore(state, self._moment(self._trigger))
+        except InvalidInputError as error:
+            report.include(error.problems, place)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            report.add(place, f"policy {self._policy_name!r} does not take it: {error}")
 
     # Time ---------------------------------------------------------------------------------------------------
 
     def _next_us(self) -> int:
         """The time of the next event."""
         jobs = self.setting.workload.jobs
-        times = [self._timers.next_us(self._running), self._decision_us()]
+        times = self._own_times()
         if self._next_job < len(jobs):
             times.append(jobs[self._next_job].submit_us)
-        known = [time_us for time_us in times if time_us is not None]
-        if not known:
+        if not times:
             self._fail_waiting()
-        return max(self.now_us, min(known))
+        return max(self.now_us, min(times))
+
+    def _own_times(self) -> list[int]:
+        """Times of the next end or change of pace and of the next decision, which never lie behind."""
+        times = (self._timers.next_us(self._running), self._decision_us())
+        return [time_us for time_us in times if time_us is not None]
 
     def _decision_us(self) -> int | None:
         """When the policy is asked next, or None where nothing has happened."""
@@ -168,8 +237,8 @@ class Simulation:
         while self._next_job < len(jobs) and jobs[self._next_job].submit_us <= self.now_us:
             index, job = self._next_job, jobs[self._next_job]
             self._active[index] = Active(index, job, self.setting.performance.work(job))
-            self._lives[index] = _Life(self._crowd.at(self.now_us))
-            self._crowd.set(len(self._active), self.now_us)
+            self._lives[index] = Life(self._books.crowd.at(self.now_us))
+            self._books.crowd.set(len(self._active), self.now_us)
             self._trigger.arrived.append(index)
             self._trigger.asked = True
             self._next_job += 1
@@ -202,37 +271,19 @@ class Simulation:
             self._shares[rest] = factor
         for index in rest.jobs:
             self._active[index].share = rest
-        self._note_stint(running)
-        del self._running[active.index]
-        del self._active[active.index]
-        self._held.set(_gpus_of(self._shares), self.now_us)
-        self.outcome.jobs.append(self._record(active, self._lives.pop(active.index), self.now_us))
-        self._crowd.set(len(self._active), self.now_us)
+        self._books.stint(running, self.now_us)
+        self._note_job(active.index, self.now_us)
+        del self._running[active.index], self._active[active.index], self._lives[active.index]
+        self._books.held.set(_gpus_of(self._shares), self.now_us)
+        self._books.crowd.set(len(self._active), self.now_us)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
         return rest
 
-    def _record(self, active: Active, life: _Life, finish_us: int | None) -> JobRecord:
-        lifetime = self.now_us - active.job.submit_us
-        crowd = (self._crowd.at(self.now_us) - life.crowd_before) / lifetime if lifetime else 1.0
-        return JobRecord(
-            active.index,
-            life.start_us,
-            finish_us,
-            active.work,
-            active.done,
-            active.gpu_us,
-            max(0, active.starts - 1),
-            self.setting.performance.alone_us(active.job),
-            crowd,
-        )
-
-    def _note_stint(self, running: Running) -> None:
-        active = running.active
-        assert active.share is not None
-        if self.now_us > running.start_us:
-            stint = Stint(active.index, len(active.share.gpus), running.start_us, self.now_us)
-            self.outcome.stints.append(stint)
+    def _note_job(self, index: int, finish_us: int | None) -> None:
+        active = self._active[index]
+        alone_us = self.setting.performance.alone_us(active.job)
+        self._books.job(active, self._lives[index], alone_us, self.now_us, finish_us)
 
     # Decisions ----------------------------------------------------------------------------------------------
 
@@ -241,10 +292,10 @@ class Simulation:
         if not self._active:  # who ended is told to the policy when there is something to decide
             self._trigger.asked, self._trigger.wake_us = False, None
             return
-        trigger, self._trigger = self._trigger, _Trigger()
+        trigger, self._trigger = self._trigger, Trigger()
         for running in self._running.values():
             running.settle(self.now_us)
-        moment = Moment(self.now_us, self._active, tuple(self._shares), tuple(trigger.arrived), tuple(trigger.ended))
+        moment = self._moment(trigger)
         began = time.process_time_ns()
         decision = self._scheduler.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
@@ -255,7 +306,11 @@ class Simulation:
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
         moved = self._apply(decision.shares)
-        self._note_round(moved, policy_us)
+        self._books.round(self.now_us, len(self._active), len(self._running), moved, policy_us)
+
+    def _moment(self, trigger: Trigger) -> Moment:
+        shares, arrived, ended = tuple(self._shares), tuple(trigger.arrived), tuple(trigger.ended)
+        return Moment(self.now_us, self._active, shares, arrived, ended)
 
     def _apply(self, shares: tuple[Share, ...]) -> int:
         """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
@@ -268,11 +323,11 @@ class Simulation:
             for index in share.jobs:
                 moved += self._start(index, share, old.pop(index, None))
         for index, running in old.items():
-            self._note_stint(running)
+            self._books.stint(running, self.now_us)
             running.active.share = None
             self._lives[index].done = running.done
             del self._running[index]
-        self._held.set(_gpus_of(self._shares), self.now_us)
+        self._books.held.set(_gpus_of(self._shares), self.now_us)
         self._set_paces(fresh)
         return moved
 
@@ -283,7 +338,7 @@ class Simulation:
             active.share = share
             return False
         if before is not None:
-            self._note_stint(before)
+            self._books.stint(before, self.now_us)
         active.share = share
         active.starts += 1
         life = self._lives[index]
@@ -300,38 +355,30 @@ class Simulation:
         if self._idle_rounds > _IDLE_ROUNDS:
             self._fail_waiting()
 
-    def _note_round(self, moved: int, policy_us: int) -> None:
-        held = self._held.at(self.now_us)
-        record = RoundRecord(
-            self.now_us,
-            len(self._active),
-            len(self._running),
-            self._held.value,
-            moved,
-            held - self._held_before,
-            policy_us,
-        )
-        self._held_before = held
-        self.outcome.rounds.append(record)
-
     # Paces --------------------------------------------------------------------------------------------------
 
     def _set_paces(self, changed: Iterable[Share]) -> None:
         """Work out the paces of the shares that changed, and of those whose contention changed with them."""
         stale = dict.fromkeys(changed)
         if self.setting.contention is not None:
-            factors = self.setting.contention.factors([share.gpus for share in self._shares])
-            for share, factor in zip(list(self._shares), factors, strict=True):
+            shares = list(self._shares)
+            for share, factor in zip(shares, self._factors(shares), strict=True):
                 if factor != self._shares[share]:
                     self._shares[share] = factor
                     stale[share] = None
         for share in stale:
-            self._set_pace(share)
+            for index in share.jobs:
+                self._running[index].settle(self.now_us)
+            self._time(share)
 
-    def _set_pace(self, share: Share) -> None:
+    def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
+        """How much longer the exchanges of each share take because of the others."""
+        contention = self.setting.contention
+        return [1.0] * len(shares) if contention is None else contention.factors([share.gpus for share in shares])
+
+    def _time(self, share: Share) -> None:
+        """Work out the paces of the jobs of a share from where they are settled."""
         running = [self._running[index] for index in share.jobs]
-        for one in running:
-            one.settle(self.now_us)
         members = [one.active.job for one in running]
         paces = self.setting.performance.paces(share, members, [one.active.done for one in running])
         for one, pace in zip(running, paces, strict=True):

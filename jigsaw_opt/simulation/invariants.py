@@ -17,7 +17,12 @@ class InvariantError(RuntimeError):
 
 
 def check_shares(
-    setting: Setting, jobs: Mapping[int, Active], shares: Sequence[Share], known: Iterable[Share], when: str
+    setting: Setting,
+    jobs: Mapping[int, Active],
+    shares: Sequence[Share],
+    known: Iterable[Share],
+    when: str,
+    remains: bool = False,
 ) -> None:
     """Check that every GPU and every job is in at most one share, and that every new share can run.
 
@@ -31,6 +36,8 @@ def check_shares(
         Shares that were checked in an earlier round, so that only their overlap is looked at again.
     when
         The round, for the message.
+    remains
+        Whether a job may be alone on more GPUs than it asks for, because those that shared them have ended.
 
     Raises
     ------
@@ -49,7 +56,7 @@ def check_shares(
         held.update(share.gpus)
         count += len(share.gpus)
         if share not in checked:
-            _check_share(setting, jobs, share, when)
+            _check_share(setting, jobs, share, when, remains)
     if len(held) < count:
         _tell_overlap(jobs, shares, when)
 
@@ -101,7 +108,7 @@ def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str
             _require(first == share.jobs[0], when, f"GPU {gpu} is given to {_called(jobs, first)} and to another share")
 
 
-def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, when: str) -> None:
+def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, when: str, remains: bool) -> None:
     _require(bool(share.jobs and share.gpus), when, "a share has no job or no GPU")
     name, count = _called(jobs, share.jobs[0]), len(share.gpus)
     in_order = all(low < high for low, high in pairwise(share.gpus))
@@ -109,7 +116,7 @@ def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, whe
     _require(in_order and in_range, when, f"the GPUs of {name} are not ascending numbers of the cluster's")
     _require(len(share.depths) in (0, len(share.jobs)), when, f"the share of {name} has not one depth rule a job")
     members = [jobs[k].job for k in share.jobs]
-    if len(members) == 1:
+    if len(members) == 1 and not remains:
         fits = members[0].fewest <= count <= members[0].most
     else:
         fits = all(job.fewest <= count for job in members)

@@ -41,7 +41,7 @@ def with_models(workload: Workload, performance: Performance, models: Sequence[s
     drawn = [_with_model(job, performance, models, draw) for job in workload.jobs]
     wrong = [one for one in drawn if isinstance(one, str)]
     if wrong:
-        raise UsageError("\n  ".join(wrong))
+        raise UsageError(*wrong)
     return replace(workload, jobs=tuple(one for one in drawn if isinstance(one, TraceJob)))
 
 

@@ -6,16 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance import Contention, Performance
+from jigsaw_opt.simulation.plain import Limits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.solvers.registry import load, nearest, registered
 
-__all__ = ["GROUP", "Active", "Moment", "Policy", "Scheduler", "Setting", "choose", "find", "names"]
+__all__ = [
+    "GROUP",
+    "Active",
+    "Moment",
+    "Policy",
+    "Resumable",
+    "Scheduler",
+    "Setting",
+    "Stateless",
+    "choose",
+    "find",
+    "names",
+]
 
 GROUP = "jigsaw_opt.policies"
 ROUND_US = 60_000_000
@@ -110,6 +123,28 @@ class Active:
         """Units of work that are left."""
         return self.work - self.done
 
+    def plain(self) -> Plain:
+        """The job as it stands in a snapshot, without what it runs in and what follows from the job itself."""
+        return {
+            "job": self.index,
+            "done": self.done,
+            "gpu_us": self.gpu_us,
+            "run_us": self.run_us,
+            "starts": self.starts,
+        }
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(
+            job=limits.job, done=whole(), gpu_us=limits.service, run_us=limits.time, starts=whole(limits.rounds)
+        )
+
+    @classmethod
+    def restored(cls, tree: Plain, job: TraceJob, work: int) -> Active:
+        """The job that `plain` gave, waiting."""
+        return cls(tree["job"], job, work, tree["done"], tree["gpu_us"], tree["run_us"], None, tree["starts"])
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -133,12 +168,55 @@ class Moment:
     arrived: tuple[int, ...] = field(default=())
     ended: tuple[int, ...] = field(default=())
 
+    @property
+    def known(self) -> frozenset[int]:
+        """Numbers of the jobs that were there when the policy was last asked."""
+        return frozenset(self.jobs) - frozenset(self.arrived) | frozenset(self.ended)
+
 
 class Scheduler(Protocol):
-    """A policy at work on one setting. It can be pickled, so that a simulation can be put aside."""
+    """A policy at work on one setting."""
 
     def decide(self, moment: Moment) -> Decision:
         """Say what runs from now on."""
+
+
+@runtime_checkable
+class Resumable(Scheduler, Protocol):
+    """A policy at work that can be put aside, and with it the simulation."""
+
+    def state(self) -> Plain:
+        """What it has to remember: values of JSON, without anything that follows from the setting and the moment."""
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        """Go on, from the beginning, as the one that gave `state`.
+
+        Parameters
+        ----------
+        state
+            Not to be trusted: it comes from a file. `jigsaw_opt.simulation.plain.checked` tells its shape.
+        moment
+            What the policy would see if it were asked now; `Moment.known` are the jobs that it has been told of.
+
+        Raises
+        ------
+        InvalidInputError, ValueError
+            No such policy gives this state at this moment.
+        """
+
+
+class Stateless:
+    """A policy at work that decides by the setting and the moment alone: to put it aside there is nothing to keep."""
+
+    __slots__ = ()
+
+    def state(self) -> Plain:
+        """Nothing."""
+        return {}
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        """See that it is nothing."""
+        checked(state, fields())
 
 
 class Policy(Protocol):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
+
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.simulation.plain import Limits, Plain, Shape, fields, listed, number, rows, whole
 
 __all__ = ["JobRecord", "Outcome", "RoundRecord", "Stint"]
 
@@ -38,6 +42,36 @@ class JobRecord:
     restarts: int
     alone_us: int
     crowd: float
+
+    def plain(self) -> Plain:
+        """A job that ended, without what follows from the job itself."""
+        return {
+            "job": self.index,
+            "start_us": self.start_us,
+            "finish_us": self.finish_us,
+            "gpu_us": self.gpu_us,
+            "restarts": self.restarts,
+            "crowd": self.crowd,
+        }
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(
+            job=limits.job,
+            start_us=limits.time,
+            finish_us=limits.time,
+            gpu_us=limits.service,
+            restarts=whole(limits.rounds),
+            crowd=number(0, limits.jobs),
+        )
+
+    @classmethod
+    def restored(cls, tree: Plain, work: int, alone_us: int) -> JobRecord:
+        """The record that `plain` gave, of a job with so much work, all of it done."""
+        restarts, crowd = tree["restarts"], float(tree["crowd"])
+        times = tree["start_us"], tree["finish_us"]
+        return cls(tree["job"], *times, work, work, tree["gpu_us"], restarts, alone_us, crowd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +131,37 @@ class Outcome:
     jobs: list[JobRecord] = field(default_factory=list)
     rounds: list[RoundRecord] = field(default_factory=list)
     stints: list[Stint] = field(default_factory=list)
+
+    def plain(self) -> Plain:
+        """All records; rounds and stints are rows of numbers in the order of their parameters."""
+        return {
+            "jobs": [record.plain() for record in self.jobs],
+            "rounds": [astuple(record) for record in self.rounds],
+            "stints": [astuple(stint) for stint in self.stints],
+        }
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(jobs=listed(JobRecord.shape(limits)), rounds=rows(7, whole()), stints=rows(4, whole()))
+
+    @classmethod
+    def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> Outcome:
+        """The records that `plain` gave; `whole_of` tells the work of a job and the time that all of it takes alone."""
+        jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
+        rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
+        return cls(0, jobs, rounds, stints)
+
+    @staticmethod
+    def check(tree: Plain, limits: Limits, place: Place, report: Report) -> None:
+        """Report what of a tree of the right shape cannot be."""
+        for k, (time_us, active, running, gpus, moved, held_us, _) in enumerate(tree["rounds"]):
+            before_us = tree["rounds"][k - 1][0] if k else 0
+            held_most = limits.gpus * limits.now_us
+            if not (before_us <= time_us <= limits.now_us and moved <= running <= active <= limits.jobs):
+                report.add(((place, "rounds"), k), "times or jobs of this round cannot be")
+            elif gpus > limits.gpus or held_us > held_most:
+                report.add(((place, "rounds"), k), "more GPUs are held than there are")
+        for k, (job, gpus, start_us, end_us) in enumerate(tree["stints"]):
+            if not (job < limits.jobs and 1 <= gpus <= limits.gpus and start_us < end_us <= limits.now_us):
+                report.add(((place, "stints"), k), "no job can have held GPUs so")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,12 +11,13 @@ from jigsaw_opt import instances
 from jigsaw_opt.documents import exists, load_instance
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import Problems, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.clusters import grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.mix import with_models
@@ -25,12 +25,12 @@ from jigsaw_opt.simulation.performance import Performance
 from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
+from jigsaw_opt.text import readable
 
 __all__ = ["Prepared", "Request", "prepare", "prepare_all"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
-_PICKLE_PROTOCOL = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Request:
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
-        return {name: _readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
+        return {name: readable(word) if isinstance(word, str) else word for name, word in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def _prepared(request: Request, find_instance: Callable[[str], Instance], proble
         if not problems:
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
-            figures = hashlib.sha256(pickle.dumps(performance, _PICKLE_PROTOCOL)).hexdigest()
+            figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
             return Prepared(setting, policy, options, request.contention, figures)
     return None
 
@@ -192,6 +192,7 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     if made is not None:
         return made, None
     instance = find_instance(text)
+    require_size(instance.cluster, text)
     return instance.cluster, instance.models
 
 
@@ -228,17 +229,7 @@ def _trace(text: str, accept: Accept) -> Workload:
     name, _, file = text.partition(":")
     if name not in READERS or not file:
         name, file = "csv", text
-    try:
-        data = Path(file).read_bytes()
-    except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise InvalidInputError([Problem(file, f"cannot be read: {reason}")]) from error
-    return read_trace(name, data, _readable(file), accept)
-
-
-def _readable(name: str) -> str:
-    """The name of a file with question marks for bytes that are no UTF-8."""
-    return name.encode(errors="replace").decode()
+    return read_trace(name, read_file(file), readable(file), accept)
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.simulation.metrics import Summary, completion_us, fairness
 from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, Outcome
+from jigsaw_opt.text import json_text
 
 __all__ = ["jobs_csv", "rounds_csv", "summary_json"]
 
@@ -34,12 +33,12 @@ _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_
 
 def jobs_csv(setting: Setting, outcome: Outcome) -> str:
     """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
-    return _csv(_JOBS, (_job_cells(setting, record) for record in outcome.jobs))
+    return csv_text(_JOBS, (_job_cells(setting, record) for record in outcome.jobs))
 
 
 def rounds_csv(outcome: Outcome) -> str:
     """A line a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
-    return _csv(
+    return csv_text(
         _ROUNDS,
         (
             (
@@ -59,7 +58,7 @@ def rounds_csv(outcome: Outcome) -> str:
 
 def summary_json(summary: Summary, about: Mapping[str, object]) -> str:
     """The measures after what the simulation was of."""
-    return json.dumps({**about, **asdict(summary)}, indent=2, ensure_ascii=False) + "\n"
+    return json_text({**about, **asdict(summary)}, indent=2, allow_nan=True) + "\n"
 
 
 def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
@@ -84,11 +83,3 @@ def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
 def _seconds(time_us: int | None) -> str:
     """Seconds with all six digits, from integers, so that nothing is rounded."""
     return "" if time_us is None else f"{time_us // 1_000_000}.{time_us % 1_000_000:06d}"
-
-
-def _csv(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()

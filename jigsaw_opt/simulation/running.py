@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.performance import Pace
+from jigsaw_opt.simulation.plain import Limits, Plain, Shape, fields
 from jigsaw_opt.simulation.policy import Active
 
 __all__ = ["Running", "Timers"]
@@ -63,6 +64,21 @@ class Running:
         goal = self.active.work if until is None else min(until, self.active.work)
         left = max(0, goal - self.active.done)
         return max(self.settled_us, self.ready_us) - (-left // self.pace.rate)
+
+    def plain(self) -> Plain:
+        """The job as it stands in a snapshot, without what follows from its share and its figures."""
+        return {"job": self.active.index, "start_us": self.start_us, "settled_us": self.settled_us}
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
+
+    @classmethod
+    def restored(cls, tree: Plain, active: Active, restart_us: int) -> Running:
+        """The job that `plain` gave; its pace is still to be set."""
+        start_us = tree["start_us"]
+        return cls(active, active.done, start_us, start_us + restart_us, tree["settled_us"])
 
 
 class Timers:

@@ -1,54 +1,35 @@
 """Putting a simulation aside and going on with it later.
 
-A snapshot is a header line, a JSON object that names the inputs, and then the state as Python pickles it, read back
-with nothing but classes of this package, of registered policies and a few of the standard library. The setting is
-not in it but given again, so that the state fits the inputs it came from.
+A snapshot is a JSON document, ``jigsaw-snapshot/2``: what it is of, and the state of the simulation as plain values.
+The setting is not in it but given again, so that the state fits the inputs it came from. Nothing in it names code,
+and nothing of it is trusted: its digests tell damage and other inputs, not who wrote it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import pickle
-from importlib.metadata import entry_points
 from typing import Any
 
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.documents.parsing import collection_paused, parse
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policy import GROUP, Setting
+from jigsaw_opt.simulation.plain import ANYTHING, Plain, conforms, fields, whole
 
 __all__ = ["restore", "snapshot"]
 
-_FORMAT = "jigsaw-snapshot/1"
-_SETTING, _PERFORMANCE = "setting", "performance"
-_HARMLESS = {
-    ("builtins", "set"),
-    ("builtins", "frozenset"),
-    ("builtins", "range"),
-    ("collections", "Counter"),
-    ("collections", "OrderedDict"),
-    ("collections", "defaultdict"),
-    ("collections", "deque"),
-    ("fractions", "Fraction"),
-    ("random", "Random"),
-}
-_UNREADABLE = (
-    pickle.UnpicklingError,
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    TypeError,
-    ValueError,
+_FORMAT = "jigsaw-snapshot/2"
+_EARLIER = b'"jigsaw-snapshot/1"'
+_FIRST_LINE = 1000
+_TEXT = {"type": "string"}
+_SHAPE = fields(
+    format={"const": _FORMAT}, inputs=_TEXT, state_sha256=_TEXT, time_us=whole(), ended=whole(), state=ANYTHING
 )
-"""What reading the state raises where another version of this package wrote it, or nobody."""
 
 
 def snapshot(simulation: Simulation, inputs: str) -> bytes:
-    """The state of a simulation.
+    """The state of a simulation as a document.
 
     Parameters
     ----------
@@ -56,28 +37,38 @@ def snapshot(simulation: Simulation, inputs: str) -> bytes:
         Between two calls of ``run``.
     inputs
         What it was started with, as text that tells equal inputs from others.
+
+    Raises
+    ------
+    JigsawError
+        The policy cannot be put aside.
     """
-    stream = io.BytesIO()
-    _Pickler(stream, simulation.setting).dump(simulation)
-    state = stream.getvalue()
+    try:
+        state = _text(simulation.state(), allow_nan=False)
+        digest = _digest(state)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise JigsawError(f"the policy cannot be put aside: its state is not of plain values: {error}") from error
     header = {
         "format": _FORMAT,
-        "inputs": _digest(inputs.encode()),
-        "state": _digest(state),
+        "inputs": _digest(inputs),
+        "state_sha256": digest,
         "time_us": simulation.now_us,
         "ended": simulation.ended,
     }
-    return json.dumps(header).encode() + b"\n" + state
+    return f'{_text(header)[:-1]},\n"state":{state}}}\n'.encode()
 
 
-def restore(data: bytes, setting: Setting, inputs: str, source: str) -> Simulation:
+def restore(data: bytes, fresh: Simulation, inputs: str, source: str) -> Simulation:
     """The simulation of a snapshot.
 
     Parameters
     ----------
     data
-        The snapshot.
-    setting, inputs
+        The snapshot; not to be trusted.
+    fresh
+        The simulation of the same inputs at its beginning. It becomes that of the snapshot; after an error it must not
+        be used.
+    inputs
         As it was started with.
     source
         What problems call it.
@@ -85,59 +76,46 @@ def restore(data: bytes, setting: Setting, inputs: str, source: str) -> Simulati
     Raises
     ------
     InvalidInputError
-        It is no snapshot, one of other inputs, or one that holds what no snapshot does.
+        It is no snapshot, one of other inputs, or one whose state no simulation of these inputs has.
+    JigsawError
+        The policy cannot be put aside.
     """
-    first, _, state = data.partition(b"\n")
-    try:
-        header = json.loads(first)
-    except ValueError:
-        header = None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+    if _EARLIER in data[:_FIRST_LINE]:
+        raise InvalidInputError(
+            [Problem(source, "was written by an earlier version, whose snapshots are no longer read", "start anew")]
+        )
+    with collection_paused():
+        try:
+            tree = _document(data, source)
+            _compare(tree, inputs, source)
+            fresh.restore(tree["state"], f"{source} $.state")
+        except RecursionError:
+            raise InvalidInputError([Problem(source, "nested too deeply")]) from None
+    return fresh
+
+
+def _document(data: bytes, source: str) -> dict[str, Any]:
+    report = Report()
+    tree: Any = parse(data, source, report)
+    report.raise_if_any()
+    if not isinstance(tree, dict) or tree.get("format") != _FORMAT:
         raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
-    if header.get("inputs") != _digest(inputs.encode()):
+    conforms(tree, _SHAPE, f"{source} $", report)
+    report.raise_if_any()
+    return tree
+
+
+def _compare(tree: dict[str, Any], inputs: str, source: str) -> None:
+    if tree["inputs"] != _digest(inputs):
         hint = "it goes on only with the inputs, policy and options that it was started with"
         raise InvalidInputError([Problem(source, "is a snapshot of other inputs", hint)])
-    if header.get("state") != _digest(state):
+    if tree["state_sha256"] != _digest(_text(tree["state"])):
         raise InvalidInputError([Problem(source, "is damaged: what it holds is not what was written")])
-    try:
-        simulation = _Unpickler(io.BytesIO(state), setting).load()
-    except _UNREADABLE as error:
-        raise InvalidInputError([Problem(source, f"is damaged: {error}")]) from error
-    if not isinstance(simulation, Simulation):
-        raise InvalidInputError([Problem(source, "is not a snapshot of a simulation")])
-    return simulation
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _text(value: Plain, allow_nan: bool = True) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=allow_nan, separators=(",", ":"))
 
 
-class _Pickler(pickle.Pickler):
-    """Leaves the setting and its performance model out, whose caches are large and can be worked out again."""
-
-    def __init__(self, stream: io.BytesIO, setting: Setting) -> None:
-        super().__init__(stream)
-        self._setting = setting
-
-    def persistent_id(self, value: Any) -> str | None:
-        if value is self._setting:
-            return _SETTING
-        return _PERFORMANCE if value is self._setting.performance else None
-
-
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, setting: Setting) -> None:
-        super().__init__(stream)
-        self._known = {_SETTING: setting, _PERFORMANCE: setting.performance}
-        self._trusted = {point.module.partition(".")[0] for point in entry_points(group=GROUP)} | {"jigsaw_opt"}
-
-    def find_class(self, module: str, name: str) -> Any:
-        """A class; never a function, which a forged snapshot could have called, nor what a module merely imports."""
-        if module.partition(".")[0] in self._trusted or (module, name) in _HARMLESS:
-            found = super().find_class(module, name)
-            if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
-                return found
-        raise pickle.UnpicklingError(f"{module}.{name} has no place in a snapshot")
-
-    def persistent_load(self, name: str) -> object:
-        return self._known[name]
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -5,17 +5,25 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Mapping
+import stat
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem
+from jigsaw_opt.documents.parsing import collection_paused, parsed
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 
-__all__ = ["Record"]
+__all__ = ["Record", "is_number"]
 
 _START = b'{"key"'
+_HINT = "delete the line, and its task runs again"
+_LARGEST = 1e100
+"""Of a number: means and ratios of many are finite too."""
 
 
 class Record:
@@ -25,23 +33,29 @@ class Record:
     ----------
     path
         The file, made where there is none. Half a line at its end, left by a killed process, is cut off.
+    is_row
+        Whether an object with a key has the values that its readers count on; those that they do not know may be any.
 
     Raises
     ------
     JigsawError
         It cannot be written, or another process is writing it.
+    UsageError
+        It is no regular file.
     InvalidInputError
         Lines that are no rows, each of them.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, is_row: Callable[[Mapping[str, Any]], bool] = lambda _row: True) -> None:
+        self.path, self._is_row = path, is_row
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
         except OSError as error:
             raise JigsawError(f"cannot write {path}: {error.strerror}") from error
         with ExitStack() as undo:
             undo.callback(os.close, self._file)
+            if not stat.S_ISREG(os.fstat(self._file).st_mode):
+                raise UsageError(f"cannot write {path}: it is no regular file")
             self._lock()
             self.rows: dict[str, dict[str, Any]] = self._read()
             undo.pop_all()
@@ -81,18 +95,33 @@ class Record:
             raise JigsawError(f"another process is writing {self.path}") from error
 
     def _read(self) -> dict[str, dict[str, Any]]:
-        data = self.path.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        rows = [_row(line) for line in whole.splitlines()]
-        wrong = [number for number, row in enumerate(rows, 1) if row is None]
-        if not _may_be_cut(data[len(whole) :]):
-            wrong.append(len(rows) + 1)
-        if wrong:
-            hint = "delete the line, and its task runs again"
-            raise InvalidInputError([Problem(f"{self.path}:{number}", "is not a row", hint) for number in wrong])
-        os.ftruncate(self._file, len(whole))
+        data = read_file(self.path)
+        whole = data.rfind(b"\n") + 1
+        rows: dict[str, dict[str, Any]] = {}
+        report = Report()
+        with collection_paused():
+            for number, line in enumerate(BytesIO(data), 1):
+                row = self._row(line) if line.endswith(b"\n") else None
+                if row is not None:
+                    rows[row["key"]] = row
+                elif line.endswith(b"\n") or not _may_be_cut(line):
+                    report.note(Problem(f"{self.path}:{number}", "is not a row", _HINT))
+        report.raise_if_any()
+        os.ftruncate(self._file, whole)
         _sync_folder(self.path.parent)
-        return {row["key"]: row for row in rows if row is not None}
+        return rows
+
+    def _row(self, line: bytes) -> dict[str, Any] | None:
+        try:
+            row: dict[str, Any] = parsed(line, "$", _any)
+        except InvalidInputError:
+            return None
+        return row if isinstance(row.get("key"), str) and self._is_row(row) else None
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of a row is a number that can be reckoned with."""
+    return isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST
 
 
 def _may_be_cut(rest: bytes) -> bool:
@@ -100,12 +129,8 @@ def _may_be_cut(rest: bytes) -> bool:
     return rest[: len(_START)] == _START[: len(rest)]
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and isinstance(row.get("key"), str) else None
+def _any(_tree: object, _report: Report) -> None:
+    """Take any object."""
 
 
 def _sync_folder(folder: Path) -> None:

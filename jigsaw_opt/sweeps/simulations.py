@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import platform
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
 
+from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
-from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.metrics import Summary, summarise
 from jigsaw_opt.simulation.request import Prepared, Request, prepare_all
+from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import Task
 
-__all__ = ["cells", "measure", "rows_csv", "simulations"]
+__all__ = ["cells", "is_row", "measure", "rows_csv", "simulations"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
+_MEASURES = frozenset(field.name for field in fields(Summary))
 
 
 def simulations(
@@ -71,6 +72,15 @@ def measure(prepared: Prepared) -> dict[str, Any]:
     return {**outcome, "seconds": round(seconds, 3), "cpu_seconds": round(cpu_seconds, 3), "host": platform.node()}
 
 
+def is_row(row: Mapping[str, Any]) -> bool:
+    """Whether a row has an error, or all measures and each a number or None; whatever else is no text is one too."""
+    error = row.get("error", 0)
+    if error is not None:
+        return isinstance(error, str)
+    values = [value for value in row.values() if not isinstance(value, str)]
+    return row.keys() >= _MEASURES and all(value is None or is_number(value) for value in values)
+
+
 def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """For each workload and policy the means over the seeds that gave a result, in the order of the rows."""
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -81,18 +91,14 @@ def cells(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def rows_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows with what they are of first."""
-    names = dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)])
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(names), extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    names = list(dict.fromkeys([*_LABELS, *(name for row in rows for name in row if name not in _HIDDEN)]))
+    return csv_text(names, ([row.get(name) for name in names] for row in rows))
 
 
 def _cell(workload: str, policy: str, group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     good = [row for row in group if row["error"] is None]
     measures = [name for name in good[0] if _is_measure(good[0][name]) and name != "seed"] if good else []
-    means = {name: _mean([row[name] for row in good if row[name] is not None]) for name in measures}
+    means = {name: _mean([row[name] for row in good if _is_measure(row.get(name))]) for name in measures}
     return {"workload": workload, "policy": policy, "runs": len(group), "errors": len(group) - len(good), **means}
 
 

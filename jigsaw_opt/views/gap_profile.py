@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from itertools import cycle
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.views.label import label, plain_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["gap_profile_png"]
 
@@ -35,11 +40,20 @@ def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int 
         raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
+    data = BytesIO()
+    with plain_text():
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        _draw(figure.add_subplot(), profiles)
+        figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": "gap profile"})
+    return data.getvalue()
+
+
+def _draw(axes: Axes, profiles: Mapping[str, Sequence[float]]) -> None:
     # Lines that coincide, as those of solvers that prove everything, show through each other's dashes.
-    for (name, gaps), style in zip(profiles.items(), cycle(_STYLES)):
-        axes.step(*_steps(gaps), where="post", label=name, linestyle=style)
+    lines = [
+        axes.step(*_steps(gaps), where="post", linestyle=style)[0]
+        for gaps, style in zip(profiles.values(), cycle(_STYLES))
+    ]
     axes.set(
         xscale="log",
         xlim=(_LEAST_PERCENT, 100),
@@ -49,10 +63,7 @@ def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int 
     )
     axes.grid(alpha=0.3)
     if profiles:
-        axes.legend()
-    data = BytesIO()
-    figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": "gap profile"})
-    return data.getvalue()
+        axes.legend(lines, list(map(label, profiles)))
 
 
 def _steps(gaps: Sequence[float]) -> tuple[list[float], list[float]]:

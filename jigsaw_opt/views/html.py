@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import html
-from importlib.resources import files
-
+from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.lanes import Picture
+from jigsaw_opt.views.page import filled
 
 __all__ = ["timeline_html"]
 
@@ -16,30 +15,26 @@ def timeline_html(picture: Picture) -> str:
 
     Names from the instance are data to the page and never markup.
     """
-    import msgspec
-
-    data = msgspec.json.encode(_data(picture)).decode()
-    # Inside a script element only "</script" and "<!--" could end the data early.
-    data = data.replace("<", "\\u003c")
-    page = files(__package__).joinpath("timeline.html").read_text(encoding="utf-8")
-    return page.replace("{{title}}", html.escape(picture.instance.name)).replace("{{data}}", data)
+    return filled("timeline.html", picture.instance.name, _data(picture))
 
 
 def _data(picture: Picture) -> dict[str, object]:
     plan = picture.plan
     return {
-        "name": picture.instance.name,
+        "name": printable(picture.instance.name),
         "status": plan.status,
         "objective": plan.objective,
         "objectiveName": picture.instance.objective,
         "bound": plan.bound,
         "period": plan.period_us,
         "end": picture.end_us,
-        "solver": str(plan.solver.get("name", "")),
+        "solver": printable(str(plan.solver.get("name", ""))),
         "facts": picture.facts,
         "jobs": [
-            {"name": job.name, "colour": job_colour(k), "depth": depth, "model": spec.model}
+            {"name": printable(job.name), "colour": job_colour(k), "depth": depth, "model": printable(spec.model)}
             for k, (job, depth, spec) in enumerate(zip(plan.jobs, picture.depths, picture.instance.jobs, strict=True))
         ],
-        "lanes": [{"name": lane.name, "kind": lane.kind, "intervals": lane.intervals} for lane in picture.lanes],
+        "lanes": [
+            {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals} for lane in picture.lanes
+        ],
     }

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan
@@ -18,6 +19,8 @@ from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, Measured
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["Board", "Interval", "Lane", "Picture", "picture"]
+
+_MOST_LANES = 1_000_000
 
 
 class Interval(NamedTuple):
@@ -86,9 +89,17 @@ class Board:
         Whose GPUs and links are shown.
     kind
         What stands before the kind of each lane, and behind its name.
+
+    Raises
+    ------
+    TooLargeError
+        More GPUs than a picture has lanes for.
     """
 
     def __init__(self, cluster: Cluster, kind: str = "") -> None:
+        if cluster.gpu_count > _MOST_LANES:
+            count = f"{cluster.gpu_count:,} GPUs"
+            raise TooLargeError(f"a picture has a lane for each GPU; {count} are too many, {_MOST_LANES:,} the most")
         before, behind = (f"{kind} ", f" {kind}") if kind else ("", "")
         names = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
         self.gpus = {name: Lane(name + behind, f"{before}gpu") for name in names}

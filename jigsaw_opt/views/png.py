@@ -6,8 +6,10 @@ from importlib.util import find_spec
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import MissingEngineError
+from jigsaw_opt.errors import MissingEngineError, UsageError
+from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.label import label, plain_text
 from jigsaw_opt.views.lanes import Picture
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["timeline_png"]
 
 _LEGEND_JOBS = 24
+_MOST_US = 2**63
 
 
 def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
@@ -25,17 +28,22 @@ def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
     ------
     MissingEngineError
         matplotlib is not installed.
+    UsageError
+        The plan ends so late that no axis of floats reaches there.
     """
+    if picture.end_us > _MOST_US:
+        raise UsageError(f"a plan of more than {_MOST_US} us cannot be drawn to scale")
     if find_spec("matplotlib") is None:
         raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(14, min(60.0, 1.6 + 0.28 * len(picture.lanes))), layout="constrained")
-    axes = figure.add_subplot()
-    _draw_lanes(axes, picture)
-    _label(axes, picture)
     data = BytesIO()
-    figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": picture.instance.name})
+    with plain_text():
+        figure = Figure(figsize=(14, min(60.0, 1.6 + 0.28 * len(picture.lanes))), layout="constrained")
+        axes = figure.add_subplot()
+        _draw_lanes(axes, picture)
+        _label(axes, picture)
+        figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": printable(picture.instance.name)})
     return data.getvalue()
 
 
@@ -59,12 +67,14 @@ def _label(axes: Axes, picture: Picture) -> None:
     from matplotlib.patches import Patch
 
     plan = picture.plan
-    axes.set_yticks(range(len(picture.lanes)), [lane.name for lane in picture.lanes], fontsize=8)
+    axes.set_yticks(range(len(picture.lanes)), [label(lane.name) for lane in picture.lanes], fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, max(1, picture.end_us) / 1000)
     axes.set_xlabel("ms")
     axes.set_title(
-        f"{picture.instance.name}: objective {plan.objective}, bound {plan.bound} ({plan.status})", fontsize=10
+        f"{label(picture.instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})", fontsize=10
     )
-    jobs = [Patch(color=job_colour(k), label=job.name) for k, job in enumerate(plan.jobs[:_LEGEND_JOBS])]
-    axes.legend(handles=jobs, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)
+    names = [label(job.name) for job in plan.jobs[:_LEGEND_JOBS]]
+    jobs = [Patch(color=job_colour(k)) for k in range(len(names))]
+    # Labels on their own: a handle's label that begins with an underscore is taken for none.
+    axes.legend(jobs, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)

@@ -39,7 +39,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.jobs)
     pairs = zip(planned.lanes, measured.lanes, strict=True)
     lanes = tuple(lane for pair in pairs for lane in (pair[:1] if pair[0].name in idle else pair))
-    end = max(interval.end_us for lane in lanes for interval in lane.intervals)
+    end = max((interval.end_us for lane in lanes for interval in lane.intervals), default=0)
     return Picture(instance, plan, lanes, end, tuple(_facts(replay)))
 
 
@@ -55,7 +55,8 @@ def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Tim
 def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
     """Passes that were carried out, and what their planned times count from."""
     if plan.period_us is not None:
-        return [(turn, turn * plan.period_us) for turn in range(found.passes)]
+        begun = min(m.first_iteration // len(job.iterations) for job, m in zip(plan.jobs, found.jobs, strict=True))
+        return [(turn, turn * plan.period_us) for turn in range(begun, found.passes)]
     return list(enumerate(found.origins_us, found.passes - len(found.origins_us)))
 
 

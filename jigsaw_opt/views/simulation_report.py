@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from importlib.resources import files
 from itertools import accumulate
 
 from jigsaw_opt.simulation.metrics import Summary, completion_us
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Outcome, RoundRecord
+from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.page import filled
 
 __all__ = ["simulation_html"]
 
@@ -26,11 +26,7 @@ def simulation_html(setting: Setting, outcome: Outcome, summary: Summary, title:
 
     Names from the trace are data to the page and never markup.
     """
-    import msgspec
-
-    data = msgspec.json.encode(_data(setting, outcome, summary, title)).decode().replace("<", "\\u003c")
-    page = files(__package__).joinpath("simulation.html").read_text(encoding="utf-8")
-    return page.replace("{{title}}", html.escape(title)).replace("{{data}}", data)
+    return filled("simulation.html", title, _data(setting, outcome, summary, title))
 
 
 def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> dict[str, object]:
@@ -39,17 +35,18 @@ def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> d
     number = {model: k for k, model in enumerate(models)}
     ended = (record for record in outcome.jobs if record.finish_us is not None)
     return {
-        "title": title,
-        "workload": setting.workload.name,
+        "title": printable(title),
+        "workload": printable(setting.workload.name),
         "gpus": setting.gpu_count,
         "end": outcome.end_us,
         "summary": asdict(summary),
         "completion": sorted(completion_us(setting, record) / _HOUR_US for record in ended),
         "charts": _charts(setting, outcome),
-        "models": [{"name": model, "colour": job_colour(k)} for k, model in enumerate(models)],
+        "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],
         "jobs": [
-            [jobs[r.index].name, number[jobs[r.index].model], jobs[r.index].submit_us, r.finish_us, r.restarts]
+            [printable(job.name), number[job.model], job.submit_us, r.finish_us, r.restarts]
             for r in outcome.jobs
+            for job in (jobs[r.index],)
         ],
         "stints": [[stint.job, stint.start_us, stint.end_us, stint.gpus] for stint in outcome.stints],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import string
 
+from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Lane, Picture
 
 __all__ = ["timeline_text"]
@@ -18,12 +19,13 @@ def timeline_text(picture: Picture, columns: int = 72) -> str:
     Jobs are lettered in the order of the instance; letters repeat after 62 jobs.
     """
     end = max(1, picture.end_us)
-    width = max(len(lane.name) for lane in picture.lanes)
+    shown = [printable(lane.name) for lane in picture.lanes]
+    width = max(map(len, shown))
     rows = [
-        f"{lane.name:<{width}} |{''.join(_cells(lane, end, columns))}| {100 * lane.busy_us / end:3.0f} % busy"
-        for lane in picture.lanes
+        f"{name:<{width}} |{''.join(_cells(lane, end, columns))}| {100 * lane.busy_us / end:3.0f} % busy"
+        for name, lane in zip(shown, picture.lanes, strict=True)
     ]
-    names = [f"{_LETTERS[k % len(_LETTERS)]} = {job.name}" for k, job in enumerate(picture.plan.jobs)]
+    names = [f"{_LETTERS[k % len(_LETTERS)]} = {printable(job.name)}" for k, job in enumerate(picture.plan.jobs)]
     scale = f"{'':<{width}} 0{picture.end_us:>{columns}} us"
     return "\n".join([*rows, scale, "jobs: " + ", ".join(names)])
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.documents import decode_plan, encode_plan, instance_sha256
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -259,3 +261,17 @@ def test_a_damaged_plan_is_reported_and_never_crashes() -> None:
     assert "4.7" in rules(instance, replace(plan, jobs=nothing))
     assert "4.7" in rules(instance, replace(plan, jobs=()))
     assert "4.7" in rules(instance, replace(plan, jobs=plan.jobs * 2))
+
+
+@pytest.mark.parametrize("period", [None, 0, 1, -5, 38, 200, True, 1.5, "38"])
+def test_the_period_of_a_document_is_judged_by_its_horizon(period: object) -> None:
+    """Null for a finite plan, an integer of at least 1 for a cyclic one, which must also hold; nothing else."""
+    for (instance, plan), right in ((finite(), None), (cyclic(), 38)):
+        document = json.dumps({**json.loads(encode_plan(plan)), "period_us": period})
+        if isinstance(period, bool | float | str) or (period is not None and period < 0):  # type: ignore[operator]
+            with pytest.raises(InvalidInputError, match="period_us: must be an integer of at least 0 or null"):
+                decode_plan(document)
+        elif period == right:
+            assert not check(instance, decode_plan(document))
+        else:
+            assert rules(instance, decode_plan(document)) & {"5", "4.4"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.simulation.placing import FreeGpus
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policy import Scheduler
 from jigsaw_opt.views import simulation_report
 
 RESULTS = ["jobs.csv", "report.html", "rounds.csv", "summary.json"]
@@ -128,6 +131,54 @@ def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     assert simulate(trace, tmp_path / "whole", "--policy", "srtf", "--contention", "fair") == 0
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == RESULTS
     assert (tmp_path / "cut" / "jobs.csv").read_bytes() == (tmp_path / "whole" / "jobs.csv").read_bytes()
+
+
+class _Unkept:
+    """A scheduler of another package, which only decides."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.decide = scheduler.decide
+
+
+def test_a_policy_that_cannot_be_put_aside_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, start, taken = tmp_path / "trace.csv", type(FIFO).start, 0
+    trace.write_text("name,submit_s,model,gpus,iterations\n" + "".join(f"j{k},{k},m,8,60\n" for k in range(9)))
+    take = FreeGpus.take
+
+    def interrupted(free: FreeGpus, count: int) -> tuple[int, ...] | None:
+        nonlocal taken
+        taken += 1
+        if taken == 3:
+            signal.raise_signal(signal.SIGINT)
+        return take(free, count)
+
+    monkeypatch.setattr(FreeGpus, "take", interrupted)
+    monkeypatch.setattr(type(FIFO), "start", lambda *given: _Unkept(start(*given)))
+    assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
+    assert "jobs ended; policy 'fifo' cannot be put aside, so there is no snapshot" in capsys.readouterr().err
+    assert not list((tmp_path / "out").iterdir())
+    assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 0  # which it would have come to
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b'{"format": "jigsaw-snapshot/1"}\n\x80\x04N.', "was written by an earlier version"),
+        (b"", "snapshot: empty; an object is expected"),
+        (b"[" * 10**6, "is not a JSON object|not a JSON object"),
+        (b'{"format": "jigsaw-snapshot/2"}', 'missing key "state"'),
+    ],
+)
+def test_what_is_no_snapshot_is_refused(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, message: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "snapshot").write_bytes(data)
+    assert simulate(trace, tmp_path / "out", "--policy", "fifo", "--resume") == 3
+    assert re.search(message, printed := capsys.readouterr().err), printed
+    assert "Traceback" not in printed
 
 
 def test_a_name_that_is_too_long_is_no_file(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def test_a_family_takes_changes_of_its_recipe() -> None:
 @pytest.mark.parametrize(
     ("source", "told"),
     [
-        ("tiny:", "the seed is a whole number, not ''"),
+        ("tiny:", "the seed is a whole number of at most 18 digits, not ''"),
         ("tiny:-1", "not '-1'"),
         ("tiny:1:load", "not 'load'"),
         ("tiny:1:load=x", "not 'load=x'"),

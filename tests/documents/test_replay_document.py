@@ -77,3 +77,10 @@ def test_a_problem_is_named_with_its_place(
         decode_replay(json.dumps(tree))
     assert [problem.path for problem in caught.value.problems] == [place]
     assert not Draft202012Validator(schema("replay")).is_valid(tree)
+
+
+def test_an_integer_beyond_every_float_is_no_number(pair_plan: Plan) -> None:
+    tree = json.loads(encode_replay(carried_out(pair_plan, 1, (0,))))
+    tree["summary"]["block_error"] = 10**400
+    with pytest.raises(InvalidInputError, match=r"^\$.summary.block_error: must be a finite number; is an integer of"):
+        decode_replay(json.dumps(tree))

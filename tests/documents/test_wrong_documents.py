@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from jigsaw_opt.documents import decode_instance, decode_plan, schema
+from jigsaw_opt.documents import decode_instance, decode_plan, parsing, schema
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
 HERE = Path(__file__).parents[1] / "data"
@@ -315,11 +315,39 @@ def test_deep_arguments() -> None:
     assert [problem.message for problem in problems(deep)] == ["nested too deeply"]
 
 
-def test_ten_thousand_problems() -> None:
-    tree = changed(("jobs",), [{"name": f"j{k}", "model": "mynet", "workers": 0, "iterations": 1} for k in range(5000)])
-    found = problems(json.dumps(tree))
-    assert len(found) == 10_000
-    assert len({problem.path for problem in found}) == 10_000
+def test_looking_stops_after_a_thousand_problems() -> None:
+    for count, listed in ((500, 1000), (501, 1001), (100_000, 1001)):
+        jobs = [{"name": f"j{k}", "model": "mynet", "workers": 0, "iterations": 1} for k in range(count)]
+        found = problems(json.dumps(changed(("jobs",), jobs)))
+        assert len({problem.path for problem in found}) == len(found) == listed
+    assert found[-1] == Problem(
+        "$.jobs[1000].workers", "nothing is looked at from here: 1000 problems are listed before"
+    )
+
+
+def test_long_keys_are_cut_in_paths() -> None:
+    (found,) = problems(json.dumps(changed(("models", "a" * 10**6), {"segments": 1})))
+    assert len(str(found)) < 300
+
+
+@pytest.mark.parametrize("unit", ["[],", "{},", "1,", '"ab",', '{"a":1},', '"x":1}, {'])
+def test_a_tree_of_far_more_memory_than_its_text_is_not_built(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_MEMORY_FOR_ANY", 2**20)
+    text = '{"format": "jigsaw-instance/1", "jobs": [' + ("{" if "}, {" in unit else "") + unit * 200_000
+    found = problems(text.rstrip(", {") + "]}")
+    assert len(found) == 1 and "far more than a document of this size has" in found[0].message
+
+
+def test_documents_as_they_are_written_are_never_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parsing, "_MEMORY_FOR_ANY", 0)
+    jobs = [{"name": f"job-{k}", "model": "net", "workers": 1, "iterations": 9, "release_us": k} for k in range(2000)]
+    for separators in ((",", ":"), (", ", ": ")):
+        tree = changed(("jobs",), jobs)
+        assert len(decode_instance(json.dumps(tree, separators=separators)).jobs) == 2000
+        plan = copy.deepcopy(PLAN)
+        iteration = plan["jobs"][0]["iterations"][0]
+        iteration["blocks"] = [{"level": 1, "start_us": 90000 + k, "end_us": 91000 + k} for k in range(2000)]
+        assert decode_plan(json.dumps(plan, separators=separators)).jobs[0].iterations[0].blocks[-1].end_us == 92999
 
 
 PLAN = json.loads((HERE / "pair.plan.json").read_bytes())
@@ -371,3 +399,19 @@ def test_sums_of_a_plan_may_exceed_every_single_number_of_an_instance(pair_plan_
     document = json.loads(pair_plan_path.read_text())
     document["objective"] = 2**70
     assert decode_plan(json.dumps(document)).objective == 2**70
+
+
+def test_words_are_compared_ten_thousand_times_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[int] = []
+
+    def noted(_word: str, options: list[str], n: int) -> list[str]:
+        compared.append(len(options))
+        return options[:n]
+
+    monkeypatch.setattr("difflib.get_close_matches", noted)
+    tree = copy.deepcopy(FULL)
+    tree["models"] = {f"m{k}": FULL["models"]["net"] for k in range(600)}
+    tree["jobs"] = [{"name": f"j{k}", "model": "x", "workers": 1, "iterations": 1} for k in range(900)]
+    found = problems(json.dumps(tree))
+    assert len(found) == 900 and sum(bool(problem.hint) for problem in found) == 10_000 // 600
+    assert sum(compared) <= 10_000

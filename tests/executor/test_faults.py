@@ -138,6 +138,24 @@ def test_a_finished_run_can_be_made_longer(ground: Ground, tmp_path: Path, capsy
     assert "has all of 3 passes" in capsys.readouterr().err
 
 
+def test_a_forged_checkpoint_ends_the_run_in_one_message(
+    ground: Ground, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ground.trigger.write_text("nothing 0")
+    checkpoint = tmp_path / "checkpoint"
+    assert ground.run("--checkpoint", checkpoint, "--iterations", 2) == 0
+    for path in checkpoint.glob("job*.pt"):
+        state = torch.load(path, weights_only=True)
+        torch.save(state | {"optimiser": {"state": None, "param_groups": []}}, path)
+    capfd.readouterr()
+    assert ground.run("--checkpoint", checkpoint, "--resume") == 3
+    printed = capfd.readouterr().err
+    assert "$.optimiser.state: must be of type dict; is None" in printed
+    assert "$.optimiser.param_groups: must have 1 items; has 0" in printed
+    assert printed.count("error") == 1 and "Traceback" not in printed
+    assert not ground.living()
+
+
 def test_a_checkpoint_is_not_overwritten_nor_taken_for_another_run(
     ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

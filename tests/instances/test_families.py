@@ -146,3 +146,9 @@ def _gpu_work(made: Draft) -> float:
         for gpu, level in zip(place.gpus, place.levels, strict=True):
             work += job.iterations * job.blocks[0].duration_us[_type(made.instance, gpu[0])][level - 1]
     return work / made.instance.cluster.gpu_count
+
+
+@pytest.mark.parametrize("changes", [{"gpus": 2**53 - 1}, {"servers": 10**9}, {"load": 10**9}])
+def test_sizes_are_judged_before_anything_is_drawn(changes: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match=r"1,000,000 GPUs and as many workers at most, not [0-9,]+ GPUs"):
+        generate("rack", 1, **changes)

@@ -135,7 +135,7 @@ def test_a_snapshot_goes_on_as_if_nothing_had_been() -> None:
     whole, _ = simulated(where, "max_min")
     halted = Simulation(where, GAVEL, {"objective": "max_min"})
     halted.run(until_us=150_000_000)
-    resumed = restore(snapshot(halted, "same"), where, "same", "snapshot")
+    resumed = restore(snapshot(halted, "same"), Simulation(where, GAVEL, {"objective": "max_min"}), "same", "snapshot")
     resumed.run()
     assert resumed.close().stints == whole.stints
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.request import Request, prepare
+from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 
 MURI = (
     "job_id,num_gpu,submit_time,iterations,model_name,batch_size,iteration_time,"
@@ -91,6 +94,16 @@ def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
         save_instance(replace(pair, models={"net": model}), models)
         texts.append(prepare(Request(str(trace), "1x2:v100", "fifo", f"profiled:{models}")).inputs())
     assert texts[0] == texts[1] != texts[2]
+
+
+@pytest.mark.parametrize("make", [plain, by_type, adaptive, staged, segmented])
+def test_figures_are_the_same_text_for_the_same_source(make: Callable[[], Setting]) -> None:
+    first, second = (make().performance for _ in range(2))
+    jobs = make().workload.jobs
+    assert first.unknown(jobs[0]) is None and first.alone_us(jobs[0]) > 0  # which may fill a cache
+    text = repr(first.figures)
+    assert text == repr(second.figures)
+    assert "object at" not in text and "set(" not in text  # addresses, and orders that differ from run to run
 
 
 def test_inputs_tell_requests_apart(trace: str) -> None:

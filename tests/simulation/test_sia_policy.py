@@ -104,7 +104,7 @@ def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
     prepared = prepare(request(shared_data, workload))
     simulation = prepared.start()
     simulation.run(until_us=500_000_000)
-    resumed = restore(snapshot(simulation, "same"), prepared.setting, "same", "snapshot")
+    resumed = restore(snapshot(simulation, "same"), prepared.start(), "same", "snapshot")
     simulation.run()
     resumed.run()
     outcome = simulation.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from fractions import Fraction
 
 import pytest
@@ -14,6 +13,7 @@ from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.performance.pace import Pace
 from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
+from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting
 
 SERVERS = [Server(f"s{k}", "gpu", 4, 10**9, 10**9) for k in range(3)]
@@ -71,9 +71,9 @@ def test_a_simulation_put_aside_goes_on_as_if_nothing_had_happened() -> None:
     whole, half = Simulation(made, SJF_BCO, options), Simulation(made, SJF_BCO, options)
     whole.run()
     half.run(until_us=2000 * SECOND)
-    half = pickle.loads(pickle.dumps(half))
-    half.run()
-    assert half.close().jobs == whole.close().jobs
+    resumed = restore(snapshot(half, "these"), Simulation(made, SJF_BCO, options), "these", "file")
+    resumed.run()
+    assert resumed.close().jobs == whole.close().jobs
 
 
 def test_contention_is_that_of_the_links_which_jobs_share() -> None:

@@ -117,9 +117,10 @@ def test_every_job_ends_and_shares_hold_jobs_of_one_width(options: dict[str, str
 def test_a_simulation_put_aside_goes_on_to_the_same_end(policy: Policy, part: float) -> None:
     where = setting(workload(3, 16))
     whole = run(where, policy)
-    simulation = Simulation(where, policy, {key: values[0] for key, values in policy.options.items()})
+    options = {key: values[0] for key, values in policy.options.items()}
+    simulation = Simulation(where, policy, options)
     simulation.run(until_us=round(part * whole.end_us))
-    resumed = restore(snapshot(simulation, "same"), where, "same", "snapshot")
+    resumed = restore(snapshot(simulation, "same"), Simulation(where, policy, options), "same", "snapshot")
     resumed.run()
     outcome = resumed.close()
     assert (outcome.jobs, outcome.stints) == (whole.jobs, whole.stints)

@@ -15,7 +15,7 @@ from jigsaw_opt.documents import save_instance
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Instance
 from jigsaw_opt.simulation.request import Request
-from jigsaw_opt.sweeps.simulations import cells, measure, rows_csv, simulations
+from jigsaw_opt.sweeps.simulations import cells, is_row, measure, rows_csv, simulations
 
 
 @pytest.fixture
@@ -154,3 +154,17 @@ def test_wrong_names_alone_are_a_wrong_call(
     for path in traces:
         assert told.count(f"{path}: job 'a' can run with none of the models") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_rows_that_means_cannot_be_taken_of_are_refused(traces: list[str], tmp_path: Path) -> None:
+    (task,) = simulations(Request("", "2x4", ""), traces[:1], ["fifo"], [0])
+    good = {"key": task.key, "error": None, **measure(*task.arguments)}
+    assert is_row(good) and is_row({"key": "a", "error": "failed"})
+    assert not is_row({"key": "a", "error": None})
+    assert not is_row({**good, "makespan_h": [1]})
+    assert not is_row({**good, "makespan_h": 10**400})
+    assert not is_row({**good, "error": 1})
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "rows.jsonl").write_text(json.dumps({**good, "restarts": {"deep": []}}) + "\n")
+    arguments = ["--workload", traces[0], "--cluster", "2x4", "--policy", "fifo", "-o", str(tmp_path / "out")]
+    assert main(["simulate", "--sweep", *arguments]) == 3

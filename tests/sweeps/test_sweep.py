@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.sweeps.bench.summary import is_row
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
@@ -111,6 +112,52 @@ def test_lines_that_are_no_rows_are_all_named(tmp_path: Path) -> None:
         Record(path)
     assert [problem.path for problem in caught.value.problems] == [f"{path}:{n}" for n in (2, 3, 4, 5)]
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '"error": [1]',
+        '"error": null, "gap": "x"',
+        '"error": null, "objective": [1]',
+        '"error": null, "objective": 1%s' % ("0" * 400),
+        '"error": null, "gap": NaN',
+        '"error": null, "trajectory": 5',
+        '"error": null, "trajectory": [[1, 2]]',
+        '"error": null, "trajectory": [[null, 2, 3]]',
+        '"error": null, "error": null',
+        '"error": null, "status": "\\ud800"',
+        '"error": null, "deep": %s' % ("[" * 100_000),
+        '"error": null, "deep": {}{}'.format("[" * 900, "]" * 900),
+    ],
+)
+def test_rows_that_a_summary_cannot_be_made_of_are_named(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    good = '{"key": "a", "error": null, "gap": 0.5, "objective": 3, "trajectory": [[0.1, null, 2], [1, 3, 2]]}\n'
+    path.write_text(good + '{"key": "b", ' + row + "}\n")
+    if row.endswith("]" * 900):  # nobody looks there
+        with Record(path, is_row) as record:
+            assert list(record.rows) == ["a", "b"]
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        Record(path, is_row)
+    assert [str(problem) for problem in caught.value.problems] == [
+        f"{path}:2: is not a row (delete the line, and its task runs again)"
+    ]
+
+
+def test_only_a_thousand_lines_that_are_no_rows_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("1\n" * 100_000)
+    with pytest.raises(InvalidInputError) as caught:
+        Record(path)
+    assert len(caught.value.problems) == 1001
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rows.jsonl")
+    with pytest.raises(UsageError, match="it is no regular file"):
+        Record(tmp_path / "rows.jsonl")
 
 
 def test_two_drivers_do_not_write_one_record(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.documents.replay import encode_replay, plan_sha256
+from jigsaw_opt.documents.replay import encode_replay, plan_sha256, require_replay_of
 from jigsaw_opt.problem import Instance, Plan
 from jigsaw_opt.problem.plan import Transfer
 from jigsaw_opt.problem.replay import (
@@ -108,3 +108,50 @@ def test_the_commands_take_a_replay_of_this_plan_only(
     file.write_bytes(encode_replay(replace(replay, plan_sha256="0")))
     assert main(plot) == 3
     assert "another plan" in capsys.readouterr().err
+
+
+def test_an_incomplete_replay_is_refused_with_everything_that_is_missing(
+    pair_path: Path, pair_plan_path: Path, pair_plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "replay.json"
+    first, second = carried_out(pair_plan, 1, (0,)).timeline.jobs
+    iteration = first.iterations[0]
+    raised = tuple(replace(block, level=9) for block in iteration.blocks)
+
+    def with_jobs(*jobs: MeasuredJob) -> Replay:
+        replay = carried_out(pair_plan, 1, (0,))
+        return replace(replay, timeline=replace(replay.timeline, jobs=jobs))
+
+    def alone(changed: MeasuredIteration) -> Replay:
+        return with_jobs(replace(first, iterations=(changed,)), second)
+
+    wrong = {
+        "timeline.jobs[0].iterations[0].blocks": alone(replace(iteration, blocks=iteration.blocks[:1])),
+        "jobs[0].iterations[0].blocks: need the 2 levels": alone(replace(iteration, blocks=raised)),
+        "jobs[0].iterations[0].transfers": alone(replace(iteration, transfers=iteration.transfers[:1])),
+        "jobs[1].iterations: 0 iterations from number 0": with_jobs(first, replace(second, iterations=())),
+        "jobs[1].iterations: 1 iterations from number 7": with_jobs(first, replace(second, first_iteration=7)),
+        "timeline.jobs: are others": with_jobs(first),
+        "timeline.jobs: are others than the plan's": with_jobs(replace(first, gpus=("s0/0", "s9/1")), second),
+        "timeline.origins_us: more than": carried_out(pair_plan, 1, (0,)),
+    }
+    found = wrong["timeline.origins_us: more than"]
+    wrong["timeline.origins_us: more than"] = replace(found, timeline=replace(found.timeline, origins_us=(0, 1)))
+    for message, replay in wrong.items():
+        file.write_bytes(encode_replay(replay))
+        assert main(["plot", str(pair_path), str(pair_plan_path), "--replay", str(file)]) == 3
+        printed = capsys.readouterr()
+        assert message in printed.err and "1 problem\n" in printed.err and printed.out == ""
+
+
+def test_a_resumed_replay_of_which_nothing_was_left_is_shown(pair: Instance, pair_plan: Plan) -> None:
+    replay = carried_out(pair_plan, 0, (), first=1)
+    require_replay_of(pair_plan, replay, "replay.json")
+    assert replay_picture(pair, pair_plan, replay).end_us == 0
+
+
+def test_passes_that_were_carried_out_long_ago_take_no_time() -> None:
+    instance, plan = crossing()
+    late = carried_out(plan, 2, (), first=2**50)
+    require_replay_of(plan, late, "replay.json")
+    assert [i.iteration for i in replay_picture(instance, plan, late).lanes[2].intervals] == [2**50, 2**50 + 1]

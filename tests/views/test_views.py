@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import (
     Block,
     Cluster,
@@ -20,8 +21,10 @@ from jigsaw_opt.problem import (
     Server,
     Transfer,
 )
+from jigsaw_opt.text import printable
+from jigsaw_opt.views.gap_profile import gap_profile_png
 from jigsaw_opt.views.html import timeline_html
-from jigsaw_opt.views.lanes import Interval, picture
+from jigsaw_opt.views.lanes import Interval, Picture, picture
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.png import timeline_png
 from jigsaw_opt.views.text import timeline_text
@@ -96,3 +99,73 @@ def test_perfetto_has_one_track_a_lane_and_no_overlap() -> None:
 def test_png_is_a_png(pair: Instance, pair_plan: Plan) -> None:
     pytest.importorskip("matplotlib")
     assert timeline_png(picture(pair, pair_plan)).startswith(b"\x89PNG\r\n\x1a\n")
+
+
+EVIL = "{{data}}</script><!--\u2028\x1b\u202e$\\x_{$ {{title}} $a$ \\$"
+
+
+def named(instance: Instance, plan: Plan, name: str) -> Picture:
+    """The picture of a plan in which everything has that name."""
+    server = replace(instance.cluster.servers[0], name=name)
+    jobs = tuple(replace(job, name=f"_{name}{k}", model=name) for k, job in enumerate(instance.jobs))
+    models = {name: next(iter(instance.models.values()))}
+    cluster = replace(instance.cluster, servers=(server,))
+    instance = replace(instance, name=name, cluster=cluster, models=models, jobs=jobs)
+    planned = tuple(
+        replace(job, name=jobs[k].name, gpus=tuple(gpu.replace("s0", name) for gpu in job.gpus))
+        for k, job in enumerate(plan.jobs)
+    )
+    return picture(instance, replace(plan, instance=name, jobs=planned, solver={"name": name}))
+
+
+def test_a_name_is_never_a_place_for_data(pair: Instance, pair_plan: Plan) -> None:
+    page, usual = timeline_html(named(pair, pair_plan, EVIL)), timeline_html(picture(pair, pair_plan))
+    for mark in ("<script", "</script", "<!--", "<title>"):
+        assert page.count(mark) == usual.count(mark)
+    seen = "{{data}}</script><!--\\u2028\\x1b\\u202e$\\x_{$ {{title}} $a$ \\$"
+    assert embedded(page)["name"] == embedded(page)["solver"] == seen
+    assert embedded(page)["jobs"][0]["name"] == f"_{seen}0"  # type: ignore[index]
+    assert "<title>{{data}}&lt;/script&gt;&lt;!--" in page
+
+
+def test_text_is_one_line_a_lane(pair: Instance, pair_plan: Plan) -> None:
+    text = timeline_text(named(pair, pair_plan, EVIL + "\n\r"))
+    assert text.count("\n") == timeline_text(picture(pair, pair_plan)).count("\n")
+    assert text.replace("\n", "").isprintable()
+
+
+def test_perfetto_takes_any_name(pair: Instance, pair_plan: Plan) -> None:
+    events = json.loads(perfetto_trace(named(pair, pair_plan, EVIL)))["traceEvents"]
+    assert f"_{EVIL}0" in {event["name"] for event in events if event["ph"] == "X"}
+
+
+@pytest.mark.parametrize("name", [EVIL, "$\\frac{$", "$a$", "\\$a$", "作业 \x07", "_"])
+def test_no_name_is_mathematics(
+    pair: Instance, pair_plan: Plan, name: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib import rcParams
+    from matplotlib.text import Text
+
+    drawn: list[tuple[str, object]] = []
+    prepare = Text._preprocess_math  # type: ignore[attr-defined]
+
+    def noted(self: Text, text: str) -> tuple[str, object]:
+        found: tuple[str, object] = prepare(self, text)
+        drawn.append(found)
+        return found
+
+    monkeypatch.setattr(Text, "_preprocess_math", noted)
+    monkeypatch.setitem(rcParams, "text.usetex", True)
+    assert timeline_png(named(pair, pair_plan, name)).startswith(b"\x89PNG")
+    assert (f"_{printable(name)}0", False) in drawn and (f"{printable(name)}/1", False) in drawn
+    drawn.clear()
+    assert gap_profile_png({name: [0.5], f"_{name}": [0.1]}).startswith(b"\x89PNG")
+    assert (printable(name), False) in drawn and (f"_{printable(name)}", False) in drawn
+    assert not recwarn.list
+
+
+def test_a_plan_that_ends_too_late_for_an_axis(pair: Instance, pair_plan: Plan) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(UsageError, match="cannot be drawn to scale"):
+        timeline_png(replace(picture(pair, pair_plan), end_us=10**400))

@@ -15,7 +15,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from jigsaw_opt.documents.readers.layers import Group, Layer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, Layer, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
@@ -24,7 +24,7 @@ __all__ = ["read_deeppool"]
 
 _LINE = re.compile(
     r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
-    r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9})*)\]|(?P<length>[0-9]{1,9}))"
+    r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9}){0,7})\]|(?P<length>[0-9]{1,9}))"
     r"\s+[0-9.]+\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
 )
 _END_OF_RUN = re.compile(r"\s*SUM\b.*")
@@ -66,7 +66,7 @@ def read_deeppool(
     UsageError
         If `segments` is below 1.
     """
-    lines = Lines(data, source)
+    lines = Lines(data, source, MOST_LINES)
     runs = _runs(lines)
     chosen = [run for run in runs if int(run[0][1]["batch"]) == batch]
     if not lines.problems and len(chosen) != 1:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from jigsaw_opt.documents.parsing import parse
+from jigsaw_opt.documents.parsing import parsed
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.documents.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
@@ -69,11 +69,12 @@ def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
     InvalidInputError
         With everything that is wrong.
     """
-    report = Report()
-    tree = parse(data, source, report)
-    report.raise_if_any()
-    found = {gpu: _of_type(table, gpu, report) for gpu, table in tree.items()}
-    report.raise_if_any()
+    found: dict[str, dict[Kind, dict[Kind | None, tuple[float, ...]]]] = {}
+
+    def read(tree: dict[str, Any], report: Report) -> None:
+        found.update((gpu, _of_type(table, gpu, report)) for gpu, table in tree.items())
+
+    parsed(data, source, read)
     return found
 
 

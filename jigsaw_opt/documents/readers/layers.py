@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
 
-__all__ = ["Layer", "model_of"]
+__all__ = ["MOST_LINES", "Layer", "model_of"]
+
+MOST_LINES = 10_000
+"""Of a profile: layers are merged in a time that grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)

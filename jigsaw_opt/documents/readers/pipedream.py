@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 
-from jigsaw_opt.documents.readers.layers import Group, Layer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, Layer, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
 
@@ -81,7 +81,7 @@ def read_pipedream(
     UsageError
         If `segments` is below 1.
     """
-    lines = Lines(data, source)
+    lines = Lines(data, source, MOST_LINES)
     graph = _parse(lines)
     lines.raise_if_any()
     graph.drop({name for name, kind in graph.kinds.items() if kind.startswith("Input")})

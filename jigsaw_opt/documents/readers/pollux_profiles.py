@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jigsaw_opt.documents.readers.table import JobTable, Row
+from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
 __all__ = ["Application", "Curve", "Epoch", "Sample", "read_applications"]
@@ -140,10 +141,7 @@ def _validations(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _table(path: Path, columns: Sequence[str]) -> JobTable:
-    try:
-        return JobTable(path.read_bytes(), str(path), columns)
-    except OSError as error:
-        raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+    return JobTable(read_file(path), str(path), columns)
 
 
 def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, Sample]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 
@@ -49,15 +50,14 @@ class JobTable:
     ) -> None:
         self.lines = Lines(data, source)
         self._separator = separator
-        rows = iter([(number, self._cells(number, line)) for number, line in self.lines])
-        self._header = list(columns) if columns is not None else next(rows, (1, list[str]()))[1]
+        self._rows = ((number, self._cells(number, line)) for number, line in self.lines)
+        self._header = list(columns) if columns is not None else next(self._rows, (1, list[str]()))[1]
         if columns is None and self._header:
             self._header[0] = self._header[0].removeprefix(_BYTE_ORDER_MARK)
-        self._rows = list(rows)
         for name in required:
             if name not in self._header:
                 self.lines.add(1, f"no column {name!r}", f"the columns are {', '.join(self._header) or 'none'}")
-        for name in sorted({name for name in self._header if self._header.count(name) > 1}):
+        for name in sorted(name for name, times in Counter(self._header).items() if times > 1):
             self.lines.add(1, f"two columns are called {name!r}")
 
     def has(self, column: str) -> bool:

@@ -7,26 +7,45 @@ can be a whole interval ahead of another of its job, so whatever happens there i
 from __future__ import annotations
 
 import json
-import pickle
 import re
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from jigsaw_opt.documents import instance_sha256, write_atomically
+from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.replay import plan_sha256
+from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.executor.likeness import compare
 from jigsaw_opt.executor.replay.request import Request
 from jigsaw_opt.executor.worker import Worker
 
 __all__ = ["Checkpoint"]
 
-_FILE = re.compile(r"job(\d+)-worker(\d+)-iteration(\d+)\.pt")
+_FILE = re.compile(r"job(\d{1,9})-worker(\d{1,9})-iteration([1-9]\d{0,15})\.pt")
 _KEPT = 2
+_LARGEST_STATEMENT = 2**20
+_UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    UnpicklingError,
+)
+"""What reading a file raises that torch has not written, or only in part."""
 
 
 class Checkpoint:
@@ -77,8 +96,8 @@ class Checkpoint:
 
     def _compare(self) -> None:
         try:
-            found = json.loads(self._statement.read_bytes())
-        except (OSError, ValueError) as error:
+            found = json.loads(read_file(self._statement, _LARGEST_STATEMENT))
+        except (InvalidInputError, RecursionError, ValueError) as error:
             raise InvalidInputError([Problem(str(self._statement), f"no checkpoint to go on from: {error}")]) from error
         differing = [
             key for key, value in self._belongs.items() if not isinstance(found, dict) or found.get(key) != value
@@ -132,14 +151,24 @@ class Checkpoint:
         Raises
         ------
         InvalidInputError
-            The file cannot be read, or holds something else.
+            The file cannot be read, or holds something else; with everything that is wrong with it.
         """
         path = self._path(job, worker.number, iteration)
         try:
             state: Any = torch.load(path, map_location="cpu", weights_only=True)
-            worker.load(state)
-        except (OSError, EOFError, RuntimeError, ValueError, KeyError, TypeError, pickle.UnpicklingError) as error:
-            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {error}")]) from error
+        except _UNREADABLE as error:
+            first = str(error).partition("\n")[0]
+            raise InvalidInputError([Problem(str(path), f"cannot be loaded: {first}")]) from error
+        report = Report()
+        own = worker.trained_state(iteration)
+        compare(state, own, f"{path} $", report)
+        report.raise_if_any()
+        if state["iteration"] != iteration:
+            report.add(str(path), "is not of the iteration in its name")
+        if state["optimiser"]["param_groups"] != own["optimiser"]["param_groups"]:
+            report.add(str(path), "has other options of the optimiser")
+        report.raise_if_any()
+        worker.load(state)
 
     def _path(self, job: int, slot: int, iteration: int) -> Path:
         return self._folder / f"job{job}-worker{slot}-iteration{iteration}.pt"

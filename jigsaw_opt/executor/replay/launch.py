@@ -23,6 +23,7 @@ from jigsaw_opt.executor.replay.records import Found
 from jigsaw_opt.executor.replay.request import Request
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Replay
+from jigsaw_opt.text import printable
 
 __all__ = ["replay"]
 
@@ -84,7 +85,7 @@ class _EndAtOnce(AbstractContextManager[None]):
         message = str(error) or type(error).__name__
         if isinstance(error, RuntimeError):  # as torch says it
             message = f"the connection to another process broke off: {message}"
-        print(f"error: {message}", file=sys.stderr, flush=True)
+        print(f"error: {printable(message)}", file=sys.stderr, flush=True)
         os._exit(code)
 
 

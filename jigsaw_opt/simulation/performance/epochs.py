@@ -47,6 +47,11 @@ class Epochs:
         """A profile of each model, on the first type of GPU that has one."""
         return {name: p for table in reversed(list(self.profiles.values())) for name, p in table.items()}
 
+    @property
+    def figures(self) -> Mapping[str, Mapping[str, Profile]]:
+        """The profiles."""
+        return self.profiles
+
     def unknown(self, job: TraceJob) -> str | None:
         """A model without a profile, or a batch size beyond those that were validated.
 

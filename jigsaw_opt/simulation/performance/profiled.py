@@ -45,6 +45,11 @@ class Profiled:
         self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
         self._alone: dict[tuple[str, int], int] = {}
 
+    @property
+    def figures(self) -> Mapping[str, Model]:
+        """The models."""
+        return self.models
+
     def unknown(self, job: TraceJob) -> str | None:
         """A model that is not there, that no GPU can run, or no number of iterations."""
         model = self.models.get(job.model)

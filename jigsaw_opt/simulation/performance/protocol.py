@@ -19,6 +19,10 @@ class Performance(Protocol):
     def name(self) -> str:
         """The kind, as on the command line."""
 
+    @property
+    def figures(self) -> object:
+        """What it was made from beside the cluster; its `repr` tells equal figures from others."""
+
     def unknown(self, job: TraceJob) -> str | None:
         """Why it cannot run `job` on any GPUs of the cluster (unknown model, batch size, memory), or None."""
 

@@ -20,6 +20,7 @@ class Seconds:
     """One iteration a second, on exactly the GPUs asked for, each job alone."""
 
     name = "seconds"
+    figures = ()
 
     def unknown(self, job: TraceJob) -> str | None:
         """Any model is as good as any other; only the number of iterations must be known."""

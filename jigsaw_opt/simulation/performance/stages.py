@@ -38,6 +38,11 @@ class Stages:
         self._alone = {model: round(times.iteration_us * _OVERHEAD) for model, times in stages.items()}
         self._rounds: dict[tuple[Group, Timing], Round] = {}
 
+    @property
+    def figures(self) -> Mapping[str, StageTimes]:
+        """The stages."""
+        return self._stages
+
     def staged(self, job: TraceJob, staircase: bool = False) -> StagedJob:
         """What the program of groups knows of a job."""
         times = self._stages[job.model]

@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.gavel import Kind, Throughputs, read_throughputs
+from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
@@ -38,6 +40,11 @@ class Table:
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
         self._counts = Counter(cluster.servers[server].gpu_type for server in self._server_of)
         self._types = tuple(self._counts)
+
+    @property
+    def figures(self) -> Throughputs:
+        """The throughputs."""
+        return self.throughputs
 
     def unknown(self, job: TraceJob) -> str | None:
         """A kind of job that was not measured on any type of GPU of the cluster."""
@@ -113,15 +120,11 @@ def table(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTimes
     UsageError
         There is no file, or it lacks a type of GPU of the cluster.
     InvalidInputError
-        With everything that is wrong in it.
+        It cannot be read, or with everything that is wrong in it.
     """
-    try:
-        data = None if source is None else source.read_bytes()
-    except (OSError, ValueError):
-        data = None
-    if data is None:
+    if source is None or not exists(source):
         raise UsageError(f"performance 'table' needs a file of throughputs, as in table:FILE, not {source}")
-    found = read_throughputs(data, str(source))
+    found = read_throughputs(read_file(source), str(source))
     for server in cluster.servers:
         if server.gpu_type not in found:
             raise UsageError(f"{source} has no throughputs of GPUs {server.gpu_type!r}; it has {', '.join(found)}")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus
-from jigsaw_opt.simulation.policy import Moment, Setting
+from jigsaw_opt.simulation.policy import Moment, Setting, Stateless
 
 __all__ = ["FIFO"]
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _Scheduler(Stateless):
     setting: Setting
     placement: str
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance.by_type import ByType
+from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, number, optional, whole
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 if TYPE_CHECKING:
@@ -45,6 +46,36 @@ class _Scheduler:
         self.decided_us = moment.now_us
         shares = [share for gpu_type, own in chosen.items() for share in self._place(moment, gpu_type, own)]
         return Decision(tuple(shares), moment.now_us + (1 if self.setting.round_us else _ROUND_US))
+
+    def state(self) -> Plain:
+        """Times are rows in the order of the types, and GPUs that a job holds are of a type by its number."""
+        numbers = {name: k for k, name in enumerate(self.types)}
+        return {
+            "decided_us": self.decided_us,
+            "jobs": [
+                {
+                    "job": index,
+                    "times_us": [times[name] for name in self.types],
+                    "held": numbers[self.held[index]] if index in self.held else None,
+                }
+                for index, times in self.job_us.items()
+            ],
+            "times_us": [self.type_us.get(name, 0.0) for name in self.types],
+        }
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        count, jobs = len(self.types), len(self.setting.workload.jobs)
+        half = (self.setting.round_us or _ROUND_US) / 2
+        of_job = listed(number(half, half + moment.now_us), count, count)
+        of_type = listed(number(0, jobs * (half + moment.now_us)), count, count)
+        job = fields(job=whole(jobs - 1), times_us=of_job, held=optional(whole(count - 1)))
+        checked(state, fields(decided_us=whole(moment.now_us), jobs=listed(job), times_us=of_type))
+        if sorted(tree["job"] for tree in state["jobs"]) != sorted(moment.known):
+            raise ValueError("the jobs are not those that there are, each once")
+        self.decided_us = state["decided_us"]
+        self.job_us = {tree["job"]: dict(zip(self.types, map(float, tree["times_us"]))) for tree in state["jobs"]}
+        self.held = {tree["job"]: self.types[tree["held"]] for tree in state["jobs"] if tree["held"] is not None}
+        self.type_us = dict(zip(self.types, map(float, state["times_us"])))
 
     def _count(self, moment: Moment) -> None:
         """Add the time since the last decision; a new job begins with half a round on every type.

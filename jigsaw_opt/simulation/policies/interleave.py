@@ -18,7 +18,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.placing import FreeGpus
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 __all__ = ["INTERLEAVE", "Interleaving"]
@@ -32,7 +32,7 @@ Team = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Interleaving:
+class Interleaving(Stateless):
     """The policy at work.
 
     Parameters

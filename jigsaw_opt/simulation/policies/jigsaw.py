@@ -21,6 +21,7 @@ from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policies.interleave import Interleaving
 from jigsaw_opt.simulation.policy import Active, Moment, Scheduler, Setting
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, Packed, Timetables, fill, pack
@@ -94,6 +95,31 @@ class Packing:
         if len(places) < len(apart) != len(teams):
             places = Blocks(self.setting, self.servers, held).place(teams)
         return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
+
+    def state(self) -> Plain:
+        """The patterns that the next packing begins with; timetables can be found again."""
+        recipes = self.memory.recipes
+        return [
+            {"type": number, "servers": servers, "teams": [{"jobs": list(jobs), "copies": n} for jobs, n in teams]}
+            for number, servers, teams in recipes
+        ]
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        """Take patterns that servers have room for; those of jobs that have ended are not used."""
+        team = fields(jobs=listed({"type": "string"}, 1, 2), copies=whole(self.setting.gpu_count, 1))
+        number, servers = whole(len(self.types) - 1), whole(len(self.setting.cluster.servers), 1)
+        checked(state, listed(fields(type=number, servers=servers, teams=listed(team, 1))))
+        widths = {c.name: c.workers for c in self.empty.classes}
+        widths |= {str(index): job.gpus for index, job in enumerate(self.setting.workload.jobs)}
+        for tree in state:
+            own, teams = self.types[tree["type"]], tree["teams"]
+            if not all(name in widths for team in teams for name in team["jobs"]):
+                raise ValueError("a pattern is of jobs that there are not")
+            wanted = sum(team["copies"] * max(widths[name] for name in team["jobs"]) for team in teams)
+            if tree["servers"] > own.count or wanted > tree["servers"] * own.server.gpus:
+                raise ValueError("a pattern takes more than its servers have")
+            recipe = tuple((tuple(team["jobs"]), team["copies"]) for team in teams)
+            self.memory.recipes[tree["type"], tree["servers"], recipe] = None
 
     def _apart(self, teams: Sequence[Team]) -> list[Team]:
         """The same jobs, with GPUs of their own for as many as there are GPUs left over: sharing slows both down."""

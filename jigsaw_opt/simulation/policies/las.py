@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus
+from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["LAS"]
@@ -36,6 +37,15 @@ class _Scheduler:
         order = [jobs[k] for k in (*self.upper, *self.lower)]
         shares = by_priority(self.setting, order, self.placement)
         return Decision(shares, self._next_fall(moment.now_us, jobs, shares))
+
+    def state(self) -> Plain:
+        return {"upper": self.upper, "lower": self.lower}
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        checked(state, fields(upper=listed(whole()), lower=listed(whole())))
+        self.upper, self.lower = list(state["upper"]), list(state["lower"])
+        if sorted((*self.upper, *self.lower)) != sorted(moment.known):
+            raise ValueError("every job is in one of the queues")
 
     def _next_fall(self, now_us: int, jobs: Mapping[int, Active], shares: Sequence[Share]) -> int | None:
         """When the first of the running jobs of the upper queue has had its GPU time."""

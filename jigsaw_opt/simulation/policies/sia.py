@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from jigsaw_opt.errors import UsageError
-from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 from jigsaw_opt.simulation.performance.goodput import Goodput
 from jigsaw_opt.simulation.performance.throughput import Measured
+from jigsaw_opt.simulation.plain import Plain, Shape, checked, fields, listed, number, optional, whole
 from jigsaw_opt.simulation.policy import Active, Moment, Setting
 
 __all__ = ["SIA"]
@@ -21,6 +22,8 @@ __all__ = ["SIA"]
 _GROWTH = 2
 _NEVER_RAN = 1.0
 """Goodput of one GPU of any type for a job that has run on none."""
+_SHORTEST_S, _LONGEST_S, _MOST_SAMPLES = 1e-9, 1e9, 10**9
+"""Bounds beyond those of any measurement."""
 
 
 @dataclass(slots=True)
@@ -35,6 +38,33 @@ class _Past:
     def observe(self, gpu_type: str, measured: Measured) -> None:
         self.seen[gpu_type] = self.seen.get(gpu_type, frozenset()) | {measured}
         self.most = max(self.most, measured.gpus)
+
+    def plain(self) -> Plain:
+        """As it stands in a snapshot."""
+        seen = {gpu_type: [one._asdict() for one in sorted(own)] for gpu_type, own in self.seen.items()}
+        return {"configuration": self.configuration, "since_us": self.since_us, "seen": seen}
+
+    @staticmethod
+    def shape(configurations: Sequence[Configured], gpus: int, now_us: int) -> Shape:
+        """What `plain` gives."""
+        count, samples = whole(gpus, 1), whole(_MOST_SAMPLES, 1)
+        step_s, sync_s = number(_SHORTEST_S, _LONGEST_S), number(0, _LONGEST_S)
+        measured = fields(servers=count, gpus=count, local=samples, step_s=step_s, sync_s=sync_s)
+        seen = dict.fromkeys((one.gpu_type for one in configurations), listed(measured, 1))
+        return fields(
+            configuration=optional(whole(len(configurations) - 1)),
+            since_us=whole(now_us),
+            seen={"type": "object", "additionalProperties": False, "properties": seen},
+        )
+
+    @classmethod
+    def restored(cls, tree: Plain) -> _Past:
+        """The past that `plain` gave."""
+        past = cls(tree["configuration"], tree["since_us"])
+        for gpu_type, own in tree["seen"].items():
+            for measured in own:
+                past.observe(gpu_type, Measured(**measured))
+        return past
 
 
 @dataclass(slots=True)
@@ -59,6 +89,28 @@ class _Scheduler:
                 past.since_us = moment.now_us
             past.configuration = chosen[index] if index in placed else None
         return Decision(shares, moment.now_us + 1)
+
+    def state(self) -> Plain:
+        return [{"job": index, "past": past.plain()} for index, past in self.past.items()]
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        past = _Past.shape(self.configurations, self.setting.gpu_count, moment.now_us)
+        checked(state, listed(fields(job=whole(), past=past)))
+        if sorted(tree["job"] for tree in state) != sorted(moment.known):
+            raise ValueError("the jobs are not those that there are, each once")
+        for tree in state:
+            active = moment.jobs.get(tree["job"])
+            if active is not None and not self._holds(active.share, tree["past"]["configuration"]):
+                raise ValueError(f"job {active.job.name!r} runs in another configuration")
+        self.past = {tree["job"]: _Past.restored(tree["past"]) for tree in state}
+
+    def _holds(self, share: Share | None, configuration: int | None) -> bool:
+        """Whether a share is what a job of a configuration has."""
+        if share is None or configuration is None:
+            return share is None and configuration is None
+        server = self.setting.cluster.servers[self.setting.server_of[share.gpus[0]]]
+        chosen = self.configurations[configuration]
+        return (chosen.gpu_type, chosen.gpus) == (server.gpu_type, len(share.gpus))
 
     def _restarting(self, now_us: int, active: Active) -> bool:
         past = self.past[active.index]
@@ -86,7 +138,8 @@ class _Scheduler:
         problem = build(goodput, gpus, capacity, power=self.power, factors=factors, current=current)
         kept = np.array([self._restarting(moment.now_us, active) for active in jobs])
         solved = solve_round(problem.keeping(kept, current), seed=self.setting.seed)
-        assert solved is not None, "what jobs in a restart have is within the capacity"
+        if solved is None:
+            raise JigsawError("policy 'sia': a job in a restart has a configuration that it cannot use")
         return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
 
     def _capacity(self, gpu_type: str) -> int:

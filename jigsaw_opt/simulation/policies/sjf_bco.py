@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.placing import require_equal_gpus
+from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policy import Moment, Setting
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
@@ -61,6 +62,24 @@ class _Scheduler:
         free = set(range(self.setting.gpu_count)).difference(*(share.gpus for share in moment.shares))
         return Decision((*moment.shares, *self._started(free)))
 
+    def state(self) -> Plain:
+        return {"loads": self.loads if self.variant == "literal" else []}
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        """Only loads as printed are of jobs that are no longer there."""
+        count = self.setting.gpu_count if self.variant == "literal" else 0
+        checked(state, fields(loads=listed(whole(), count, count)))
+        self.placed = {
+            index: share.gpus for share in moment.shares for index in share.jobs if index not in moment.arrived
+        }
+        waiting = moment.known - self.placed.keys() - set(moment.ended)
+        self.waiting = sorted((moment.jobs[index].job.gpus, index) for index in waiting)
+        if self.variant == "literal":
+            self.loads = list(state["loads"])
+            return
+        for index, gpus in self.placed.items():
+            self._load(index, gpus, 1)
+
     def _started(self, free: set[int]) -> list[Share]:
         board = _Board(self.setting, self.loads, free)
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
@@ -77,8 +96,11 @@ class _Scheduler:
         return shares
 
     def _forget(self, index: int) -> None:
-        """Take the load of an ended job away; as printed, the loads of a batch only grow."""
-        gpus = self.placed.pop(index)
+        """Take the load of an ended job away; as printed, the loads of a batch only grow.
+
+        A simulation that was put aside has forgotten those that had ended by then.
+        """
+        gpus = self.placed.pop(index, ())
         if self.variant == "intent":
             self._load(index, gpus, -1)
 

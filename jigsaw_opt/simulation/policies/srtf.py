@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.simulation.allocation import Decision
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.plain import Plain
+from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
 
 __all__ = ["SRTF"]
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _Scheduler(Stateless):
     setting: Setting
     service: bool
     placement: str
@@ -21,13 +22,20 @@ class _Scheduler:
 
     def decide(self, moment: Moment) -> Decision:
         for index in moment.ended:
-            del self.alone_us[index]
-        for index in moment.arrived:
+            self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
+        self._note(moment, moment.arrived)
+        order = sorted(moment.jobs.values(), key=self._remaining)
+        return Decision(by_priority(self.setting, order, self.placement))
+
+    def restore(self, state: Plain, moment: Moment) -> None:
+        Stateless.restore(self, state, moment)
+        self._note(moment, moment.known & moment.jobs.keys())
+
+    def _note(self, moment: Moment, jobs: Iterable[int]) -> None:
+        for index in jobs:
             job = moment.jobs[index].job
             gpus = job.gpus if self.service else 1
             self.alone_us[index] = gpus * self.setting.performance.alone_us(job)
-        order = sorted(moment.jobs.values(), key=self._remaining)
-        return Decision(by_priority(self.setting, order, self.placement))
 
     def _remaining(self, active: Active) -> tuple[float, int]:
         return self.alone_us[active.index] * (active.left / active.work), active.index

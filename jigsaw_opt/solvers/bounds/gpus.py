@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
@@ -37,7 +38,7 @@ def gpu_resources(facts: Sequence[Facts], classes: Sequence[GpuClass]) -> Iterat
     if len(classes) > 1 and starts:
         starts.append(market.search(max(starts, key=market.load)))
     for prices in starts:
-        demands = [market.demand(fact, prices) if fact.shape.blocks else None for fact in facts]
+        demands = [market.demand(fact, prices) if fact.shape.blocks else None for fact in looking(facts)]
         yield Resource(market.capacity(prices), demands, _reason(classes, prices))
 
 

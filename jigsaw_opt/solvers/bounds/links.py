@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
@@ -28,7 +29,7 @@ def link_resources(pieces: Pieces, facts: Sequence[Facts]) -> Iterator[Resource]
     for cut in links if len(links) <= _MOST_CUTS else ():
         part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
         group = tuple(part[server.name] for server in pieces.cluster.servers)
-        demands = [_demand(fact, [cut], int(_fewest(fact, group) > 1)) for fact in facts]
+        demands = [_demand(fact, [cut], int(_fewest(fact, group) > 1)) for fact in looking(facts)]
         yield Resource(1, demands, f"transfers over link {cut.name}", True)
 
 
@@ -50,28 +51,31 @@ def groupings(cluster: Cluster) -> Iterator[Grouping]:
     while True:
         part = joined_parts(cluster, inside)
         group = tuple(part[server.name] for server in cluster.servers)
-        leaving = {g: frozenset(_leaving(cluster, part, g)) for g in set(group)}
+        leaving = _leaving(cluster, part, set(group))
         if not any(leaving.values()):
             return
         yield Grouping(group, leaving)
         inside += [cluster.links[k] for k in frozenset().union(*leaving.values())]
 
 
-def _leaving(cluster: Cluster, part: dict[str, int], group: int) -> Iterator[int]:
-    for k, link in enumerate(cluster.links):
+def _leaving(cluster: Cluster, part: dict[str, int], groups: set[int]) -> dict[int, frozenset[int]]:
+    leaving: dict[int, set[int]] = {group: set() for group in groups}
+    for k, link in enumerate(looking(cluster.links)):
         first, second = (part[end] for end in link.ends)
-        if first != second and group in (first, second):
-            yield k
+        for group in {first, second} & groups if first != second else ():
+            leaving[group].add(k)
+    return {group: frozenset(links) for group, links in leaving.items()}
 
 
 def _boundaries(cluster: Cluster, facts: Sequence[Facts], grouping: Grouping) -> Iterator[Resource]:
     """Jobs that need several groups use a link of each; where groups share links, one less in all."""
-    groups = {id(fact.shape): frozenset(grouping.group[s] for s in fact.shape.gpus) for fact in facts}
-    needed = {id(fact.shape): _fewest(fact, grouping.group) - grouping.shared for fact in facts}
+    shapes, shared = {id(fact.shape): fact for fact in facts}, grouping.shared
+    groups = {key: frozenset(grouping.group[s] for s in fact.shape.gpus) for key, fact in shapes.items()}
+    needed = {key: _fewest(fact, grouping.group) - shared for key, fact in looking(shapes.items())}
     for reach in dict.fromkeys(groups[id(fact.shape)] for fact in facts if needed[id(fact.shape)] > 0):
         links = [cluster.links[k] for k in sorted(frozenset().union(*(grouping.leaving[g] for g in reach)))]
         uses = [needed[id(fact.shape)] if groups[id(fact.shape)] <= reach else 0 for fact in facts]
-        demands = [_demand(fact, links, count) for fact, count in zip(facts, uses, strict=True)]
+        demands = [_demand(fact, links, count) for fact, count in looking(zip(facts, uses, strict=True))]
         reason = f"transfers of jobs too wide for one place over {len(links)} links"
         yield Resource(len(links), demands, reason, True)
 

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from jigsaw_opt.errors import TooLargeError
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.pieces import MOST_PIECES, Pieces
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
-__all__ = ["MOST_PIECES", "PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
+__all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
 
-MOST_PIECES = 20_000_000
 _STEP_PIECES = 150_000
 _MAX_STEPS = 200
 _EXACT_JOBS = 12

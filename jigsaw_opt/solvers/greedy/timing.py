@@ -241,4 +241,4 @@ def _types(numba: Any) -> Any:
     return integer(shape, places, numba.float64[::1], numbers, integer, integer, filled, numbers)
 
 
-compilable(list_schedule, _types, parts=(_push, _pop))
+compilable(list_schedule, _types, parts=(_push, _pop), inline=True)

@@ -6,6 +6,7 @@ from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.fix import Fix, breaches, placements_of, problems
 from jigsaw_opt.solvers.resolve.warm import Warm
@@ -56,7 +57,8 @@ def resolve(
         OR-Tools is not installed.
     """
     fix = fix or Fix()
-    found = tuple(problems(cut(instance), plan, fix))
+    # What has more workers than GPUs may be too large to cut, and `solve` says so.
+    found = () if too_wide(instance) else tuple(problems(cut(instance), plan, fix))
     if found:
         raise InvalidInputError(found)
     result = solve(instance, Warm(plan, fix), options, report)

@@ -9,7 +9,9 @@ from math import exp, inf, isfinite, log
 from statistics import fmean, median
 from typing import Any
 
-__all__ = ["Cell", "certified_gap", "geometric_mean", "profiles", "summary"]
+from jigsaw_opt.sweeps.record import is_number
+
+__all__ = ["Cell", "certified_gap", "geometric_mean", "is_row", "profiles", "summary"]
 
 Row = Mapping[str, Any]
 _LEAST_SECONDS = 0.01
@@ -51,6 +53,25 @@ class Cell:
     objective_ratio: float | None
     seconds_to_objective: float | None
     time_ratio: float | None
+
+
+def is_row(row: Row) -> bool:
+    """Whether the values that a summary is made of have their types, where they are there."""
+    texts = row.get("error", 0), row.get("status")
+    numbers = row.get("objective"), row.get("gap")
+    events = row.get("trajectory", [])
+    return (
+        all(text is None or isinstance(text, str) for text in texts)
+        and all(number is None or is_number(number) for number in numbers)
+        and isinstance(events, list)
+        and all(map(_is_event, events))
+    )
+
+
+def _is_event(event: object) -> bool:
+    if not isinstance(event, list) or len(event) != 3:
+        return False
+    return is_number(event[0]) and all(number is None or is_number(number) for number in event[1:])
 
 
 def summary(rows: Sequence[Row]) -> list[Cell]:

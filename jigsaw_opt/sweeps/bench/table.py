@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from jigsaw_opt.documents.csv_text import csv_text
 
 __all__ = ["COLUMNS", "csv_table"]
 
@@ -43,11 +43,7 @@ COLUMNS = (
 
 def csv_table(rows: Iterable[Mapping[str, Any]]) -> bytes:
     """Rows as CSV with a header line; what is not known is an empty cell."""
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    writer.writerows([_cell(row.get(column)) for column in COLUMNS] for row in rows)
-    return text.getvalue().encode()
+    return csv_text(COLUMNS, ([_cell(row.get(column)) for column in COLUMNS] for row in rows)).encode()
 
 
 def _cell(value: Any) -> Any:

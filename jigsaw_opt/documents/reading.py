@@ -1,0 +1,61 @@
+"""The bytes of a file that somebody names: never more of them than a limit."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
+
+__all__ = ["MOST_BYTES", "read_file"]
+
+MOST_BYTES = 2 * 2**30
+"""Of a regular file: a plan of 20 million blocks, the most that a solver writes, takes half of it."""
+_MOST_STREAMED = 256 * 2**20
+"""Of a pipe or a device, which does not say beforehand how much there is."""
+_PART = 2**20
+
+
+def read_file(path: str | os.PathLike[str], most: int = MOST_BYTES) -> bytes:
+    """All bytes of a file, which may be a pipe.
+
+    Parameters
+    ----------
+    path
+        The file.
+    most
+        The most bytes that it may have.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read, or has more bytes. A regular file that is too large is not read at all.
+    """
+    try:
+        with Path(path).open("rb", buffering=0) as file:
+            return _all_of(file, path, most)
+    except (OSError, ValueError) as error:  # ValueError: a null character in the name
+        raise InvalidInputError([Problem(os.fspath(path), f"cannot be read: {reason_of(error)}")]) from error
+
+
+def _all_of(file: BinaryIO, path: str | os.PathLike[str], most: int) -> bytes:
+    status = os.fstat(file.fileno())
+    regular = stat.S_ISREG(status.st_mode)
+    if regular and status.st_size > most:
+        raise _too_large(path, f"it has {status.st_size} bytes", most)
+    limit = most if regular else min(most, _MOST_STREAMED)
+    # A regular file comes in one part, and is not copied; those of /proc say that they are empty, and are not.
+    parts: list[bytes] = []
+    size, wanted = 0, max(_PART, status.st_size + 1)
+    while part := file.read(wanted):
+        size, wanted = size + len(part), _PART
+        if size > limit:
+            raise _too_large(path, f"it has more than {limit} bytes", limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(path: str | os.PathLike[str], found: str, most: int) -> InvalidInputError:
+    return InvalidInputError([Problem(os.fspath(path), f"too large: {found}, and at most {most} are read")])

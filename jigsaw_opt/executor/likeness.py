@@ -1,0 +1,66 @@
+"""Whether a state that was read from a file is one that a worker has: same keys, same types, tensors of same shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jigsaw_opt.documents.report import Place, Report
+
+__all__ = ["compare"]
+
+_LONGEST = 60
+
+
+def compare(found: Any, own: Any, place: Place, report: Report) -> None:
+    """Report where `found` differs from `own` in keys, lengths, types, or shapes and types of tensors.
+
+    Parameters
+    ----------
+    found
+        Nested dictionaries, lists and tuples of tensors and plain values; not to be trusted.
+    own
+        What it is to be like.
+    place, report
+        Where it stands, and what receives the differences.
+    """
+    if isinstance(own, Tensor):
+        _compare_tensors(found, own, place, report)
+    elif type(found) is not type(own):
+        report.add(place, f"must be {_named(own)}; is {_named(found)}")
+    elif isinstance(own, dict):
+        for key in found.keys() - own.keys():
+            report.add(place, f"has an unknown key {_cut(repr(key))}")
+        for key, below in own.items():
+            if key in found:
+                compare(found[key], below, (place, key), report)
+            else:
+                report.add(place, f"lacks the key {_cut(repr(key))}")
+    elif isinstance(own, (list, tuple)):
+        if len(found) != len(own):
+            report.add(place, f"must have {len(own)} items; has {len(found)}")
+        for index, (item, below) in enumerate(zip(found, own, strict=False)):
+            compare(item, below, (place, index), report)
+
+
+def _compare_tensors(found: Any, own: Tensor, place: Place, report: Report) -> None:
+    if not isinstance(found, Tensor):
+        report.add(place, f"must be a tensor; is {_named(found)}")
+    elif found.layout != torch.strided or found.device.type != "cpu":
+        report.add(place, "must be a dense tensor on the CPU")
+    elif (found.shape, found.dtype) != (own.shape, own.dtype):
+        report.add(place, f"must be {_shape(own)}; is {_shape(found)}")
+
+
+def _shape(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {list(tensor.shape)}"
+
+
+def _named(value: object) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."

@@ -1,0 +1,162 @@
+"""What the engine notes beside the jobs themselves, each with its place in a snapshot."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from jigsaw_opt.simulation.plain import MOST, TRUTH, Limits, Plain, Shape, fields, listed, optional, whole
+from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.records import JobRecord, Outcome, RoundRecord, Stint
+from jigsaw_opt.simulation.running import Running
+
+__all__ = ["Books", "Life", "Meter", "Trigger"]
+
+
+@dataclass(slots=True)
+class Meter:
+    """An integral over time of a number that changes in steps."""
+
+    value: int = 0
+    total: int = 0
+    since_us: int = 0
+
+    def at(self, now_us: int) -> int:
+        """The integral up to now."""
+        return self.total + self.value * (now_us - self.since_us)
+
+    def set(self, value: int, now_us: int) -> None:
+        """Note that the number is another from now on."""
+        self.total, self.since_us, self.value = self.at(now_us), now_us, value
+
+    def plain(self) -> Plain:
+        """The integral up to the last change; what the number is can be seen from the jobs."""
+        return {"total": self.total, "since_us": self.since_us}
+
+    @staticmethod
+    def shape(limits: Limits, most: int) -> Shape:
+        """What `plain` gives of a number that is at most `most`."""
+        return fields(total=whole(most * limits.now_us), since_us=limits.time)
+
+    @classmethod
+    def restored(cls, tree: Plain, value: int) -> Meter:
+        """The meter that `plain` gave, of a number that is now `value`."""
+        return cls(value, tree["total"], tree["since_us"])
+
+
+@dataclass(slots=True)
+class Life:
+    """What is noted of a job while it is active, beyond what policies see; `done` is its work when it last stopped."""
+
+    crowd_before: int
+    start_us: int | None = None
+    done: int = 0
+
+    def plain(self) -> Plain:
+        """The notes as they stand in a snapshot; work done is that of the job."""
+        return {"crowd_before": self.crowd_before, "start_us": self.start_us}
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(crowd_before=whole(limits.jobs * limits.now_us), start_us=optional(limits.time))
+
+    @classmethod
+    def restored(cls, tree: Plain, done: int) -> Life:
+        """The notes that `plain` gave, of a job that has done so much."""
+        return cls(tree["crowd_before"], tree["start_us"], done)
+
+
+@dataclass(slots=True)
+class Trigger:
+    """Why and when the policy is asked next."""
+
+    asked: bool = False
+    wake_us: int | None = None
+    arrived: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+
+    def plain(self) -> Plain:
+        """As it stands in a snapshot."""
+        return asdict(self)
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        jobs = listed(limits.job)
+        return fields(asked=TRUTH, wake_us=optional(whole(MOST)), arrived=jobs, ended=jobs)
+
+    @classmethod
+    def restored(cls, tree: Plain) -> Trigger:
+        """The trigger that `plain` gave."""
+        return cls(tree["asked"], tree["wake_us"], list(tree["arrived"]), list(tree["ended"]))
+
+
+@dataclass(slots=True)
+class Books:
+    """The records so far, and what they are made of.
+
+    Parameters
+    ----------
+    outcome
+        The records.
+    crowd, held
+        Active jobs, and GPUs that are held.
+    held_before
+        GPU time held up to the round before.
+    """
+
+    outcome: Outcome = field(default_factory=Outcome)
+    crowd: Meter = field(default_factory=Meter)
+    held: Meter = field(default_factory=Meter)
+    held_before: int = 0
+
+    def job(self, active: Active, life: Life, alone_us: int, now_us: int, finish_us: int | None) -> None:
+        """Note a job that ends now, or (without an end) where it stands."""
+        lifetime = now_us - active.job.submit_us
+        crowd = (self.crowd.at(now_us) - life.crowd_before) / lifetime if lifetime else 1.0
+        restarts = max(0, active.starts - 1)
+        figures = active.work, active.done, active.gpu_us, restarts, alone_us, crowd
+        self.outcome.jobs.append(JobRecord(active.index, life.start_us, finish_us, *figures))
+
+    def stint(self, running: Running, now_us: int) -> None:
+        """Note that a job held its GPUs up to now."""
+        active = running.active
+        assert active.share is not None
+        if now_us > running.start_us:
+            self.outcome.stints.append(Stint(active.index, len(active.share.gpus), running.start_us, now_us))
+
+    def round(self, now_us: int, active: int, running: int, moved: int, policy_us: int) -> None:
+        """Note a decision that was carried out."""
+        held = self.held.at(now_us)
+        record = RoundRecord(now_us, active, running, self.held.value, moved, held - self.held_before, policy_us)
+        self.held_before = held
+        self.outcome.rounds.append(record)
+
+    def plain(self) -> Plain:
+        """As they stand in a snapshot."""
+        return {
+            "outcome": self.outcome.plain(),
+            "crowd": self.crowd.plain(),
+            "held": self.held.plain(),
+            "held_before": self.held_before,
+        }
+
+    @staticmethod
+    def shape(limits: Limits) -> Shape:
+        """What `plain` gives."""
+        return fields(
+            outcome=Outcome.shape(limits),
+            crowd=Meter.shape(limits, limits.jobs),
+            held=Meter.shape(limits, limits.gpus),
+            held_before=limits.service,
+        )
+
+    @classmethod
+    def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> Books:
+        """The books that `plain` gave, with so many jobs active and GPUs held now."""
+        jobs, performance = setting.workload.jobs, setting.performance
+        outcome = Outcome.restored(
+            tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))
+        )
+        crowd, held = Meter.restored(tree["crowd"], active), Meter.restored(tree["held"], gpus)
+        return cls(outcome, crowd, held, tree["held_before"])

@@ -1,0 +1,142 @@
+"""Plain values, of which a snapshot is made: numbers, texts, lists and objects of JSON, and the shapes that they have.
+
+A shape is a piece of JSON Schema and is checked as documents are, with every problem and its path. So whoever puts
+something aside states in one line what it looks like, and reads it back only when it looks like that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.documents.schemas import schema
+from jigsaw_opt.documents.structure import compiled
+
+__all__ = [
+    "ANYTHING",
+    "DEPTH",
+    "MOST",
+    "TRUTH",
+    "Limits",
+    "Plain",
+    "Shape",
+    "checked",
+    "conforms",
+    "fields",
+    "listed",
+    "number",
+    "optional",
+    "rows",
+    "whole",
+]
+
+Plain = Any
+"""None, a truth value, a number, a text, or a list or object of such."""
+
+Shape = Mapping[str, Any]
+
+MOST = 10**40
+"""No time in microseconds, work in units or sum of them comes near it, and what is below fits a float by far."""
+
+ANYTHING: Shape = {}
+TRUTH: Shape = {"type": "boolean"}
+DEPTH: Shape = {"$ref": "#/$defs/depth"}
+"""A depth rule, as in an instance."""
+
+
+def whole(high: int = MOST, low: int = 0) -> Shape:
+    """An integer from `low` to `high`."""
+    return {"type": "integer", "minimum": low, "maximum": high}
+
+
+def number(low: float, high: float) -> Shape:
+    """A number from `low` to `high`."""
+    return {"type": "number", "minimum": low, "maximum": high}
+
+
+def optional(shape: Shape) -> Shape:
+    """A value of that shape, or null."""
+    return {**shape, "type": [shape["type"], "null"]}
+
+
+def listed(of: Shape, least: int = 0, most: int | None = None) -> Shape:
+    """A list of values of one shape, of so many."""
+    return {"type": "array", "items": of, "minItems": least} | ({} if most is None else {"maxItems": most})
+
+
+def rows(columns: int, of: Shape) -> Shape:
+    """A list of lists of so many values."""
+    return listed(listed(of, columns, columns))
+
+
+def fields(**shapes: Shape) -> Shape:
+    """An object of exactly these keys."""
+    return {"type": "object", "additionalProperties": False, "required": list(shapes), "properties": shapes}
+
+
+def conforms(value: Plain, shape: Shape, place: Place, report: Report) -> None:
+    """Report where a value has not the shape."""
+    compiled(shape, _definitions())(value, place, report)
+
+
+def checked(value: Plain, shape: Shape) -> Plain:
+    """A value that has the shape.
+
+    Raises
+    ------
+    InvalidInputError
+        It has not, with every problem and its path from ``$``.
+    """
+    report = Report()
+    conforms(value, shape, "$", report)
+    report.raise_if_any()
+    return value
+
+
+@cache
+def _definitions() -> Mapping[str, Any]:
+    """Where references lead: the definitions of instances."""
+    return schema("instance")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What numbers may be in the state of a simulation.
+
+    Parameters
+    ----------
+    jobs, gpus
+        How many the workload and the cluster have.
+    now_us
+        The time.
+    rounds
+        How often the policy was asked.
+    """
+
+    jobs: int
+    gpus: int
+    now_us: int
+    rounds: int
+
+    @property
+    def job(self) -> Shape:
+        """Number of a job."""
+        return whole(self.jobs - 1)
+
+    @property
+    def gpu(self) -> Shape:
+        """Number of a GPU."""
+        return whole(self.gpus - 1)
+
+    @property
+    def time(self) -> Shape:
+        """A time that is not after now."""
+        return whole(self.now_us)
+
+    @property
+    def service(self) -> Shape:
+        """GPU time up to now."""
+        return whole(self.gpus * self.now_us)

@@ -1,0 +1,38 @@
+"""Foreign text made safe: the names in a document, a trace or a file system are others' words."""
+
+from __future__ import annotations
+
+import json
+
+__all__ = ["json_text", "printable", "readable"]
+
+
+def printable(text: str) -> str:
+    r"""`text` on one line as any terminal shows it: what is no visible character is written as ``\n`` or ``\u202e``.
+
+    These are control characters (escape sequences of a terminal begin with one), marks that turn the direction of
+    writing, characters without a width, and bytes of a file's name that are no text.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def json_text(value: object, indent: int | None = None, allow_nan: bool = False) -> str:
+    """`value` as JSON in which every character is visible, but for the line ends of an indented text.
+
+    Raises
+    ------
+    ValueError
+        A number in it is not finite, and that is not allowed.
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=allow_nan)
+    if text.isprintable():
+        return text
+    # Within a string no line end stands as it is, so those are the layout's.
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def readable(name: str) -> str:
+    """The name of a file as text that can be written: question marks for bytes that are no UTF-8."""
+    return name.encode(errors="replace").decode()

@@ -1,0 +1,122 @@
+"""Whatever an instance, a trace or a file is called, messages and views are plain lines of visible characters."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import jigsaw_opt.cli
+from jigsaw_opt.cli import main
+from jigsaw_opt.cli.output import print_error, print_table
+from jigsaw_opt.documents import encode_instance, save_instance
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem import Instance
+
+PACKAGE = Path(jigsaw_opt.cli.__file__).parent
+EVIL = "\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
+SEEN = r"\x1b[2Jx\r\n\x9b\u202e\u200b\u2028:smile:[red]"
+
+
+def test_messages_go_through_one_function() -> None:
+    """`__init__` says what is no foreign text or makes it printable."""
+    saying = {path.stem for path in PACKAGE.glob("*.py") if "file=sys.stderr" in path.read_text()}
+    assert saying == {"__init__", "output"}
+
+
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    out, err = capsys.readouterr()
+    assert all(line.isprintable() for line in (out + err).split("\n"))
+    return out + err
+
+
+@pytest.fixture
+def evil(pair: Instance, tmp_path: Path) -> Path:
+    server = replace(pair.cluster.servers[0], name="s" + EVIL)
+    jobs = tuple(replace(job, name=job.name + EVIL) for job in pair.jobs)
+    named = replace(pair, name=EVIL, cluster=replace(pair.cluster, servers=(server,)), jobs=jobs)
+    path = tmp_path / f"a{EVIL}\udcff.json"
+    save_instance(named, path)
+    return path
+
+
+def test_solving_and_looking(evil: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    assert main(["solve", str(evil), "--solver", "greedy", "-o", str(plan), "--timeline"]) == 0
+    shown = printed(capsys)
+    assert f"s{SEEN}/0 |" in shown and f"A = a{SEEN}, B = b{SEEN}" in shown
+    assert main(["validate", str(evil), str(plan)]) == 0
+    assert f"a{SEEN}\\udcff.json: valid" in printed(capsys)
+    assert main(["validate", "--json", str(evil)]) == 0
+    assert json.loads(printed(capsys))[0]["file"] == str(evil)
+    assert main(["plot", str(evil), str(plan)]) == 0
+    assert f"s{SEEN}/0 |" in printed(capsys)
+
+
+def test_what_is_wrong(evil: Path, pair_plan_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(evil), str(pair_plan_path)]) == 7
+    assert SEEN in printed(capsys)
+    assert main(["plot", str(evil), str(pair_plan_path)]) == 7
+    assert SEEN in printed(capsys)
+    evil.write_text("{}")
+    assert main(["solve", str(evil)]) == 3
+    assert main(["solve", f"no{EVIL}"]) == 3
+    assert f"  no{SEEN}: cannot be read" in printed(capsys)
+    assert main(["generate", f"no{EVIL}", "--seed", "0"]) == 2
+    assert main(["solve", "x", "-o", f"no{EVIL}/plan.json"]) == 2
+    assert f"error: cannot write no{SEEN}/plan.json" in printed(capsys)
+    for wrong in (["solve", "x", f"--no{EVIL}"], [EVIL], ["solve", "x", "--seed", EVIL]):
+        with pytest.raises(SystemExit):
+            main(wrong)
+        assert r"\x1b[2Jx\r\n\x9b\u202e" in printed(capsys)
+
+
+def test_a_document_on_a_terminal(evil: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from jigsaw_opt.documents import decode_instance, load_instance
+
+    assert encode_instance(load_instance(evil)).decode().replace("\n", "").isprintable()
+    assert decode_instance(encode_instance(load_instance(evil))) == load_instance(evil)
+
+
+def test_a_benchmark(evil: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / EVIL
+    command = ["bench", str(evil), "--solvers", "greedy", "--time-limits", "1", "-o", str(folder), "-v"]
+    assert main(command) == 0
+    assert f"a{SEEN}?.json greedy" in printed(capsys)
+    assert main(command) == 0
+    assert f"{SEEN}/rows.jsonl" in printed(capsys)
+
+
+def test_a_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / f"t{EVIL}.csv"
+    trace.write_text('name,submit_s,model,gpus,iterations\n=1+1,0,@m,1,60\n"\x1b{{data}}",0,m,1,60\n')
+    simulate = ["simulate", "--workload", str(trace), "--cluster", "1x2", "--policy"]
+    assert main([*simulate, "fifo", "-o", str(tmp_path / EVIL)]) == 0
+    assert f"wrote {tmp_path}/{SEEN}/jobs.csv" in printed(capsys)
+    assert "\n'=1+1,'@m,1," in (tmp_path / EVIL / "jobs.csv").read_text()
+    assert main([*simulate, EVIL, "-o", str(tmp_path / "out")]) == 2
+    assert "no policy" in printed(capsys)
+
+
+def test_an_internal_error(capsys: pytest.CaptureFixture[str]) -> None:
+    from jigsaw_opt.cli import _report_internal_error
+
+    _report_internal_error(ValueError, ValueError(EVIL), None)
+    assert f"internal error: ValueError: {SEEN}\nrun again" in printed(capsys)
+
+
+def test_lists_of_errors_are_cut_and_end_with_the_last(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(InvalidInputError([Problem("$", f"{k}\n") for k in range(60)]))
+    lines = printed(capsys).splitlines()
+    assert lines[0] == "error: 60 problems" and lines[1] == r"  $: 0\n" and lines[50] == r"  $: 49\n"
+    assert lines[51:] == ["  and 10 more (all with: jigsaw validate --json), at last:", r"  $: 59\n"]
+    print_error(UsageError(*(f"{k}\r" for k in range(60))))
+    lines = printed(capsys).splitlines()
+    assert lines[:2] == [r"error: 0\r", r"  1\r"] and lines[-2:] == ["  and 9 more, at last:", r"  59\r"]
+
+
+def test_tables_show_text_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "n"), [(EVIL, 1), ("=1", -5)])
+    assert SEEN in printed(capsys)

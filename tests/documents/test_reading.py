@@ -1,0 +1,87 @@
+"""Files are read up to a limit, whatever they are."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents import load_instance, load_plan, reading
+from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import InvalidInputError
+
+
+def refusal(path: Path | str, most: int = 1000) -> str:
+    with pytest.raises(InvalidInputError) as caught:
+        read_file(path, most)
+    (problem,) = caught.value.problems
+    assert problem.path == str(path)
+    return problem.message
+
+
+def test_a_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 1000)
+    assert read_file(path, 1000) == b"x" * 1000
+    assert refusal(path, 999) == "too large: it has 1000 bytes, and at most 999 are read"
+
+
+def test_a_large_file_is_not_read_to_be_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(2**32)
+    for load in (load_instance, load_plan):
+        with pytest.raises(InvalidInputError, match=f"it has {2**32} bytes, and at most {2**31} are read"):
+            load(path)
+
+
+def test_what_has_no_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refusal("/dev/zero") == "too large: it has more than 1000 bytes, and at most 1000 are read"
+    monkeypatch.setattr(reading, "_MOST_STREAMED", 10**6)
+    with pytest.raises(InvalidInputError, match="at most 1000000 are read"):
+        load_instance("/dev/zero")
+
+
+def test_a_pipe_that_ends_is_read(tmp_path: Path, pair_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(pair_path.read_bytes(),))
+    writer.start()
+    assert load_instance(pipe) == load_instance(pair_path)
+    writer.join()
+
+
+def test_a_file_that_says_it_is_empty_is_read() -> None:
+    if not Path("/proc/self/status").exists():
+        pytest.skip("no /proc")
+    assert Path("/proc/self/status").stat().st_size == 0
+    assert b"Name:" in read_file("/proc/self/status", 10**6)
+
+
+def test_what_cannot_be_read(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == "cannot be read: Is a directory"
+    assert refusal(tmp_path / "none") == "cannot be read: No such file or directory"
+    assert refusal("a\0b").startswith("cannot be read: ")
+
+
+HEAD = "name,submit_s,model,gpus\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "listed", "last"),
+    [
+        ("\n" * 1_000_001, 1, "f:1000001: the text has more than 1000000 lines"),
+        ("," * 100_001, 1, "f:1: the line has 100001 characters"),
+        (HEAD + "1,2\n" * 100_000, 1001, "f:1002: nothing is looked at from here: 1000 problems are listed before"),
+        (HEAD + ",,,\n" * 100_000, 1001, "nothing is looked at from here"),
+        (",".join(f"c{k}" for k in range(15_000)), 1001, "nothing is looked at from here"),
+    ],
+)
+def test_traces_without_an_end(text: str, listed: int, last: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        read_trace("csv", text, "f")
+    assert len(caught.value.problems) == listed
+    assert last in str(caught.value.problems[-1])

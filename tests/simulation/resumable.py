@@ -1,0 +1,180 @@
+"""A setting for every policy that there is, small enough to be simulated many times over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from jigsaw_opt.documents.readers.gavel import Kind, Throughputs
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Sample
+from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.contention import FairSharing
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.contention import LinkContention
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.performance.goodput import Goodput
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.profiles import Profile
+from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.simulation.performance.table import Table
+from jigsaw_opt.simulation.policy import Setting, choose
+from tests.simulation.cases import SECOND, cluster, random_jobs, setting
+
+RATES: Throughputs = {
+    "fast": {Kind("a", 1): {None: (10.0,)}, Kind("b", 1): {None: (4.0,)}, Kind("a", 2): {None: (18.0,)}},
+    "slow": {Kind("a", 1): {None: (2.0,)}, Kind("b", 1): {None: (2.0,)}},
+}
+STAGES = {
+    "loads@1": StageTimes(711_000, 110_000, 0, 779_000),
+    "computes@1": StageTimes(600, 410_000, 0, 426_000),
+    "mixed@2": StageTimes(114_000, 72_000, 40_000, 191_000),
+}
+
+
+def plain() -> Setting:
+    return setting(*random_jobs(5, 40), restart_s=10)
+
+
+def contended() -> Setting:
+    """Jobs that slow each other down where they span servers, in epochs with paces of their own."""
+    servers = [Server(f"s{k}", "aws", 4, 10**9, 10**9) for k in range(3)]
+    star = TOPOLOGIES["star"](servers, 10**8, 0)
+    jobs = tuple(
+        TraceJob(f"j{k}", 40 * k * SECOND, "net", (1, 2, 4, 8)[k % 4], batch_size=(64, 128)[k % 2]) for k in range(20)
+    )
+    performance = Goodput(star, {"aws": {"net": Profile(application("aws", 1.0))}})
+    return Setting(star, Workload("w", jobs), performance, LinkContention(star, FairSharing()), restart_us=7 * SECOND)
+
+
+def by_type() -> Setting:
+    made = grid("2x2:fast+1x2:slow")
+    assert made is not None
+    draw = random.Random(2)
+    jobs = tuple(
+        TraceJob(
+            f"j{k}", draw.randrange(600) * SECOND, *draw.choice([("a", 1), ("b", 1), ("a", 2)]), draw.randrange(9000)
+        )
+        for k in range(14)
+    )
+    return Setting(made, Workload("w", jobs), Table(made, RATES), restart_us=3 * SECOND)
+
+
+def application(gpu: str, faster: float) -> Application:
+    """A model whose samples take as long on one server as on several, but for the exchange."""
+
+    def curve(servers: int, gpus: int) -> tuple[Sample, ...]:
+        sync_s = 0.0 if gpus == 1 else 0.01 * servers + 0.001 * gpus
+        return tuple(Sample(b, (0.05 + 0.002 * b) / faster + sync_s, sync_s) for b in (16, 32, 64))
+
+    placements = {(1,): (1, 1), (2,): (1, 2), (4,): (1, 4), (4, 4): (2, 8)}
+    epochs = {
+        batch: tuple(Epoch(progress, 1.0 + k, 300.0) for k, progress in enumerate((2000.0, 4000.0, 7000.0)))
+        for batch in (32, 64, 128, 512)
+    }
+    return Application(
+        "net",
+        gpu,
+        {key: curve(*size) for key, size in placements.items()},
+        {size: curve(*size) for size in placements.values()},
+        epochs,
+    )
+
+
+def adaptive() -> Setting:
+    made = grid("2x4:aws+1x4:rtx")
+    assert made is not None
+    profiles = {gpu: {"net": Profile(application(gpu, faster))} for gpu, faster in (("aws", 1.0), ("rtx", 1.7))}
+    jobs = tuple(TraceJob(f"j{k}", 70 * k * SECOND, "net", 1, min_gpus=1, max_gpus=8, batch_size=128) for k in range(8))
+    return Setting(made, Workload("w", jobs), Goodput(made, profiles))
+
+
+def staged() -> Setting:
+    draw = random.Random(3)
+    jobs = []
+    for k in range(16):
+        model = draw.choice(list(STAGES))
+        jobs.append(TraceJob(f"j{k}", draw.randrange(900) * SECOND, model, int(model[-1]), draw.randrange(50, 2000)))
+    return Setting(cluster(2, 2), Workload("w", tuple(jobs), STAGES), Stages(STAGES))
+
+
+def segmented() -> Setting:
+    servers = tuple(Server(f"s{k}", "v", 4, 10**9, 10**10) for k in range(2))
+    made = TOPOLOGIES["star"](servers, 10**9, 10)
+    draw = random.Random(3)
+    jobs = tuple(
+        TraceJob(
+            f"j{k}",
+            k * 10 * SECOND,
+            draw.choice(("small", "large")),
+            draw.choice((1, 4, 4)),
+            draw.randrange(100, 40_000),
+        )
+        for k in range(16)
+    )
+    models = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
+    return Setting(made, Workload("w", jobs), Profiled(made, models), restart_us=SECOND)
+
+
+def network(forward: int, backward: int) -> Model:
+    """Segments whose backward pass takes the longer the nearer they are to the input."""
+    shares = enumerate((8, 5, 2, 1))
+    return Model(
+        tuple(Segment(f"s{k}", {"v": forward}, {"v": backward * share // 4}, 10**6, 10**6) for k, share in shares)
+    )
+
+
+def at_once() -> Setting:
+    """Decisions whenever something happens."""
+    return setting(*random_jobs(9, 30), restart_s=10, round_us=0)
+
+
+CASES: dict[str, Callable[[], Setting]] = {
+    "fifo": plain,
+    "fifo:placement=emptiest": contended,
+    "las": plain,
+    "las:threshold=1": contended,
+    "las:threshold=4": at_once,
+    "srtf": contended,
+    "srtf:measure=service": plain,
+    "sjf_bco": plain,
+    "sjf_bco:variant=literal:threshold=2": contended,
+    "gavel": by_type,
+    "gavel:objective=max_min": by_type,
+    "sia": adaptive,
+    "interleave": staged,
+    "interleave:service=attained": staged,
+    "jigsaw": staged,
+    "jigsaw:depth=staircase": segmented,
+    "jigsaw:packing=columns": segmented,
+}
+"""Every policy, with options that change what it has to remember."""
+
+
+def begun(text: str, where: Setting) -> Simulation:
+    """The simulation of a policy, as on the command line, at its beginning."""
+    policy, options = choose(text)
+    return Simulation(where, policy, options)
+
+
+def halted(text: str, where: Setting, part: float) -> Simulation:
+    """A simulation stopped between two events, after a part of all."""
+    simulation, events = begun(text, where), 0
+
+    def count() -> bool:
+        nonlocal events
+        events += 1
+        return False
+
+    begun(text, where).run(count)
+    left = round(part * events)
+
+    def stop() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    simulation.run(stop)
+    return simulation

@@ -1,0 +1,51 @@
+"""Foreign text is printed on one line, in visible characters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from jigsaw_opt.errors import Problem, Problems, UsageError
+from jigsaw_opt.text import json_text, printable, readable
+
+SEEN = {
+    "a job-1/π 作业 🙂": "a job-1/π 作业 🙂",
+    "\x1b[31mred\x1b]0;title\x07": r"\x1b[31mred\x1b]0;title\x07",
+    "a\rb\nc\td\x00\x7f": r"a\rb\nc\td\x00\x7f",
+    "\x9b2J\x85": r"\x9b2J\x85",
+    "\u202eabc\u2066\u2069\u200e\u200f\u061c": r"\u202eabc\u2066\u2069\u200e\u200f\u061c",
+    "\u200b\u2060\ufeff\xad\u2028\u2029": r"\u200b\u2060\ufeff\xad\u2028\u2029",
+    "\udcff": r"\udcff",
+    "\U000e0041": r"\U000e0041",
+}
+
+
+@pytest.mark.parametrize(("text", "seen"), SEEN.items())
+def test_what_is_not_visible_is_escaped(text: str, seen: str) -> None:
+    assert printable(text) == seen
+    assert printable(seen) == seen
+
+
+@pytest.mark.parametrize("text", SEEN)
+@pytest.mark.parametrize("indent", [None, 2])
+def test_json_stays_json_and_is_visible(text: str, indent: int | None) -> None:
+    written = json_text({text: [text, 1]}, indent)
+    assert json.loads(written) == {text: [text, 1]}
+    assert written.replace("\n", "").isprintable()
+    assert ("\n" in written) == (indent is not None)
+
+
+def test_names_of_files_can_be_written() -> None:
+    assert readable("a\udcff🙂") == "a?🙂"
+
+
+def test_a_usage_error_keeps_its_own_lines_apart_from_those_of_names() -> None:
+    problems = Problems()
+    with problems.of("a\nb"):
+        raise UsageError("first", "second\nline")
+    with pytest.raises(UsageError) as caught:
+        problems.tell()
+    assert caught.value.args == ("a\nb: first", "a\nb: second\nline")
+    assert str(caught.value) == "a\nb: first\n  a\nb: second\nline"
+    assert Problem("a\nb", "first") in problems._of_calls
