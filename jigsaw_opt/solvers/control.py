@@ -139,7 +139,7 @@ class Control:
         return future.result()
 
     def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
-        """The outcome of what `run` does with this control, also where the clock ends it halfway.
+        """The outcome of what `run` does with this control, also where the clock or an engine's death ends it halfway.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Control:
         Raises
         ------
         EngineDiedError
-            The engine died, and no plan was known before.
+            An engine died, and no plan was known before.
         """
         try:
             ended = run()

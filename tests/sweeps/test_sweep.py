@@ -25,6 +25,19 @@ from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
 ROOT = Path(__file__).parents[2]
 
 
+DRIVER = """
+import signal, sys
+from pathlib import Path
+from jigsaw_opt.sweeps.engine_local import LocalEngine
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.sweep import sweep
+from tests.sweeps.calls import gated_tasks
+signal.signal(signal.SIGTERM, lambda *_: None)
+with Record(Path(sys.argv[1]) / "rows.jsonl") as record:
+    sweep(gated_tasks(Path(sys.argv[1])), LocalEngine(jobs=2), record)
+"""
+
+
 def squares(folder: Path, count: int) -> list[Task]:
     return [Task(f"{n}", squared, (folder, n), {"number": n}) for n in range(count)]
 
@@ -60,12 +73,15 @@ def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
 
 def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.sweeps.calls", str(tmp_path)]
-    with subprocess.Popen(command, cwd=ROOT) as driver:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(scratch)}) as driver:
         wait_for(lambda: len(lines(tmp_path)) == 2 and len(calls(tmp_path)) == 4)
         driver.send_signal(signal.SIGKILL)
     before = lines(tmp_path)
     # Its processes end with it, or they would take time from those of the next driver.
     wait_for(lambda: not any(alive(int(pid)) for _, pid in calls(tmp_path)))
+    wait_for(lambda: not list(scratch.iterdir()))
     (tmp_path / "gate").touch()
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(gated_tasks(tmp_path), LocalEngine(), record)
@@ -183,6 +199,24 @@ def test_closing_the_engine_ends_what_is_under_way(tmp_path: Path) -> None:
     wait_for(lambda: len(calls(tmp_path)) == 2)
     outcomes.close()
     assert not any(alive(int(pid)) for _, pid in calls(tmp_path))
+
+
+def test_a_sweep_that_is_stopped_ends_what_is_under_way(tmp_path: Path) -> None:
+    tasks = gated_tasks(tmp_path)
+    with Record(tmp_path / "rows.jsonl") as record:
+        sweep(tasks, LocalEngine(jobs=2), record, stopped=lambda: len(calls(tmp_path)) == 4)
+        assert [row["key"] for row in rows_of(tasks, record)] == ["0", "1"]
+    assert not any(alive(int(pid)) for _, pid in calls(tmp_path))
+
+
+def test_signals_to_the_group_do_not_reach_the_workers(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DRIVER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as driver:
+        wait_for(lambda: len(calls(tmp_path)) == 4)
+        os.killpg(driver.pid, signal.SIGTERM)
+        (tmp_path / "gate").touch()
+        assert driver.wait(60) == 0
+    assert sorted(name for name, _ in calls(tmp_path)) == ["0", "1", "2", "3"]
 
 
 def test_ctrl_c_while_a_process_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
