@@ -12,7 +12,7 @@ from jigsaw_opt.documents import encode_instance
 from tests.extreme_instances import extreme_instance
 from tests.random_instances import random_instance
 
-__all__ = ["LARGEST", "PAIR", "extreme", "instance", "job", "machines", "models", "servers", "small", "trace", "written"]
+__all__ = ["LARGEST", "ONE_JOB", "PAIR", "extreme", "instance", "job", "json_bytes", "machines", "models", "servers", "small", "trace", "written"]
 
 Json = dict[str, Any]
 LARGEST = 2**53 - 1
@@ -62,6 +62,8 @@ def instance(jobs: Sequence[Json], places: Sequence[Json] | None = None, nets: J
     }
 
 
+ONE_JOB = instance([job()])
+"""Next to nothing."""
 PAIR = instance([job("a", 2, 1, depth={"rule": "staircase"}), job("b")])
 """Two jobs on two GPUs."""
 
@@ -85,9 +87,14 @@ def extreme(random: Random) -> Json:
     return found
 
 
+def json_bytes(document: object) -> bytes:
+    """A document as JSON."""
+    return json.dumps(document).encode()
+
+
 def written(document: object, path: Path) -> Path:
     """A document in a file."""
-    path.write_text(json.dumps(document))
+    path.write_bytes(json_bytes(document))
     return path
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
 import resource
 import shlex
@@ -20,6 +22,7 @@ from typing import IO
 import jigsaw_opt
 
 from .contract import first
+from .documents import ONE_JOB
 
 __all__ = ["CODES", "HOME", "Ended", "Running", "failure", "jigsaw", "lasting", "late", "run_jigsaw", "start_seconds"]
 
@@ -31,6 +34,8 @@ GIBIBYTE = 2**30
 _MARK = "JIGSAW_FAULT_CAMPAIGN"
 _POLL_SECONDS = 0.005
 _TAIL = 300
+GRACE_SECONDS = 3.0
+"""Children may last so long after the end of a process, to notice it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +81,8 @@ class Running:
         Files that its output goes to, instead of being kept for `Ended`.
     prepare
         Called in the new process before the program starts.
-    user
-        Whose process it is; only root may say.
+    powerless
+        Whether it obeys the permissions of files even as root.
     """
 
     def __init__(
@@ -91,7 +96,7 @@ class Running:
         out: int | IO[bytes] | None = None,
         err: int | IO[bytes] | None = None,
         prepare: Callable[[], object] | None = None,
-        user: int | None = None,
+        powerless: bool = False,
     ) -> None:
         self.command, self._mark = shown or shlex.join(arguments), uuid.uuid4().hex
         self._kept: tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())
@@ -100,6 +105,8 @@ class Running:
             if memory is not None:
                 resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if powerless and os.geteuid() == 0:
+                _drop_powers()
             if prepare is not None:
                 prepare()
 
@@ -113,7 +120,6 @@ class Running:
             stderr=self._kept[1] if err is None else err,
             preexec_fn=limits,
             start_new_session=True,
-            user=user,
         )
         self.pid = self._process.pid
 
@@ -150,7 +156,7 @@ class Running:
         """All living processes that it has started, at any remove: process number and command line."""
         return {pid: line for pid, line in _marked(self._mark).items() if pid != self.pid}
 
-    def end(self, timeout: float, grace: float = 2.0) -> Ended:
+    def end(self, timeout: float, grace: float = GRACE_SECONDS) -> Ended:
         """Wait for its end, or kill it; its children have a moment more."""
         hung = False
         while True:
@@ -181,6 +187,17 @@ class Running:
         return tuple(left.values())
 
 
+def _drop_powers() -> None:
+    """Take from this process, and all that it starts, what lets root write and read every file."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    for capability in (_DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER):
+        if libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "cannot drop a capability")
+
+
+_PR_CAPBSET_DROP, _DAC_OVERRIDE, _DAC_READ_SEARCH, _FOWNER = 24, 1, 2, 3
+
+
 def _marked(mark: str) -> dict[int, str]:
     found = {}
     for folder in Path("/proc").iterdir():
@@ -190,18 +207,26 @@ def _marked(mark: str) -> dict[int, str]:
     return found
 
 
-def jigsaw(*arguments: object, folder: Path, environment: Mapping[str, str] | None = None, **how: object) -> Running:
-    """Start a command of the command line; `how` as in `Running`."""
+def jigsaw(
+    *arguments: object,
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    wrapper: Sequence[str] = (),
+    **how: object,
+) -> Running:
+    """Start a command of the command line, perhaps by another program; `how` as in `Running`."""
     words = [str(argument) for argument in arguments]
     settings = "".join(f"{name}={shlex.quote(value)} " for name, value in (environment or {}).items())
     shown = settings + shlex.join(["jigsaw", *words])
-    program = [sys.executable, "-m", "jigsaw_opt", *words]
+    program = [*wrapper, sys.executable, "-m", "jigsaw_opt", *words]
     return Running(program, shown, folder, environment, **how)  # type: ignore[arg-type]
 
 
-def run_jigsaw(*arguments: object, folder: Path, timeout: float = 30.0, **how: object) -> Ended:
+def run_jigsaw(
+    *arguments: object, folder: Path, timeout: float = 30.0, grace: float = GRACE_SECONDS, **how: object
+) -> Ended:
     """A command of the command line from start to end."""
-    return jigsaw(*arguments, folder=folder, **how).end(timeout)  # type: ignore[arg-type]
+    return jigsaw(*arguments, folder=folder, **how).end(timeout, grace)  # type: ignore[arg-type]
 
 
 def failure(ended: Ended, codes: Collection[int] = CODES) -> str:
@@ -209,7 +234,7 @@ def failure(ended: Ended, codes: Collection[int] = CODES) -> str:
     said = ended.err + ended.out
     ending = f"signal {-ended.code}" if ended.code < 0 else f"exit code {ended.code}"
     return first(
-        "no end: killed after {:.0f} s".format(ended.seconds) if ended.hung else "",
+        f"no end: killed after {ended.seconds:.0f} s" if ended.hung else "",
         f"a traceback: {_last_line(said)}" if "Traceback (most recent call last)" in said else "",
         f"internal error: {_last_line(said)}" if "internal error" in said else "",
         f"{ending}, not {' or '.join(map(str, sorted(codes)))}: {_tail(ended.err)}" if ended.code not in codes else "",
@@ -226,14 +251,18 @@ def _last_line(text: str) -> str:
     return lines[-1][:_TAIL]
 
 
-_starts: dict[tuple[str, ...], float] = {}
+def start_seconds(folder: Path) -> float:
+    """What a solve takes that has nothing to do: starting and loading; measured once, the longest of three."""
+    if not _starts:
+        one = folder / "one-job.json"
+        one.write_text(json.dumps(ONE_JOB))
+        words = ("solve", one, "--solver", "greedy", "-q")
+        _starts.extend(run_jigsaw(*words, folder=folder, timeout=120).seconds for _ in range(3))
+        one.unlink()
+    return max(_starts)
 
 
-def start_seconds(*arguments: str, folder: Path) -> float:
-    """What a command takes that has next to nothing to do: starting and loading; measured once, the longest of three."""
-    if arguments not in _starts:
-        _starts[arguments] = max(run_jigsaw(*arguments, folder=folder, timeout=120).seconds for _ in range(3))
-    return _starts[arguments]
+_starts: list[float] = []
 
 
 def late(ended: Ended, limit: float, start: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import changed, children, signals, sizes, solvers
+from . import cache, changed, children, forged, greedy_auto, names, outputs, reading, signals, sizes, small, solvers, threads
 from .contract import Part
 
 __all__ = ["PARTS"]
@@ -13,9 +13,17 @@ PARTS: dict[str, Part] = {
         changed.PART,
         solvers.SMALL,
         solvers.EXTREME,
+        greedy_auto.PART,
         sizes.SIZES,
         sizes.LIMITS,
         signals.PART,
         children.PART,
+        outputs.PART,
+        cache.PART,
+        forged.PART,
+        reading.PART,
+        names.PART,
+        small.PART,
+        threads.PART,
     )
 }

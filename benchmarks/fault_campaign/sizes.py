@@ -41,7 +41,7 @@ def sizes(campaign: Campaign) -> Iterator[Trial]:
         file = written(document, folder / "instance.json")
         reading = run_jigsaw("validate", file, folder=folder, timeout=_PATIENCE, memory=_MEMORY).seconds
         for solver in random.sample(SOLVERS, min(len(SOLVERS), campaign.times(len(SOLVERS)))):
-            start = start_seconds("solve", "tiny/000", "--solver", solver, "-q", folder=folder)
+            start = start_seconds(folder)
             ended = run_jigsaw(
                 *("solve", file, "--solver", solver, "--time-limit", _LIMIT, "-q", "-o", folder / "plan.json"),
                 folder=folder,
@@ -56,7 +56,7 @@ def limits(campaign: Campaign) -> Iterator[Trial]:
     """Bundled instances of thousands of blocks."""
     for solver, name in _AT_SCALE[: campaign.times(len(_AT_SCALE))]:
         folder = campaign.fresh("limits")
-        start = start_seconds("solve", "tiny/000", "--solver", solver, "-q", folder=folder)
+        start = start_seconds(folder)
         plan, document = folder / "plan.json", folder / "instance.json"
         ended = run_jigsaw(
             *("solve", name, "--solver", solver, "--time-limit", _LONG, "-q", "-o", plan),
