@@ -24,9 +24,9 @@ from pathlib import Path
 # Behind everything else, so that another tree on PYTHONPATH comes first.
 sys.path.append(str(Path(__file__).parents[1]))
 
-from fault_campaign.contract import Campaign, Tally, Trial  # noqa: E402
-from fault_campaign.launch import HOME  # noqa: E402
-from fault_campaign.parts import PARTS  # noqa: E402
+from fault_campaign.contract import Campaign, Tally, Trial
+from fault_campaign.launch import HOME
+from fault_campaign.parts import PARTS
 
 
 def keep(folder: Path, part: str, number: int, trial: Trial) -> None:
@@ -83,7 +83,9 @@ def as_json(tally: Tally) -> str:
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.epilog = "\n".join(f"  {part.name:10} {part.promise}" for part in PARTS.values())
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help="only these parts")
+    parser.add_argument(
+        "--only", nargs="+", choices=PARTS, default=list(PARTS), metavar="PART", help="only these parts"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything that is random (default: 0)")
     parser.add_argument("--scale", type=float, default=1.0, help="0.1 is quick, 1 some minutes (default), 10 an hour")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
@@ -95,7 +97,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Run the campaign, print the summary."""
     asked = arguments(given)
     _tell(f"the code of {HOME}")
-    with tempfile.TemporaryDirectory(prefix="jigsaw-faults-") as folder:
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         tally = run(Campaign(Path(folder), asked.seed, asked.scale), asked.only, asked.output)
     print(as_json(tally) if asked.json else table(tally))
     return 0 if tally.holds else 1

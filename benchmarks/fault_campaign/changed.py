@@ -141,10 +141,21 @@ def _lists(value: Any) -> Iterator[list[Any]]:
 
 def _numbers(value: Any) -> Iterator[tuple[dict[str, Any], str]]:
     for holder in _objects(value):
-        yield from ((holder, key) for key, inner in holder.items() if type(inner) is int and key not in ("seed", "seconds"))
+        yield from (
+            (holder, key) for key, inner in holder.items() if type(inner) is int and key not in ("seed", "seconds")
+        )
 
 
-_LEAST = {"gpus", "workers", "iterations", "bandwidth", "fabric_bandwidth", "state_factor", "weight", "min_contributors"}
+_LEAST = {
+    "gpus",
+    "workers",
+    "iterations",
+    "bandwidth",
+    "fabric_bandwidth",
+    "state_factor",
+    "weight",
+    "min_contributors",
+}
 
 
 def _change_number(instance: Json, random: Random) -> None:

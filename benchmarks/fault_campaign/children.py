@@ -76,7 +76,9 @@ def _silent(ended: Ended) -> str:
         answer = json.loads(ended.out)
     except ValueError:
         answer = {}
-    told = any(word in (ended.err + ended.out).lower() for word in ("died", "killed", "ended by", "sigkill", "signal 9"))
+    told = any(
+        word in (ended.err + ended.out).lower() for word in ("died", "killed", "ended by", "sigkill", "signal 9")
+    )
     proven = answer.get("stopped_by") == "proof"
     return "" if told or proven else f"nobody says that the engine died; stopped by {answer.get('stopped_by')}"
 
@@ -100,4 +102,4 @@ def _driver_ended(campaign: Campaign, command: str, which: signal.Signals) -> Tr
     return Trial(f"workers of {command} after {which.name}", wrong, ended.command, counts={Count.SIGNALS: 1})
 
 
-PART = Part("children", "children end with their parent, whatever ends it; an engine that dies is said to have died", trials)
+PART = Part("children", "children end with their parent; an engine that dies is said to have died", trials)

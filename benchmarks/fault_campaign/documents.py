@@ -12,7 +12,21 @@ from jigsaw_opt.documents import encode_instance
 from tests.extreme_instances import extreme_instance
 from tests.random_instances import random_instance
 
-__all__ = ["LARGEST", "ONE_JOB", "PAIR", "extreme", "instance", "job", "json_bytes", "machines", "models", "servers", "small", "trace", "written"]
+__all__ = [
+    "LARGEST",
+    "ONE_JOB",
+    "PAIR",
+    "extreme",
+    "instance",
+    "job",
+    "json_bytes",
+    "machines",
+    "models",
+    "servers",
+    "small",
+    "trace",
+    "written",
+]
 
 Json = dict[str, Any]
 LARGEST = 2**53 - 1
@@ -75,7 +89,9 @@ def machines(count: int, gpus: int = 8, **more: Any) -> Json:
 
 def small(random: Random, pieces: int = 8) -> Json:
     """A random instance of a handful of pieces, of every horizon and objective."""
-    horizon, objective = random.choice((("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period")))
+    horizon, objective = random.choice(
+        (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
+    )
     made = random_instance(random.randrange(2**31), horizon, objective if horizon == "finite" else "makespan", pieces)  # type: ignore[arg-type]
     found: Json = json.loads(encode_instance(made))
     return found

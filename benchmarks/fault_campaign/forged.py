@@ -43,7 +43,9 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
         yield _refused(f"forged: {name}", folder, words, data, marker)
     for number in range(campaign.times(_FUZZED)):
         data = fuzzed(genuine, campaign.random("forged", number))
-        yield _refused("a damaged snapshot", folder, words, data, marker, f"seed {campaign.seed}, {number}", may_pass=True)
+        yield _refused(
+            "a damaged snapshot", folder, words, data, marker, f"seed {campaign.seed}, {number}", may_pass=True
+        )
     if find_spec("torch") is not None:
         yield from _checkpoints(campaign)
 
@@ -243,7 +245,18 @@ def _checkpoints(campaign: Campaign) -> Iterator[Trial]:
     """A run whose last checkpoint is forged does not go on from it."""
     folder = campaign.fresh("forged")
     source, plan, marker = _trained(folder), folder / "plan.json", folder / "marker"
-    common = ("run", plan, "--instance", source, "--warm-up", 0, "--checkpoint", folder / "saved", "-o", folder / "r.json")
+    common = (
+        "run",
+        plan,
+        "--instance",
+        source,
+        "--warm-up",
+        0,
+        "--checkpoint",
+        folder / "saved",
+        "-o",
+        folder / "r.json",
+    )
     made = run_jigsaw(*common, "--iterations", 1, folder=folder, timeout=_LONG, memory=None, grace=_LONG)
     yield Trial("a genuine checkpoint", failure(made, {0}), made.command, made.seconds)
     files = sorted((folder / "saved").glob("*.pt"))

@@ -43,20 +43,22 @@ def _cyclic(campaign: Campaign, number: int) -> Json:
     return found
 
 
-def _compared(
-    helper: Servant, fault: str, document: Json, seconds: tuple[float, float], what: str, seed: int
-) -> Trial:
+def _compared(helper: Servant, fault: str, document: Json, seconds: tuple[float, float], what: str, seed: int) -> Trial:
     answers = {
         solver: helper.ask("solved", document, solver, limit, 2, seed, timeout=limit + _PATIENCE)
         for solver, limit in zip(("greedy", "auto"), seconds)
     }
     values = {solver: answer.get("objective") for solver, answer in answers.items()}
-    wrong = [f"{solver}: {unsound(document, answer)}" for solver, answer in answers.items() if unsound(document, answer)]
+    wrong = [
+        f"{solver}: {unsound(document, answer)}" for solver, answer in answers.items() if unsound(document, answer)
+    ]
     worse = values["greedy"] is not None and (values["auto"] is None or values["auto"] > values["greedy"])
     against = contradictions(answers) if not wrong else []
     failure = first(
         *wrong,
-        f"auto has {values['auto']} in {seconds[1]:g} s, greedy {values['greedy']} in {seconds[0]:g} s" if worse else "",
+        f"auto has {values['auto']} in {seconds[1]:g} s, greedy {values['greedy']} in {seconds[0]:g} s"
+        if worse
+        else "",
         *against,
     )
     counts = {Count.ACCEPTED: len(wrong), Count.CONTRADICTED: len(against)}

@@ -99,7 +99,7 @@ class Running:
         powerless: bool = False,
     ) -> None:
         self.command, self._mark = shown or shlex.join(arguments), uuid.uuid4().hex
-        self._kept: tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())
+        self._kept: tuple[IO[bytes], IO[bytes]] = (tempfile.TemporaryFile(), tempfile.TemporaryFile())  # noqa: SIM115
 
         def limits() -> None:
             if memory is not None:
@@ -173,9 +173,7 @@ class Running:
         out, err = self.text(0), self.text(1)
         for kept in self._kept:
             kept.close()
-        return Ended(
-            self.command, self._process.returncode, out, err, seconds, usage.ru_maxrss / 1024, hung, survivors
-        )
+        return Ended(self.command, self._process.returncode, out, err, seconds, usage.ru_maxrss / 1024, hung, survivors)
 
     def _survivors(self, grace: float) -> tuple[str, ...]:
         last = time.monotonic() + grace
@@ -203,7 +201,9 @@ def _marked(mark: str) -> dict[int, str]:
     for folder in Path("/proc").iterdir():
         with suppress(OSError):
             if folder.name.isdigit() and mark.encode() in (folder / "environ").read_bytes():
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                )
     return found
 
 

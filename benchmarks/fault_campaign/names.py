@@ -35,7 +35,7 @@ _MARKUP = (
     "<b>bold</b>&amp;",
     "[red]markup[/red] [link=x]",
     "%s {0} $HOME `id`",
-    "quotes \" and \\",
+    'quotes " and \\',
 )
 _RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 """What a terminal obeys; newline and tab are layout."""

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from . import cache, changed, children, forged, greedy_auto, names, outputs, reading, signals, sizes, small, solvers, threads
+from . import (
+    cache,
+    changed,
+    children,
+    forged,
+    greedy_auto,
+    kills,
+    names,
+    outputs,
+    reading,
+    signals,
+    sizes,
+    small,
+    solvers,
+    threads,
+)
 from .contract import Part
 
 __all__ = ["PARTS"]
@@ -19,6 +34,7 @@ PARTS: dict[str, Part] = {
         signals.PART,
         children.PART,
         outputs.PART,
+        kills.PART,
         cache.PART,
         forged.PART,
         reading.PART,

@@ -9,8 +9,8 @@ from . import documents
 from .contract import Campaign, Count, Part, Trial, first
 from .documents import LARGEST, Json, instance, job, models, servers, written
 from .launch import GIBIBYTE, Ended, failure, late, run_jigsaw, start_seconds
-from .solvers import SOLVERS, read
 from .referee import verdict
+from .solvers import SOLVERS, read
 
 __all__ = ["LIMITS", "SIZES", "unlawful"]
 
