@@ -103,7 +103,7 @@ def _refused(
         lasting(ended, 20),
         _long(ended),
     )
-    file = folder / "out" / "snapshot.kept"
+    file = folder / "kept"
     file.write_bytes(data)
     return Trial(fault, wrong, how or ended.command, ended.seconds, ended.mebibytes, _FAULT, (file,))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from jigsaw_opt.cli.source import instance_from
 from jigsaw_opt.documents import encode_instance
-from jigsaw_opt.instances import generate, load
+from jigsaw_opt.instances import generate
 
 from .contract import Campaign, Count, Part, Trial, first
 from .documents import Json
@@ -15,8 +16,14 @@ from .solvers import contradictions, unsound
 
 __all__ = ["PART"]
 
-_PODS = ("pod/cyclic", 101, 102, 103, "cluster/cyclic", "rack/tree-cyclic")
-"""Bundled instances, and seeds of pods."""
+_LARGE = (
+    "pod:1:objective=period:load=400",
+    "pod/cyclic",
+    "pod:7:objective=period:load=300",
+    "pod:2:objective=period:load=400",
+    "cluster/cyclic",
+    "rack/tree-cyclic",
+)
 _GREEDY_SECONDS, _AUTO_SECONDS = 2.0, 5.0
 _SMALL, _SMALL_SECONDS = 15, 1.0
 _PATIENCE = 60.0
@@ -25,10 +32,9 @@ _PATIENCE = 60.0
 def trials(campaign: Campaign) -> Iterator[Trial]:
     """Large ones, then random small ones."""
     with servant() as helper:
-        for which in _PODS[: campaign.times(len(_PODS))]:
-            made = generate("pod", which, objective="period") if isinstance(which, int) else load(which)
-            document = json.loads(encode_instance(made))
-            yield _compared(helper, "large", document, (_GREEDY_SECONDS, _AUTO_SECONDS), str(which), campaign.seed)
+        for name in _LARGE[: campaign.times(len(_LARGE))]:
+            document = json.loads(encode_instance(instance_from(name)))
+            yield _compared(helper, "large", document, (_GREEDY_SECONDS, _AUTO_SECONDS), name, campaign.seed)
         for number in range(campaign.times(_SMALL)):
             document = _cyclic(campaign, number)
             yield _compared(helper, "small", document, (_SMALL_SECONDS,) * 2, f"instance {number}", campaign.seed)

@@ -18,18 +18,20 @@ _LIMIT, _PATIENCE = 3.0, 25.0
 _MEMORY = 4 * GIBIBYTE
 _JOBS, _SEGMENTS, _ITERATIONS = 100_000, 2_000, 1_000_000
 _AT_SCALE = (
-    ("ilp", "pod/plain"),
-    ("auto", "pod/weighted"),
-    ("cpsat", "pod/cyclic"),
-    ("auto", "cluster/weighted"),
-    ("ilp", "cluster/link-bound"),
-    ("auto", "cluster/oversubscribed"),
+    ("auto", "cluster/cyclic"),
+    ("ilp", "server/weighted"),
     ("cpsat", "cluster/cyclic"),
-    ("ilp", "rack/weighted"),
-    ("greedy", "cluster/weighted"),
-    ("cpsat", "cluster/plain"),
+    ("auto", "cluster/plain"),
+    ("cpsat", "rack/tree-cyclic"),
+    ("ilp", "pod/mixed-types"),
+    ("auto", "rack/weighted"),
+    ("auto", "server/weighted-link-bound"),
+    ("greedy", "pod:2:objective=period:load=400"),
+    ("auto", "pod/weighted"),
+    ("ilp", "server/oversubscribed"),
+    ("search", "cluster/weighted"),
 )
-"""Solvers and bundled instances; the first ones were the latest."""
+"""Solvers and instances; the first ones were the latest."""
 _LONG = 5.0
 
 
@@ -71,10 +73,10 @@ def limits(campaign: Campaign) -> Iterator[Trial]:
 
 def _broken(name: str, document: Path, plan: Path) -> str:
     """The first rule that the plan of a bundled instance breaks."""
+    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import encode_instance
-    from jigsaw_opt.instances import load
 
-    document.write_bytes(encode_instance(load(name)))
+    document.write_bytes(encode_instance(instance_from(name)))
     return verdict(read(document), read(plan))
 
 
