@@ -17,6 +17,7 @@ __all__ = [
     "ONE_JOB",
     "PAIR",
     "extreme",
+    "huge",
     "instance",
     "job",
     "json_bytes",
@@ -101,6 +102,38 @@ def extreme(random: Random) -> Json:
     """A random instance of a handful of pieces with numbers from 0 to the largest."""
     found: Json = json.loads(encode_instance(extreme_instance(random.randrange(2**31))))
     return found
+
+
+def huge(random: Random) -> Json:
+    """A random instance whose numbers are mostly the largest or next to nothing, with up to some hundred pieces."""
+
+    def number(least: int = 0) -> int:
+        return max(least, random.choice((LARGEST, LARGEST, LARGEST - random.randrange(10**6), 1, 0)))
+
+    places = [
+        {**place, "fabric_bandwidth": number(1), "fabric_latency_us": number()}
+        for place in servers(random.choice((1, 2, 3)), random.choice((1, 1, 2, 3)))
+    ]
+    nets = {}
+    for name in ("net", "more"):
+        nets[name] = models(random.choice((1, 2, 3)))["net"]
+        for segment in nets[name]["segments"]:
+            segment.update(forward_us={"v": number(1)}, backward_us={"v": number()}, parameter_bytes=number() // 2**10)
+    goal = random.choice(("makespan", "weighted_completion", "period"))
+    finite, gpus = goal != "period", sum(place["gpus"] for place in places)
+    jobs = [
+        {
+            **job(f"j{k}", random.randint(1, min(4, gpus)), random.choice((1, 3, 10, 30)), weight=number(1)),
+            "model": random.choice(("net", "more")),
+            "release_us": number() if finite else 0,
+            "depth": {"rule": random.choice(("full", "staircase", "free"))},
+        }
+        for k in range(random.choice((2, 3, 5)))
+    ]
+    made = instance(jobs, places, nets, horizon="finite" if finite else "cyclic", objective=goal)
+    for link in made["cluster"]["links"] if len(places) > 1 else ():
+        link.update(bandwidth=number(1), latency_us=number())
+    return made
 
 
 def json_bytes(document: object) -> bytes:

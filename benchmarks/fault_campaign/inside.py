@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from jigsaw_opt.checking import check
@@ -57,12 +58,12 @@ def _judged(document: Json, plan: Json) -> str:
 def hashed(document: Json) -> str:
     """The hash of an instance, or why it is none."""
     try:
-        return instance_sha256(decode_instance(json.dumps(document).encode()))
+        return str(instance_sha256(decode_instance(json.dumps(document).encode())))
     except JigsawError as error:
         return str(error)
 
 
-SERVED = {"solved": solved, "judged": judged, "hashed": hashed}
+SERVED: dict[str, Callable[..., Any]] = {"solved": solved, "judged": judged, "hashed": hashed}
 
 
 def main() -> None:

@@ -40,10 +40,10 @@ class Place:
         self.folder, self.fault = folder, fault
         self.instance = documents.written(documents.PAIR, folder / "instance.json")
 
-    def solve(self, output: Path, **how: object) -> Ended:
+    def solve(self, output: Path, prepare: Callable[[], object] | None = None) -> Ended:
         """Solve the instance and write the plan to a place."""
         words = ("solve", self.instance, "--solver", "greedy", "-q", "-o", output)
-        return run_jigsaw(*words, folder=self.folder, timeout=_PATIENCE, **how)
+        return run_jigsaw(*words, folder=self.folder, timeout=_PATIENCE, prepare=prepare)
 
     def whole(self, text: str) -> str:
         """Whether a text holds the whole plan."""

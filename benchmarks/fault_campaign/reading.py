@@ -32,6 +32,7 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
     """Endless ones, then files."""
     folder = campaign.fresh("reading")
     pair = documents.written(documents.PAIR, folder / "pair.json")
+    words: tuple[object, ...]
     for words in (("validate", "/dev/zero"), ("solve", "/dev/zero", "-q"), ("check", pair, "/dev/zero")):
         ended = run_jigsaw(*words, folder=folder, timeout=_PATIENCE, memory=4 * GIBIBYTE)
         yield _judged(f"zeros without end: {words[0]}", ended, _ENDLESS_MEBIBYTES)

@@ -35,8 +35,8 @@ def objective(instance: Json, plan: Json) -> int:
     lasts = [job["iterations"][-1] for job in plan["jobs"]]
     ends = [max(x["end_us"] for x in (*last["blocks"], *last["transfers"])) for last in lasts]
     if instance["objective"] == "makespan":
-        return max(ends)
-    return sum(job.get("weight", 1) * end for job, end in zip(instance["jobs"], ends))
+        return int(max(ends))
+    return sum(int(job.get("weight", 1)) * end for job, end in zip(instance["jobs"], ends))
 
 
 def canonical(instance: Json) -> bytes:
@@ -141,7 +141,8 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
         yield "4.1: no such GPU"
     if len(set(job["gpus"])) != len(job["gpus"]):
         yield "4.1: a GPU twice"
-    if any(home["gpu_type"] not in segment[way] for home in homes for segment in model["segments"] for way in _WAYS):
+    tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
+    if any(home["gpu_type"] not in table for home in homes for table in tables):
         yield "4.1: type"
     yield from _depths(given, _levels(model), job["iterations"])
     rate, latency, _ = _channel(instance, homes)
@@ -149,9 +150,6 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
         yield "4.1: no route"
         return
     yield from _timing(given, model, job, homes, (rate, latency), period)
-
-
-_WAYS = ("forward_us", "backward_us")
 
 
 def _depths(given: Json, levels: Sequence[int], iterations: Sequence[Json]) -> Iterator[str]:
@@ -212,7 +210,7 @@ def _ready(model: Json, home: Json, level: int) -> int:
 def _transfer_us(model: Json, bucket: int, c: int, w: int, channel: tuple[int, int]) -> int:
     levels, (rate, latency) = [0, *_levels(model)], channel
     segments = model["segments"][::-1][levels[bucket - 1] : levels[bucket]]
-    size = sum(segment["parameter_bytes"] for segment in segments)
+    size: int = sum(segment["parameter_bytes"] for segment in segments)
     return -(-size * ((c - 1) * w + (w - 1) * c) * 10**6 // (c * w * rate)) + (c + w - 2) * latency
 
 

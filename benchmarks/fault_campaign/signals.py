@@ -45,8 +45,8 @@ def _solve(random: Random, solver: str, number: int, folder: Path, instance: Pat
     plan = folder / f"{solver}-{number}.plan.json"
     solve = ("solve", instance, "--solver", solver, "--time-limit", 20, "-v", "-o", plan)
     running = jigsaw(*solve, folder=folder)
-    known = (number % 2 == 0 and (lambda: "objective" in running.text())) or None
-    return aftermath(random, f"solve --solver {solver}", number, running, known, (instance, plan))
+    ready = (lambda: "objective" in running.text()) if number % 2 == 0 else None
+    return aftermath(random, f"solve --solver {solver}", number, running, ready, (instance, plan))
 
 
 def _other(random: Random, command: str, number: int, folder: Path) -> Trial:

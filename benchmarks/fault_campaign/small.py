@@ -119,8 +119,8 @@ def _places(folder: Path) -> Iterator[Trial]:
         "instances tiny",
     ):
         yield _trial("a deleted folder", _shell(folder, f"{gone}jigsaw {words}"))
-    for words in (("solve", "."), ("validate", folder), ("check", "instance.json", folder), ("solve", "")):
-        yield _trial("a folder for a file", run_jigsaw(*words, folder=folder, timeout=_PATIENCE), frozenset({2, 3}))
+    for given in (("solve", "."), ("validate", folder), ("check", "instance.json", folder), ("solve", "")):
+        yield _trial("a folder for a file", run_jigsaw(*given, folder=folder, timeout=_PATIENCE), frozenset({2, 3}))
 
 
 def _rows(folder: Path, campaign: Campaign) -> Iterator[Trial]:

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.documents import encode_instance
+from jigsaw_opt.instances import load
+
 from . import documents
 from .contract import Campaign, Count, Part, Trial, first
 from .documents import LARGEST, Json, instance, job, models, servers
@@ -16,7 +19,7 @@ from .servant import Servant, servant
 __all__ = ["EXTREME", "SMALL", "contradictions", "trials_of", "unsound"]
 
 SOLVERS = ("greedy", "search", "cpsat", "ilp", "auto")
-_SMALL, _EXTREME = 80, 30
+_SMALL, _EXTREME = 80, 20
 _LIMIT, _PATIENCE = 1.0, 60.0
 
 Answers = Mapping[str, Json]
@@ -33,11 +36,12 @@ def small(campaign: Campaign) -> Iterator[Trial]:
 def extreme(campaign: Campaign) -> Iterator[Trial]:
     """Instances whose numbers reach the largest of a document, on both horizons."""
     with servant() as helper:
+        # Compiled functions count in 64 bits, so they have to be there.
+        helper.ask("solved", json.loads(encode_instance(load("server/weighted"))), "search", 8.0, timeout=_PATIENCE)
         made = [(f"the largest numbers, {name}", document) for name, document in _largest()]
-        made += [
-            (f"seed {campaign.seed}, instance {number}", documents.extreme(campaign.random("extreme", number)))
-            for number in range(campaign.times(_EXTREME))
-        ]
+        for name, draw in (("extreme", documents.extreme), ("huge", documents.huge)):
+            for number in range(campaign.times(_EXTREME)):
+                made.append((f"seed {campaign.seed}, {name} {number}", draw(campaign.random(name, number))))
         for how, document in made:
             yield from trials_of(helper, "extreme numbers", document, how, campaign)
 
@@ -70,8 +74,9 @@ def unsound(document: Json, answer: Json) -> str:
     broken = verdict(document, plan)
     if broken:
         return f"a wrong plan: {broken}"
-    if not answer["bound"] <= answer["objective"] == objective(document, plan):
-        return f"objective {answer['objective']} and bound {answer['bound']} of a plan of {objective(document, plan)}"
+    value = objective(document, plan)
+    if not answer["bound"] <= answer["objective"] == value:
+        return f"objective {answer['objective']} and bound {answer['bound']} of a plan of {value}"
     return ""
 
 
@@ -92,8 +97,8 @@ def _largest() -> Iterator[tuple[str, Json]]:
     """Times, sizes, weights, releases and iterations at the end of what a document may state."""
     long = models(2, LARGEST, LARGEST, 0)
     several = [job(f"j{k}", 1 + k % 2, 2, weight=LARGEST) for k in range(3)]
-    weighted = {"horizon": "finite", "objective": "weighted_completion"}
-    cyclic = {"horizon": "cyclic", "objective": "period"}
+    weighted: Json = {"horizon": "finite", "objective": "weighted_completion"}
+    cyclic: Json = {"horizon": "cyclic", "objective": "period"}
     slow = [{**server, "fabric_bandwidth": 1, "fabric_latency_us": LARGEST} for server in servers()]
     yield "weighted", instance(several, nets=long, **weighted)
     yield "weighted, one job", instance([job(weight=LARGEST)], nets=long, **weighted)

@@ -52,7 +52,7 @@ def _in_threads(seed: int, calls: int) -> Iterator[str]:
     """Every answer is sound, and no solver disproves another."""
     tried = [(documents.small(Random(f"{seed}/{k}"), 10), solver) for k in range(calls) for solver in _SOLVERS]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        answers = list(pool.map(lambda pair: solved(*pair, _LIMIT), tried))
+        answers = list(pool.map(lambda pair: solved(pair[0], pair[1], _LIMIT), tried))
     yield from _judged(tried, answers)
 
 
@@ -68,7 +68,7 @@ def _in_loop(seed: int, calls: int) -> Iterator[str]:
 
     async def all_calls() -> list[Json]:
         beating = asyncio.create_task(beat())
-        found = await asyncio.gather(*(asyncio.to_thread(solved, *pair, _LIMIT) for pair in tried))
+        found = await asyncio.gather(*(asyncio.to_thread(solved, pair[0], pair[1], _LIMIT) for pair in tried))
         beating.cancel()
         return found
 
@@ -88,7 +88,7 @@ def _in_processes(seed: int, calls: int) -> Iterator[str]:
 
 
 def _pooled(pair: tuple[Json, str]) -> Json:
-    return solved(*pair, _LIMIT)
+    return solved(pair[0], pair[1], _LIMIT)
 
 
 def _cancelled(seed: int, calls: int) -> Iterator[str]:
