@@ -15,7 +15,7 @@ from .servant import Servant, servant
 
 __all__ = ["PART", "changed", "compared"]
 
-_PLANS, _CHANGES = 800, 40
+_PLANS, _CHANGES = 500, 40
 
 
 def trials(campaign: Campaign) -> Iterator[Trial]:

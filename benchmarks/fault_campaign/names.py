@@ -73,12 +73,11 @@ def _all_views(folder: Path, name: str, how: str) -> Iterator[Trial]:
         ("simulate, wrong", (*_simulation(folder, name, 99), "-o", folder / "none"), {3}),
     ):
         ended = run_jigsaw(*words, folder=folder, timeout=_PATIENCE)
-        said = ended.err if fault.endswith("json") else ended.out + ended.err
-        yield _judged(fault, ended, codes, how, raw(said))
+        yield _judged(fault, ended, codes, how, raw(ended.out + ended.err))
     for table in (*folder.glob("bench/*.csv"), *folder.glob("simulated/*.csv")):
         text = table.read_bytes().decode()
         cells = active_cells(text)
-        wrong = first(f"a cell that a spreadsheet runs: {cells[0]!a}" if cells else "", raw(text))
+        wrong = f"a cell that a spreadsheet runs: {cells[0]!a}" if cells else ""
         yield Trial(f"{table.name} in a spreadsheet", wrong, how, counts=_FAULT, files=(table,))
     yield from _pages(folder, source, plan, name, how)
 

@@ -20,9 +20,9 @@ from .solvers import read
 __all__ = ["PART", "after_signal", "aftermath"]
 
 _INSTANCE = "rack/weighted"
-_SOLVES = (("greedy", 2), ("search", 8), ("cpsat", 8), ("ilp", 6), ("auto", 12))
+_SOLVES = (("greedy", 2), ("search", 6), ("cpsat", 6), ("ilp", 4), ("auto", 9))
 """Solvers, and how often each is interrupted."""
-_OTHERS = 6
+_OTHERS = 5
 _PATIENCE = 60.0
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MANNERS = ("one", "two quick", "group")
@@ -120,7 +120,7 @@ def after_signal(
         "a known plan is lost" if lost else "",
         f"a wrong plan: {broken}" if broken else "",
         said,
-        "half a file left" if plan is not None and list(plan[1].parent.glob(f".{plan[1].name}*")) else "",
+        "half a file left" if plan is not None and list(plan[1].parent.glob(".*")) else "",
     )
     return wrong, lost, bool(broken)
 

@@ -15,6 +15,8 @@ from .solvers import SOLVERS, read
 __all__ = ["LIMITS", "SIZES", "unlawful"]
 
 _LIMIT, _PATIENCE = 3.0, 25.0
+_SOLVERS = 3
+"""How many solvers try each instance, at scale 1."""
 _MEMORY = 4 * GIBIBYTE
 _JOBS, _SEGMENTS, _ITERATIONS = 100_000, 2_000, 1_000_000
 _AT_SCALE = (
@@ -42,7 +44,7 @@ def sizes(campaign: Campaign) -> Iterator[Trial]:
         folder = campaign.fresh("sizes")
         file = written(document, folder / "instance.json")
         reading = run_jigsaw("validate", file, folder=folder, timeout=_PATIENCE, memory=_MEMORY).seconds
-        for solver in random.sample(SOLVERS, min(len(SOLVERS), campaign.times(len(SOLVERS)))):
+        for solver in random.sample(SOLVERS, min(len(SOLVERS), campaign.times(_SOLVERS))):
             start = start_seconds(folder)
             ended = run_jigsaw(
                 *("solve", file, "--solver", solver, "--time-limit", _LIMIT, "-q", "-o", folder / "plan.json"),

@@ -18,7 +18,7 @@ from .names import raw
 
 __all__ = ["PART"]
 
-_PATIENCE, _ROWS = 60.0, 25
+_PATIENCE, _ROWS = 60.0, 12
 _ANY = frozenset(range(8)) | {130}
 _FAULT = {Count.FAULTS: 1}
 _PROGRAM = f"{shlex.quote(sys.executable)} -m jigsaw_opt"

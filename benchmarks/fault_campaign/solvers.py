@@ -19,7 +19,7 @@ from .servant import Servant, servant
 __all__ = ["EXTREME", "SMALL", "contradictions", "trials_of", "unsound"]
 
 SOLVERS = ("greedy", "search", "cpsat", "ilp", "auto")
-_SMALL, _EXTREME = 80, 20
+_SMALL, _EXTREME = 60, 12
 _LIMIT, _PATIENCE = 1.0, 60.0
 
 Answers = Mapping[str, Json]
