@@ -174,7 +174,7 @@ def _page(path: Path, name: str) -> str:
     except ValueError as error:
         return f"the data of the page cannot be read: {error}"
     return first(
-        "the name is not in the data as it was" if name not in _texts(tree) else "",
+        "" if any(name.strip() in text for text in _texts(tree)) else "the name is not in the data as it was",
         f"{page.scripts} scripts" if page.scripts != 2 else "",
     )
 
