@@ -169,22 +169,22 @@ def _pages(folder: Path, source: Path, plan: Path, name: str, how: str) -> Itera
 def _page(path: Path, name: str) -> str:
     page = _Page()
     page.feed(path.read_text() if path.exists() else "")
-    try:
-        tree = json.loads(page.data)
-    except ValueError as error:
-        return f"the data of the page cannot be read: {error}"
-    return first(
-        "" if any(name.strip() in text for text in _texts(tree)) else "the name is not in the data as it was",
-        f"{page.scripts} scripts" if page.scripts != 2 else "",
-    )
+    more = f"{page.scripts} scripts" if page.scripts != 2 else ""
+    return first(_named_in(page.data, name), more)
 
 
 def _holds(path: Path, name: str) -> str:
+    return _named_in(path.read_text() if path.exists() else "", name)
+
+
+def _named_in(text: str, name: str) -> str:
+    """Whether data in JSON has a name in it, as it is or with what cannot be seen written out."""
     try:
-        tree = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        return f"cannot be read: {error}"
-    return "" if any(name in text for text in _texts(tree)) else "the name is not there as it was"
+        texts = list(_texts(json.loads(text)))
+    except ValueError as error:
+        return f"the data cannot be read: {error}"
+    forms = (name.strip(), "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name.strip()))
+    return "" if any(form in one for one in texts for form in forms) else "the name is not in the data"
 
 
 def _texts(tree: object) -> Iterator[str]:
