@@ -24,7 +24,7 @@ _READ_ONLY = (
     str(HOME),
 )
 """Runs a program that sees the package on a file system without writing."""
-_AFTER = 1.5
+_AFTER = 2.5
 """Seconds from the plan to the end of the process."""
 
 

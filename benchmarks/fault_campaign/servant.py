@@ -27,8 +27,9 @@ class Servant:
         self._start()
 
     def _start(self) -> None:
+        # Without the working folder on the path, which may hold another tree.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "fault_campaign.inside"],
+            [sys.executable, "-P", "-m", "fault_campaign.inside"],
             env={**os.environ, "PYTHONPATH": _ROOTS},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

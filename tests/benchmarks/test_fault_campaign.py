@@ -18,6 +18,7 @@ from fault_campaign import changed, forged, launch, names, signals, solvers
 from fault_campaign.contract import Campaign, Count, Part, Tally, Trial
 from fault_campaign.documents import PAIR, extreme, small
 from fault_campaign.referee import sha256, verdict
+from fault_campaign.servant import servant
 
 from jigsaw_opt.documents import decode_instance, instance_sha256
 
@@ -159,6 +160,14 @@ def test_what_a_process_takes_is_measured() -> None:
     assert 200 < ended.mebibytes < 400
     assert ended.seconds > 0.3
     assert "0.3 s are allowed" not in launch.late(ended, 100, 0) and launch.late(ended, 0, -1)
+
+
+def test_the_code_under_trial_is_that_of_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies in the working folder."""
+    (tmp_path / "jigsaw_opt.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    with servant() as helper:
+        assert helper.ask("hashed", PAIR, timeout=60) == sha256(PAIR)
 
 
 FORGETFUL = "import sys, time; print('objective 5', file=sys.stderr, flush=True); time.sleep(60)"
