@@ -4,8 +4,8 @@ Run it as ``python benchmarks/faults.py``; some minutes on two cores. The code t
 Python finds: ``PYTHONPATH=/another/tree python benchmarks/faults.py`` tries that of another tree. Exit status 1 where
 anything failed. What is promised: docs/reliability.md.
 
-Everything happens in a temporary folder. Some faults need root (devices, a full disk, another user) and are left out
-without. Never give the program a path below ``/dev`` here: one that puts a file in the place of a device harms the
+Everything happens in a temporary folder. Some faults need root (devices, a full disk, a read-only package) and are
+left out without. Never give the program a path below ``/dev`` here: one that puts a file in the place of a device harms the
 whole machine.
 """
 
@@ -59,15 +59,15 @@ def _tell(line: str) -> None:
 
 
 def table(tally: Tally) -> str:
-    """The summary, and a row a kind of fault."""
+    """The summary, a row a part, and a row a kind of fault."""
     counts = [f"| {name} | {count} |" for name, count in tally.counts.items()]
-    rows = [
+    head = ["| part | fault | tried | failed | worst s | worst MiB |", "|---|---|--:|--:|--:|--:|"]
+    lines = [
         f"| {row.part} | {row.fault} | {row.tried} | {row.failed} |"
         f" {_number(row.worst_seconds, 1)} | {_number(row.worst_mebibytes, 0)} |"
-        for row in tally.rows
+        for row in (*tally.parts, *tally.rows)
     ]
-    head = ["| part | fault | tried | failed | worst s | worst MiB |", "|---|---|--:|--:|--:|--:|"]
-    return "\n".join(["| counted | number |", "|---|--:|", *counts, "", *head, *rows])
+    return "\n".join(["| counted | number |", "|---|--:|", *counts, "", *head, *lines])
 
 
 def _number(value: float, digits: int) -> str:
@@ -76,8 +76,9 @@ def _number(value: float, digits: int) -> str:
 
 def as_json(tally: Tally) -> str:
     failures = [{"part": part, "fault": t.fault, "failure": t.failure, "how": t.how} for part, t in tally.failures]
-    rows = [asdict(row) for row in tally.rows]
-    return json.dumps({"tree": str(HOME), "counts": tally.counts, "rows": rows, "failures": failures}, indent=2)
+    parts, rows = ([asdict(row) for row in found] for found in (tally.parts, tally.rows))
+    document = {"tree": str(HOME), "counts": tally.counts, "parts": parts, "rows": rows, "failures": failures}
+    return json.dumps(document, indent=2)
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:

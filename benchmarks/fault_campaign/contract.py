@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
 from pathlib import Path
 from random import Random
 
@@ -113,7 +112,7 @@ class Part:
 
 @dataclass(slots=True)
 class Row:
-    """All trials of one kind of fault."""
+    """All trials of one kind of fault, or of a part where none is named."""
 
     part: str
     fault: str
@@ -131,10 +130,15 @@ class Tally:
     failures: list[tuple[str, Trial]] = field(default_factory=list)
     _rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
-    @cached_property
+    @property
+    def parts(self) -> list[Row]:
+        """A row a part."""
+        return [row for row in self._rows.values() if not row.fault]
+
+    @property
     def rows(self) -> list[Row]:
-        """A row a kind of fault, once all trials are in."""
-        return list(self._rows.values())
+        """A row a kind of fault."""
+        return [row for row in self._rows.values() if row.fault]
 
     @property
     def holds(self) -> bool:
@@ -143,13 +147,14 @@ class Tally:
 
     def add(self, part: str, trial: Trial) -> None:
         """Take one trial."""
-        row = self._rows.setdefault((part, trial.fault), Row(part, trial.fault))
-        row.tried += 1
-        row.worst_seconds = max(row.worst_seconds, trial.seconds)
-        row.worst_mebibytes = max(row.worst_mebibytes, trial.mebibytes)
+        for fault in ("", trial.fault):
+            row = self._rows.setdefault((part, fault), Row(part, fault))
+            row.tried += 1
+            row.failed += bool(trial.failure)
+            row.worst_seconds = max(row.worst_seconds, trial.seconds)
+            row.worst_mebibytes = max(row.worst_mebibytes, trial.mebibytes)
         self.counts.update(trial.counts)
         if trial.failure:
-            row.failed += 1
             self.failures.append((part, trial))
 
 

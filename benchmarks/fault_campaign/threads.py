@@ -40,7 +40,15 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
     """Each way of calling in a process of its own, which prints its failures."""
     paths = {"PYTHONPATH": ":".join((str(HOME), *(str(folder) for folder in list(Path(__file__).parents)[1:3])))}
     for way in WAYS:
-        words = [sys.executable, "-P", "-m", "fault_campaign.threads", way, str(campaign.seed), str(campaign.times(_CALLS))]
+        words = [
+            sys.executable,
+            "-P",
+            "-m",
+            "fault_campaign.threads",
+            way,
+            str(campaign.seed),
+            str(campaign.times(_CALLS)),
+        ]
         ended = Running(words, environment=paths, folder=campaign.fresh("threads"), memory=None).end(_PATIENCE)
         wrong = failure(ended, {0})
         found = [] if wrong else json.loads(ended.out)
