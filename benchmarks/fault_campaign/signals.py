@@ -83,7 +83,7 @@ def aftermath(
         running.wait(ready, _PATIENCE)
     moment = running.seconds + random.uniform(0, 1.5)
     running.wait(lambda: running.seconds >= moment, _PATIENCE)
-    known = "objective" in running.text()
+    known = plan is not None and "objective" in running.text()
     sent = _send(running, which, manner, random)
     ended = running.end(_PATIENCE)
     wrong, lost, accepted = after_signal(ended, which, known, plan)
