@@ -1,6 +1,7 @@
 # make demo   make the environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
 # make bench  the measured comparisons of benchmarks/
+# make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
 VENV ?= .venv
@@ -9,7 +10,7 @@ BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo test bench peers clean
+.PHONY: install demo test bench faults peers clean
 
 install: $(VENV)/.installed
 
@@ -38,6 +39,9 @@ bench: install
 	$(BIN)/python benchmarks/exact_tiny.py
 	$(BIN)/python benchmarks/orders.py rack/oversubscribed rack/weighted server/weighted
 	$(BIN)/python benchmarks/peers/cpsat_vs_plain.py
+
+faults: install
+	$(BIN)/python benchmarks/faults.py
 
 peers: install
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/peers/requirements.txt

@@ -1,0 +1,163 @@
+"""What a part of the campaign is given and what it hands back."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from random import Random
+
+__all__ = ["FORBIDDEN", "Campaign", "Count", "Part", "Row", "Tally", "Trial", "first"]
+
+
+class Count(StrEnum):
+    """What the summary counts over all parts."""
+
+    DOCUMENTS = "documents changed"
+    SIGNALS = "signals sent"
+    FAULTS = "faults injected"
+    LOST = "plans lost"
+    ACCEPTED = "wrong plans accepted"
+    CONTRADICTED = "bounds contradicted"
+
+
+FORBIDDEN = (Count.LOST, Count.ACCEPTED, Count.CONTRADICTED)
+"""These must be 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One thing that was tried.
+
+    Parameters
+    ----------
+    fault
+        Its kind: a row of the table.
+    failure
+        What was seen that must not be; empty where all held.
+    how
+        How to do it again: a command, or a seed.
+    seconds, mebibytes
+        What it took, 0 where it was not measured.
+    counts
+        What it adds to the summary.
+    files
+        What is worth keeping of a failure.
+    """
+
+    fault: str
+    failure: str = ""
+    how: str = ""
+    seconds: float = 0.0
+    mebibytes: float = 0.0
+    counts: Mapping[Count, int] = field(default_factory=dict)
+    files: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """How much is tried, from which seed, and where.
+
+    Parameters
+    ----------
+    folder
+        An own folder, which ends with the campaign.
+    seed
+        The same seed tries the same things; moments of signals depend on the machine.
+    scale
+        1 for some minutes.
+    """
+
+    folder: Path
+    seed: int = 0
+    scale: float = 1.0
+
+    def random(self, *what: object) -> Random:
+        """A generator of random numbers for one purpose."""
+        return Random("/".join(map(str, (self.seed, *what))))
+
+    def times(self, count: int) -> int:
+        """How often to do what is done `count` times at scale 1; at least once."""
+        return max(1, round(count * self.scale))
+
+    def fresh(self, name: str) -> Path:
+        """An empty folder of that name."""
+        path = self.folder / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One kind of fault.
+
+    Parameters
+    ----------
+    name
+        What ``--only`` calls it.
+    promise
+        What is to hold, in a line.
+    trials
+        Tries everything, a `Trial` each.
+    """
+
+    name: str
+    promise: str
+    trials: Callable[[Campaign], Iterator[Trial]]
+
+
+@dataclass(slots=True)
+class Row:
+    """All trials of one kind of fault, or of a part where none is named."""
+
+    part: str
+    fault: str
+    tried: int = 0
+    failed: int = 0
+    worst_seconds: float = 0.0
+    worst_mebibytes: float = 0.0
+
+
+@dataclass
+class Tally:
+    """What all trials came to."""
+
+    counts: Counter[Count] = field(default_factory=lambda: Counter(dict.fromkeys(Count, 0)))
+    failures: list[tuple[str, Trial]] = field(default_factory=list)
+    _rows: dict[tuple[str, str], Row] = field(default_factory=dict)
+
+    @property
+    def parts(self) -> list[Row]:
+        """A row a part."""
+        return [row for row in self._rows.values() if not row.fault]
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row a kind of fault."""
+        return [row for row in self._rows.values() if row.fault]
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing failed and nothing was counted that must not be."""
+        return not self.failures and not any(self.counts[count] for count in FORBIDDEN)
+
+    def add(self, part: str, trial: Trial) -> None:
+        """Take one trial."""
+        for fault in ("", trial.fault):
+            row = self._rows.setdefault((part, fault), Row(part, fault))
+            row.tried += 1
+            row.failed += bool(trial.failure)
+            row.worst_seconds = max(row.worst_seconds, trial.seconds)
+            row.worst_mebibytes = max(row.worst_mebibytes, trial.mebibytes)
+        self.counts.update(trial.counts)
+        if trial.failure:
+            self.failures.append((part, trial))
+
+
+def first(*failures: str | None) -> str:
+    """The first failure that is one."""
+    return next((failure for failure in failures if failure), "")

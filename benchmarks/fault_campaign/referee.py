@@ -1,0 +1,300 @@
+"""The rules of a correct plan, written a second time from the specification: documents in, a verdict out.
+
+Shares nothing with the package: neither its dataclasses nor its checker, costs, routes or hash. Numbers in brackets are
+those of the specification.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+__all__ = ["canonical", "objective", "sha256", "verdict"]
+
+Json = Mapping[str, Any]
+LARGEST = 2**53 - 1
+
+
+def verdict(instance: Json, plan: Any) -> str:
+    """The first broken rule of a plan document for a valid instance document, or an empty text."""
+    try:
+        return next(_broken(instance, plan), "")
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        return f"structure: {type(error).__name__}: {error}"
+
+
+def objective(instance: Json, plan: Json) -> int:
+    """Its value, worked out from the starts and ends that it states (rule 4.6)."""
+    if instance.get("horizon", "finite") == "cyclic":
+        return int(plan["period_us"])
+    lasts = [job["iterations"][-1] for job in plan["jobs"]]
+    ends = [max(x["end_us"] for x in (*last["blocks"], *last["transfers"])) for last in lasts]
+    if instance["objective"] == "makespan":
+        return int(max(ends))
+    return sum(int(job.get("weight", 1)) * end for job, end in zip(instance["jobs"], ends))
+
+
+def canonical(instance: Json) -> bytes:
+    """The canonical form of an instance (section 6)."""
+
+    def depth(given: Json) -> Json:
+        return {"min_contributors": 1, **given} if given["rule"] == "free" else given
+
+    full = {
+        "horizon": "finite",
+        **instance,
+        "cluster": {
+            "servers": [{"fabric_latency_us": 0, **server} for server in instance["cluster"]["servers"]],
+            "switches": instance["cluster"].get("switches", []),
+            "links": [{"latency_us": 0, **link} for link in instance["cluster"].get("links", [])],
+        },
+        "models": {
+            name: {"levels": _levels(model), "state_factor": 4, **model} for name, model in instance["models"].items()
+        },
+        "jobs": [
+            {"release_us": 0, "weight": 1, **job, "depth": depth(job.get("depth", {"rule": "full"}))}
+            for job in instance["jobs"]
+        ],
+    }
+    return json.dumps(full, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+
+
+def sha256(instance: Json) -> str:
+    """The hash that a plan states of its instance."""
+    return hashlib.sha256(canonical(instance)).hexdigest()
+
+
+def _broken(instance: Json, plan: Json) -> Iterator[str]:
+    yield from _structure(plan)
+    period = plan["period_us"] if instance.get("horizon", "finite") == "cyclic" else None
+    if (plan["period_us"] is None) != (instance.get("horizon", "finite") == "finite") or period == 0:
+        yield "period"
+    yield from _belonging(instance, plan)
+    for given, job in zip(instance["jobs"], plan["jobs"]):
+        yield from _job(instance, given, job, period)
+    yield from _lanes(instance, plan, period)
+    yield from _memory(instance, plan)
+    value = objective(instance, plan)
+    if plan["objective"] != value or plan["bound"] > value or (plan["status"] == "optimal" and plan["bound"] != value):
+        yield f"4.6: objective {value}"
+
+
+def _structure(plan: Json) -> Iterator[str]:
+    """Keys, types and ranges (section 6, rule 4.7)."""
+    top = {"format", "instance", "instance_sha256", "status", "objective", "bound", "period_us", "solver", "jobs"}
+    yield from _keys(plan, top)
+    if plan["format"] != "jigsaw-plan/1" or plan["status"] not in ("optimal", "feasible"):
+        yield "format or status"
+    if not isinstance(plan["solver"], dict):
+        yield "solver"
+    numbers = [plan["objective"], plan["bound"], *([] if plan["period_us"] is None else [plan["period_us"]])]
+    for job in plan["jobs"]:
+        yield from _keys(job, {"name", "gpus", "iterations"})
+        for iteration in job["iterations"]:
+            yield from _keys(iteration, {"blocks", "transfers"})
+            for kind, key in (("blocks", "level"), ("transfers", "bucket")):
+                for interval in iteration[kind]:
+                    yield from _keys(interval, {key, "start_us", "end_us"})
+                    numbers += interval.values()
+    if any(type(number) is not int or number < 0 for number in numbers):
+        yield "a number that is none"
+
+
+def _keys(found: Any, wanted: set[str]) -> Iterator[str]:
+    if set(found) != wanted:
+        yield f"keys {set(found) ^ wanted}"
+
+
+def _belonging(instance: Json, plan: Json) -> Iterator[str]:
+    """Rule 4.7."""
+    if plan["instance"] != instance["name"] or plan["instance_sha256"] != sha256(instance):
+        yield "4.7: name or hash"
+    if [job["name"] for job in plan["jobs"]] != [job["name"] for job in instance["jobs"]]:
+        yield "4.7: jobs"
+    for given, job in zip(instance["jobs"], plan["jobs"]):
+        depth = len(_levels(instance["models"][given["model"]]))
+        buckets = list(range(1, depth + 1)) if given["workers"] > 1 else []
+        if len(job["gpus"]) != given["workers"] or len(job["iterations"]) != given["iterations"]:
+            yield "4.7: counts"
+        for iteration in job["iterations"]:
+            if len(iteration["blocks"]) != given["workers"]:
+                yield "4.7: blocks"
+            if [transfer["bucket"] for transfer in iteration["transfers"]] != buckets:
+                yield "4.7: buckets"
+
+
+def _levels(model: Json) -> list[int]:
+    return list(model.get("levels", range(1, len(model["segments"]) + 1)))
+
+
+def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
+    model = instance["models"][given["model"]]
+    servers = {server["name"]: server for server in instance["cluster"]["servers"]}
+    homes = [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
+    numbers = [gpu.rpartition("/")[2] for gpu in job["gpus"]]
+    if any(not n.isascii() or str(int(n)) != n or int(n) >= home["gpus"] for n, home in zip(numbers, homes)):
+        yield "4.1: no such GPU"
+    if len(set(job["gpus"])) != len(job["gpus"]):
+        yield "4.1: a GPU twice"
+    tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
+    if any(home["gpu_type"] not in table for home in homes for table in tables):
+        yield "4.1: type"
+    yield from _depths(given, _levels(model), job["iterations"])
+    rate, latency, _ = _channel(instance, homes)
+    if rate is None:
+        yield "4.1: no route"
+        return
+    yield from _timing(given, model, job, homes, (rate, latency), period)
+
+
+def _depths(given: Json, levels: Sequence[int], iterations: Sequence[Json]) -> Iterator[str]:
+    """Rule 4.2."""
+    rule, workers, depth = given.get("depth", {"rule": "full"}), given["workers"], len(levels)
+    rows = [[block["level"] for block in iteration["blocks"]] for iteration in iterations]
+    if any(not 1 <= level <= depth for row in rows for level in row):
+        yield "4.2: no such level"
+    multiset = {"full": [depth] * workers, "staircase": sorted(-(-depth * k // workers) for k in range(1, workers + 1))}
+    if rule["rule"] != "free":
+        if any(sorted(row) != multiset[rule["rule"]] for row in rows):
+            yield "4.2: levels"
+        return
+    least = min(rule.get("min_contributors", 1), workers)
+    if any(sum(level >= b for level in row) < least for row in rows for b in range(1, depth + 1)):
+        yield "4.2: coverage"
+    mean = Fraction(rule["mean_depth"]) if "mean_depth" in rule else Fraction(workers + 1, 2 * workers)
+    if sum(map(sum, rows)) < mean * depth * workers * len(rows):
+        yield "4.2: mean depth"
+    totals = [sum(column) for column in zip(*rows)]
+    if "balance" in rule and max(totals) - min(totals) > rule["balance"]:
+        yield "4.2: balance"
+
+
+def _timing(
+    given: Json, model: Json, job: Json, homes: Sequence[Json], channel: tuple[int, int], period: int | None
+) -> Iterator[str]:
+    """Rule 4.3 and section 5."""
+    free, spans = given.get("release_us", 0), []
+    for iteration in job["iterations"]:
+        blocks, before = iteration["blocks"], 0
+        for block, home in zip(blocks, homes):
+            if block["start_us"] < free or block["end_us"] - block["start_us"] < _ready(model, home, block["level"]):
+                yield "4.3: a block"
+        for transfer in iteration["transfers"]:
+            b, contributing = transfer["bucket"], [k for k, x in enumerate(blocks) if x["level"] >= transfer["bucket"]]
+            ready = [blocks[k]["start_us"] + _ready(model, homes[k], b) for k in contributing]
+            needs = _transfer_us(model, b, len(contributing), given["workers"], channel)
+            if transfer["start_us"] < max([before, *ready]) or transfer["end_us"] - transfer["start_us"] < needs:
+                yield "4.3: a transfer"
+            before = transfer["end_us"]
+        intervals = [*blocks, *iteration["transfers"]]
+        if any(x["end_us"] < x["start_us"] for x in intervals):
+            yield "4.3: ends before it starts"
+        free = max(x["end_us"] for x in intervals)
+        spans.append((min(x["start_us"] for x in blocks), free))
+    if period is not None and spans[0][0] + period < spans[-1][1]:
+        yield "5: the barrier wraps"
+
+
+def _ready(model: Json, home: Json, level: int) -> int:
+    """Time of a block at a level, which is also when its last bucket is ready."""
+    kind, suffix = home["gpu_type"], _levels(model)[level - 1]
+    forward = sum(segment["forward_us"][kind] for segment in model["segments"])
+    return int(forward + sum(segment["backward_us"][kind] for segment in model["segments"][-suffix:]))
+
+
+def _transfer_us(model: Json, bucket: int, c: int, w: int, channel: tuple[int, int]) -> int:
+    levels, (rate, latency) = [0, *_levels(model)], channel
+    segments = model["segments"][::-1][levels[bucket - 1] : levels[bucket]]
+    size: int = sum(segment["parameter_bytes"] for segment in segments)
+    return -(-size * ((c - 1) * w + (w - 1) * c) * 10**6 // (c * w * rate)) + (c + w - 2) * latency
+
+
+def _channel(instance: Json, homes: Sequence[Json]) -> tuple[int | None, int, frozenset[str]]:
+    """Rate, latency and links of a ring (section 3); no rate where two servers have no path."""
+    counts = Counter(home["name"] for home in homes)
+    ring = [server for server in instance["cluster"]["servers"] if server["name"] in counts]
+    if len(ring) == 1:
+        return ring[0]["fabric_bandwidth"], ring[0].get("fabric_latency_us", 0), frozenset()
+    order = [server["name"] for server in instance["cluster"]["servers"]]
+    used: dict[str, Json] = {}
+    names = [server["name"] for server in ring]
+    for one, other in pairwise([*names, names[0]]):
+        route = _route(instance["cluster"].get("links", []), *sorted((one, other), key=order.index))
+        if route is None:
+            return None, 0, frozenset()
+        used.update({link["name"]: link for link in route})
+    fabrics = [server for server in ring if counts[server["name"]] > 1]
+    rates = [link["bandwidth"] for link in used.values()] + [server["fabric_bandwidth"] for server in fabrics]
+    delays = [x.get("latency_us", 0) for x in used.values()] + [x.get("fabric_latency_us", 0) for x in fabrics]
+    return min(rates), max(delays), frozenset(used)
+
+
+def _route(links: Sequence[Json], start: str, end: str) -> list[Json] | None:
+    """Fewest links, then the smallest sequence of names: paths grow a link at a time, kept in order of names."""
+    paths, seen = [([start], list[Json]())], {start}
+    while paths:
+        for names, route in sorted(paths, key=lambda path: path[0]):
+            if names[-1] == end:
+                return route
+        grown: dict[str, tuple[list[str], list[Json]]] = {}
+        for names, route in sorted(paths, key=lambda path: path[0]):
+            for link in links:
+                for here, there in (link["ends"], link["ends"][::-1]):
+                    if here == names[-1] and there not in seen:
+                        longer = ([*names, there], [*route, link])
+                        grown[there] = min(grown.get(there, longer), longer, key=lambda path: path[0])
+        seen |= set(grown)
+        paths = list(grown.values())
+    return None
+
+
+def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
+    """Rule 4.4."""
+    servers = {server["name"]: server for server in instance["cluster"]["servers"]}
+    lanes: dict[str, list[tuple[int, int]]] = {}
+    for job in plan["jobs"]:
+        homes = [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
+        _, _, links = _channel(instance, homes)
+        for iteration in job["iterations"]:
+            for gpu, block in zip(job["gpus"], iteration["blocks"]):
+                lanes.setdefault(f"gpu {gpu}", []).append((block["start_us"], block["end_us"]))
+            for transfer in iteration["transfers"]:
+                for link in links:
+                    lanes.setdefault(f"link {link}", []).append((transfer["start_us"], transfer["end_us"]))
+    for name, intervals in lanes.items():
+        if _overlapping([(start, end) for start, end in intervals if end > start], period):
+            yield f"4.4: {name}"
+
+
+def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
+    """Whether any two of them overlap; then two neighbours do, around the period too."""
+    if period is None:
+        return any(end > start for (_, end), (start, _) in pairwise(sorted(busy)))
+    turns = sorted((start % period, end - start) for start, end in busy)
+    again = [(start + period, length) for start, length in turns[:1]]
+    return any(here + length > there for (here, length), (there, _) in pairwise([*turns, *again]))
+
+
+def _memory(instance: Json, plan: Json) -> Iterator[str]:
+    """Rule 4.5."""
+    states: Counter[str] = Counter()
+    largest: dict[str, int] = {}
+    for given, job in zip(instance["jobs"], plan["jobs"]):
+        model = instance["models"][given["model"]]
+        state = model.get("state_factor", 4) * sum(segment["parameter_bytes"] for segment in model["segments"])
+        for k, gpu in enumerate(job["gpus"]):
+            deepest = max(iteration["blocks"][k]["level"] for iteration in job["iterations"])
+            sizes = [segment["activation_bytes"] for segment in model["segments"]][::-1]
+            suffix = _levels(model)[deepest - 1]
+            held = sum(sizes[:suffix]) + max(sizes[suffix:], default=0)
+            states[gpu] += state
+            largest[gpu] = max(largest.get(gpu, 0), held)
+    memory = {server["name"]: server["gpu_memory"] for server in instance["cluster"]["servers"]}
+    for gpu, state in states.items():
+        if state + largest[gpu] > memory[gpu.rpartition("/")[0]]:
+            yield f"4.5: {gpu}"

@@ -1,0 +1,253 @@
+"""The campaign of faults: its referee knows the rules, it notices what is planted, and its quick parts hold."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import faults
+import pytest
+from fault_campaign import changed, forged, launch, names, signals, solvers
+from fault_campaign.contract import Campaign, Count, Part, Tally, Trial
+from fault_campaign.documents import PAIR, extreme, small
+from fault_campaign.referee import sha256, verdict
+from fault_campaign.servant import servant
+
+from jigsaw_opt.documents import decode_instance, instance_sha256
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+def instance(pair_path: Path) -> Json:
+    found: Json = json.loads(pair_path.read_bytes())
+    return found
+
+
+@pytest.fixture
+def plan(pair_plan_path: Path) -> Json:
+    found: Json = json.loads(pair_plan_path.read_bytes())
+    return found
+
+
+def test_the_referee_accepts_the_plan_of_the_specification(instance: Json, plan: Json) -> None:
+    assert verdict(instance, plan) == ""
+
+
+def block(plan: Json, job: int = 0, worker: int = 0) -> Json:
+    found: Json = plan["jobs"][job]["iterations"][0]["blocks"][worker]
+    return found
+
+
+def transfer(plan: Json, bucket: int) -> Json:
+    found: Json = plan["jobs"][0]["iterations"][0]["transfers"][bucket - 1]
+    return found
+
+
+BROKEN: dict[str, tuple[Callable[[Json], object], str]] = {
+    "no such GPU": (lambda p: p["jobs"][1].update(gpus=["s0/2"]), "4.1"),
+    "a GPU twice": (lambda p: p["jobs"][0].update(gpus=["s0/0", "s0/0"]), "4.1"),
+    "levels": (lambda p: block(p, 0, 1).update(level=2), "4.2"),
+    "no such level": (lambda p: block(p).update(level=3), "4.2"),
+    "a short block": (lambda p: block(p).update(end_us=1199), "4.3"),
+    "a short transfer": (lambda p: transfer(p, 1).update(end_us=999), "4.3"),
+    "an early transfer": (lambda p: transfer(p, 1).update(start_us=599), "4.3"),
+    "transfers out of order": (lambda p: transfer(p, 1).update(start_us=1201, end_us=1601), "4.3"),
+    "two blocks at once": (lambda p: block(p, 1).update(start_us=599, end_us=1799), "4.4"),
+    "another objective": (lambda p: p.update(objective=1801), "4.6"),
+    "a bound above it": (lambda p: p.update(bound=1801), "4.6"),
+    "no optimum": (lambda p: p.update(bound=1799), "4.6"),
+    "another instance": (lambda p: p.update(instance="other"), "4.7"),
+    "another hash": (lambda p: p.update(instance_sha256="0" * 64), "4.7"),
+    "a period": (lambda p: p.update(period_us=1800), "period"),
+    "a bucket twice": (lambda p: transfer(p, 2).update(bucket=1), "4.7"),
+    "a key more": (lambda p: p.update(more=1), "keys"),
+    "a boolean": (lambda p: block(p).update(start_us=False), "number"),
+    "a block missing": (lambda p: p["jobs"][0]["iterations"][0]["blocks"].pop(), "4.7"),
+    "no jobs": (lambda p: p.pop("jobs"), "keys"),
+}
+
+
+@pytest.mark.parametrize(("change", "rule"), BROKEN.values(), ids=BROKEN.keys())
+def test_the_referee_knows_every_rule(change: Callable[[Json], object], rule: str, instance: Json, plan: Json) -> None:
+    change(plan)
+    assert rule in verdict(instance, plan)
+
+
+def test_the_referee_counts_memory(instance: Json, plan: Json) -> None:
+    # Two models of 5 MB of parameters, each held four times, and the largest activations of both workers.
+    least = 2 * 4 * 5_000_000 + 41_000_000
+    for memory, rule in ((least, ""), (least - 1, "4.5: s0/1")):
+        instance["cluster"]["servers"][0]["gpu_memory"] = memory
+        assert verdict(instance, {**plan, "instance_sha256": sha256(instance)}) == rule
+
+
+def test_the_referee_hashes_as_the_package_does() -> None:
+    for number in range(20):
+        for document in (small(Random(number)), extreme(Random(number))):
+            assert sha256(document) == instance_sha256(decode_instance(json.dumps(document)))
+
+
+class Credulous:
+    """A checker that takes every plan for correct."""
+
+    def ask(self, name: str, document: Json, plans: list[Json], timeout: float) -> list[str]:
+        return [""] * len(plans)
+
+
+def test_a_credulous_checker_is_noticed(instance: Json, plan: Json) -> None:
+    plans = [plan, *(changed.changed(plan, Random(number)) for number in range(20))]
+    trials = list(changed.compared(Credulous(), "a changed plan", instance, plans, ""))  # type: ignore[arg-type]
+    wrong = [trial for trial in trials if trial.failure]
+    assert 10 < len(wrong) < len(trials)
+    assert all(trial.counts[Count.ACCEPTED] == 1 for trial in wrong)
+
+
+def test_a_wrong_plan_of_a_solver_is_noticed(instance: Json, plan: Json) -> None:
+    answer = {"status": "optimal", "objective": 1800, "bound": 1800, "plan": plan}
+    assert solvers.unsound(instance, answer) == ""
+    assert "bound 1801" in solvers.unsound(instance, {**answer, "bound": 1801})
+    worse = deepcopy(plan)
+    block(worse).update(end_us=1000)
+    assert "a wrong plan: 4.3" in solvers.unsound(instance, {**answer, "plan": worse})
+    assert "no answer" in solvers.unsound(instance, {"raised": "no answer in 1 s"})
+
+
+def test_a_contradicted_bound_is_noticed() -> None:
+    proven = {"status": "optimal", "objective": 10, "bound": 10}
+    assert solvers.contradictions({"one": proven, "other": {**proven, "status": "feasible", "bound": 9}}) == []
+    better = {"status": "feasible", "objective": 9, "bound": 0}
+    assert solvers.contradictions({"one": proven, "other": better}) == ["one proves 10; other has 9"]
+    none = {"status": "infeasible", "objective": None, "bound": 0}
+    assert solvers.contradictions({"one": none, "other": better}) == ["one proves that there is no plan; other has one"]
+
+
+def python(program: str, timeout: float = 60.0, folder: Path | None = None) -> launch.Ended:
+    return launch.Running([sys.executable, "-c", program], folder=folder).end(timeout, grace=0.3)
+
+
+@pytest.mark.parametrize(
+    ("program", "seen"),
+    [
+        ("print('fine')", ""),
+        ("1/0", "a traceback: ZeroDivisionError"),
+        ("import sys; sys.exit('internal error: a bug')", "internal error"),
+        ("import sys; sys.exit(9)", "exit code 9"),
+        ("import os; os.kill(os.getpid(), 15)", "signal 15"),
+        ("import subprocess as s; s.Popen(['sleep', '60'], start_new_session=True)", "left behind: sleep 60"),
+    ],
+)
+def test_an_unclean_end_is_noticed(program: str, seen: str) -> None:
+    found = launch.failure(python(program))
+    assert seen in found if seen else found == ""
+
+
+def test_a_process_that_hangs_is_ended() -> None:
+    ended = python("import time; time.sleep(600)", timeout=0.5)
+    assert "no end: killed" in launch.failure(ended)
+    assert ended.seconds < 60
+
+
+def test_what_a_process_takes_is_measured() -> None:
+    ended = python("import time; x = bytearray(200 * 2**20); time.sleep(0.3)")
+    assert 200 < ended.mebibytes < 400
+    assert ended.seconds > 0.3
+    assert "0.3 s are allowed" not in launch.late(ended, 100, 0) and launch.late(ended, 0, -1)
+
+
+def test_the_code_under_trial_is_that_of_the_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever lies in the working folder."""
+    (tmp_path / "jigsaw_opt.py").write_text("raise SystemExit('not this one')")
+    monkeypatch.chdir(tmp_path)
+    with servant() as helper:
+        assert helper.ask("hashed", PAIR, timeout=60) == sha256(PAIR)
+
+
+FORGETFUL = "import sys, time; print('objective 5', file=sys.stderr, flush=True); time.sleep(60)"
+
+
+def test_a_plan_that_a_signal_loses_is_noticed(tmp_path: Path, pair_path: Path) -> None:
+    running = launch.Running([sys.executable, "-c", FORGETFUL], folder=tmp_path)
+    trial = signals.aftermath(
+        Random(0), "forgetful", 1, running, lambda: "objective" in running.text(), (pair_path, tmp_path / "plan.json")
+    )
+    assert trial.failure == "a known plan is lost"
+    assert trial.counts[Count.LOST] == 1 and trial.counts[Count.SIGNALS] == 1
+
+
+def test_an_unexpected_end_after_a_signal_is_noticed(tmp_path: Path, pair_path: Path, pair_plan_path: Path) -> None:
+    killed = launch.Ended("x", -signal.SIGTERM, "", "objective 5", 1.0, 1.0, False, ())
+    found = signals.after_signal(killed, signal.SIGTERM, True, (pair_path, pair_plan_path))
+    assert found == ("signal 15, not 0 or 3 or 5 or 130: objective 5", False, False)
+    unknown = launch.Ended("x", -signal.SIGTERM, "", "", 1.0, 1.0, False, ())
+    assert signals.after_signal(unknown, signal.SIGTERM, False, None) == ("", False, False)
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J", "a\rb", "\x9b31m", "\u202eabc", "\x00"])
+def test_what_a_terminal_obeys_is_noticed(text: str) -> None:
+    assert "a raw" in names.raw(f"error: {text}")
+    assert names.raw("error: \\x1b[2J\n\ta caf\u00e9, \u6f22") == ""
+
+
+def test_what_a_spreadsheet_runs_is_noticed() -> None:
+    assert names.active_cells('name,gap\n=1+1,-0.5\n"@sum(a1)",1e-5\n\'=1,x-1\n') == ["=1+1", "@sum(a1)"]
+
+
+def test_forged_files_have_teeth(tmp_path: Path) -> None:
+    """Whoever loads them runs their code."""
+    marker = tmp_path / "marker"
+    found = dict(forged.payloads(b"{}\n", marker))
+    for name in ("a call of eval, bare", "a class that opens a file, bare"):
+        pickle.loads(found[name])
+        assert marker.exists()
+        marker.unlink()
+    headers = [json.loads(data.partition(b"\n")[0]) for name, data in found.items() if "bare" not in name]
+    assert {header["format"] for header in headers} == {"jigsaw-snapshot/1"}
+
+
+def planted(campaign: Campaign) -> Iterator[Trial]:
+    file = campaign.fresh("planted") / "document.json"
+    file.write_text(json.dumps(PAIR))
+    yield Trial("works", seconds=1.0, counts={Count.FAULTS: 1})
+    yield Trial("fails", "it does not work", "a command", 2.0, 30.0, {Count.FAULTS: 1}, (file,))
+
+
+def test_the_command_fails_with_what_it_has_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(faults, "PARTS", {"planted": Part("planted", "nothing", planted)})
+    assert faults.main(["--only", "planted", "-o", str(tmp_path), "--json"]) == 1
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert document["counts"]["faults injected"] == 2
+    assert [(row["fault"], row["failed"]) for row in document["rows"]] == [("works", 0), ("fails", 1)]
+    assert [(row["tried"], row["failed"], row["worst_seconds"]) for row in document["parts"]] == [(2, 1, 2.0)]
+    assert document["failures"][0]["failure"] == "it does not work"
+    assert "planted: fails: it does not work [a command]" in printed.err
+    assert sorted(path.name for path in (tmp_path / "planted-1").iterdir()) == ["document.json", "failure.txt"]
+    assert faults.main(["--only", "planted"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert {"| planted |  | 2 | 1 | 2.0 | 30 |", "| planted | fails | 1 | 1 | 2.0 | 30 |"} <= set(lines)
+
+
+@pytest.mark.parametrize("count", [Count.LOST, Count.ACCEPTED, Count.CONTRADICTED])
+def test_what_must_not_be_counted_fails_the_campaign(count: Count) -> None:
+    tally = Tally()
+    tally.add("part", Trial("fault"))
+    assert tally.holds
+    tally.add("part", Trial("fault", counts={count: 1}))
+    assert not tally.holds
+
+
+@pytest.mark.parametrize(("part", "scale"), [("changed", 0.005), ("solvers", 0.05)])
+def test_quick_parts_hold(part: str, scale: float, tmp_path: Path) -> None:
+    tally = faults.run(Campaign(tmp_path, seed=1, scale=scale), [part])
+    assert tally.holds, [trial.failure for _, trial in tally.failures]
+    assert sum(row.tried for row in tally.rows) > 10
