@@ -5,8 +5,8 @@ Python finds: ``PYTHONPATH=/another/tree python benchmarks/faults.py`` tries tha
 anything failed. What is promised: docs/reliability.md.
 
 Everything happens in a temporary folder. Some faults need root (devices, a full disk, a read-only package) and are
-left out without. Never give the program a path below ``/dev`` here: one that puts a file in the place of a device harms the
-whole machine.
+left out without. Never give the program a path below ``/dev`` here: one that puts a file in the place of a device harms
+the whole machine.
 """
 
 from __future__ import annotations

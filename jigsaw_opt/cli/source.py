@@ -79,6 +79,11 @@ def _of_family(source: str) -> Instance:
     return generated(family, int(seed), dict(_change(source, change) for change in changes))
 
 
+def _is_number(text: str) -> bool:
+    """Whether it is a whole number of a length that anybody means."""
+    return text.isdecimal() and len(text) <= _MOST_DIGITS
+
+
 def _change(source: str, change: str) -> tuple[str, int | str]:
     name, _, value = change.partition("=")
     if name == "objective":
