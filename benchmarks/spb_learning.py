@@ -8,7 +8,7 @@ interrupted goes on where it stopped. ``--quick`` goes through everything in sec
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from spb.summary import csv_table, curves, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import Outcome, Task
+from jigsaw_opt.sweeps.task import Outcome, Task, never
 
 PICTURED_WORKERS = 4
 
@@ -28,9 +28,11 @@ PICTURED_WORKERS = 4
 class InThisProcess:
     """Runs tasks one after the other: most are shorter than the start of a process that has torch."""
 
-    def run(self, tasks: Sequence[Task]) -> Generator[Outcome, None, None]:
-        """The outcome of every task; what a task raises ends the sweep."""
+    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+        """The outcome of every task until it is stopped; what a task raises ends the sweep."""
         for task in tasks:
+            if stopped():
+                return
             yield Outcome(task, task.function(*task.arguments))
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
@@ -55,8 +56,11 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
@@ -73,8 +77,8 @@ def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
 
 def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.sweeps.calls", str(tmp_path)]
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
+    # A short name, for the path of a socket below it has room for a hundred characters.
+    scratch = Path(tempfile.mkdtemp(prefix="scratch-"))
     with subprocess.Popen(command, cwd=ROOT, env={**os.environ, "TMPDIR": str(scratch)}) as driver:
         wait_for(lambda: len(lines(tmp_path)) == 2 and len(calls(tmp_path)) == 4)
         driver.send_signal(signal.SIGKILL)
@@ -82,6 +86,7 @@ def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None
     # Its processes end with it, or they would take time from those of the next driver.
     wait_for(lambda: not any(alive(int(pid)) for _, pid in calls(tmp_path)))
     wait_for(lambda: not list(scratch.iterdir()))
+    scratch.rmdir()
     (tmp_path / "gate").touch()
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(gated_tasks(tmp_path), LocalEngine(), record)
