@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from jigsaw_opt.errors import OutOfTimeError
 
-__all__ = ["Clock", "current", "halting", "in_context", "limited", "look", "looking"]
+__all__ = ["Clock", "current", "halting", "in_context", "left", "limited", "look", "looking"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
@@ -40,6 +40,11 @@ class Clock:
         self.started = time.monotonic()
         self._end = math.inf if seconds is None else self.started + seconds + grace
         self._cancel, self._grace = cancel, grace
+
+    @property
+    def left(self) -> float:
+        """Seconds until the time is over, the grace included; infinity without a limit."""
+        return 0.0 if self.over else self._end - time.monotonic()
 
     def bring_forward(self, seconds: float) -> None:
         """Let the time be over so many seconds earlier."""
@@ -70,6 +75,12 @@ def limited(clock: Clock) -> Iterator[None]:
 def current() -> Clock | None:
     """The clock of the solve at hand, or None where there is none."""
     return _clock.get()
+
+
+def left() -> float:
+    """Seconds that the solve at hand has left; infinity where there is no limit."""
+    clock = _clock.get()
+    return math.inf if clock is None else clock.left
 
 
 def look() -> None:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from itertools import accumulate, chain
 
 from jigsaw_opt.errors import OutOfTimeError
-from jigsaw_opt.problem.clock import halting, looking
+from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.compression import compress
@@ -21,6 +21,8 @@ __all__ = ["Flat"]
 
 _PATIENCE = 400_000
 """Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
+_LEAST_LEFT = 2.0
+"""Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
 _MOMENT = 0.5
 """Seconds to wait for them at most."""
 _LONG = 50_000
@@ -39,6 +41,7 @@ class Flat:
     """
 
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
+        look()
         jobs = pieces.jobs
         self.gpus, self.links = len(layout.gpus), layout.links
         self._fast, self._large = False, not schedules_fit(pieces)
@@ -70,10 +73,9 @@ class Flat:
             total["link_at"],
             count,
         )
-        self.places = Places(*([0] * size for size in sizes_of_places))
-        self.filled, self._trial = (
-            Filled(*([0] * size for size in (rows, rows, exchanges, traced, traced, count, count))) for _ in range(2)
-        )
+        sizes_of_filled = (rows, rows, exchanges, traced, traced, count, count)
+        self.places = Places(*([0] * size for size in looking(sizes_of_places)))
+        self.filled, self._trial = (Filled(*([0] * size for size in looking(sizes_of_filled))) for _ in range(2))
         self.period_us: int | None = None
 
     def schedule(
@@ -185,7 +187,7 @@ class Flat:
             self.filled, self._trial = Filled(*arrays(self.filled)), Filled(*arrays(self._trial))
         elif self._scheduled < _PATIENCE:
             self._scheduled += self._size * (1 + sweeps)
-            if self._scheduled >= _PATIENCE:
+            if self._scheduled >= _PATIENCE and left() > _LEAST_LEFT:
                 prepare(_MOMENT)
 
 

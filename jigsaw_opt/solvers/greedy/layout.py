@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -166,6 +166,7 @@ def _demand(job: PieceGraph) -> Demand | None:
 
 
 def _asking(job: PieceGraph, rows: tuple[Levels, ...]) -> Demand:
+    look()
     need = (job.levels,) * job.slots if job.rule.balance is not None else max(rows, key=sum)
     times = Counter(level for row in rows for level in row)
     tables = job.blocks[0].duration_us
