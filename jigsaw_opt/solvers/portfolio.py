@@ -6,6 +6,7 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.instance import Instance
@@ -19,6 +20,7 @@ from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
+_POLL_SECONDS = 0.05
 _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
@@ -65,9 +67,13 @@ def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
 
     work = control.options.work_limit
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        prove = partial(_prove, control, pieces, control.options.workers - 1, math.inf if work is None else work)
+        search, limit = Rounds(control, pieces), math.inf if work is None else work
+        prove = partial(_prove, control, pieces, control.options.workers - 1, limit, search.begun)
         proof = pool.submit(in_context(prove))
-        reason = Rounds(control, pieces).run()
+        try:
+            reason = search.run()
+        finally:
+            search.begun.set()
         ended = proof.result()
     return reason if reason is not StoppedBy.COMPLETED else ended or reason
 
@@ -87,8 +93,11 @@ def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
     return explore(control, pieces, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
 
 
-def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> StoppedBy | None:
-    """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended."""
+def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: Event) -> StoppedBy | None:
+    """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
+
+    `begun` says when the first search has been through what the second would begin with.
+    """
     from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.rounds import Rounds
@@ -113,6 +122,8 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float) -> Stopp
         explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
         return explore(control, pieces, workers, work)
+    while twice and control.reason() is None and not begun.wait(_POLL_SECONDS):
+        pass
     if twice and control.reason() is None:
         return Rounds(control, pieces, stream=1).run()
     return control.reason()

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds import CompletionBound
 from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
 from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities, share_a_gpu
@@ -54,7 +55,7 @@ def contests(resources: Iterable[Resource], facts: Sequence[Facts]) -> list[Cont
 def _contests(resource: Resource, facts: Sequence[Facts]) -> Iterator[Contest]:
     """Jobs that need so many links or more, for each number."""
     rates = {k: demand.runs[0].rate for k, demand in enumerate(resource.demands) if demand and demand.runs}
-    for rate in sorted(set(rates.values()), reverse=True):
+    for rate in looking(sorted(set(rates.values()), reverse=True)):
         groups = max(1, resource.capacity - 2 * rate + 2)
         jobs = [k for k, uses in rates.items() if uses >= rate]
         if groups <= min(_MOST_GROUPS, len(jobs) - 1):
@@ -135,7 +136,7 @@ class Contest:
     ) -> CompletionProgram:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
-        for group in grown:
+        for group in looking(grown):
             for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.demand import Demand, Resource, Run
 from jigsaw_opt.solvers.bounds.facts import Facts
@@ -73,7 +74,7 @@ class Load:
         pieces = max(1, _MOST_PORTIONS // max(1, len(claims)))
         self._portions = [
             portion
-            for k, fact, demand in claims
+            for k, fact, demand in looking(claims)
             if demand is not None and demand.work
             for portion in _portions(k, fact, demand, pieces)
             if portion.work
@@ -98,7 +99,7 @@ class Load:
         moments = np.array(ends)[jobs.astype(int)] - lags / (2 * work)
         order = np.argsort(moments, kind="stable")
         heads, work, weighted = heads[order], work[order], (work * moments)[order]
-        for head in self._heads:
+        for head in looking(self._heads):
             inside = heads >= head
             sums = np.cumsum(work * inside)
             gains = head * sums + sums * sums / (2 * self._capacity) - np.cumsum(weighted * inside)
@@ -175,7 +176,7 @@ def rounds(program: CompletionProgram, loads: Sequence[Load], budget: Budget) ->
         if not found or budget.spent:
             return
         found.sort(key=lambda row: -row.violation(program.ends))
-        for row in found[:_ROWS]:
+        for row in looking(found[:_ROWS]):
             program.add(row)
         program.solve()
         yield

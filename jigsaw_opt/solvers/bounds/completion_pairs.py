@@ -8,10 +8,11 @@ that is left to decide. The states of that are pairs of numbers of steps done; a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, pairwise, product
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import lower_hull
 from jigsaw_opt.solvers.bounds.completion_program import Inequality
 from jigsaw_opt.solvers.bounds.demand import Demand
@@ -159,9 +160,12 @@ def share_a_gpu(first: Facts, second: Facts) -> bool:
 
 def crowded_pairs(facts: Sequence[Facts], budget: Budget) -> Iterator[Inequality]:
     """Inequalities between the ends of jobs that are too wide not to share a GPU."""
-    for pair in combinations(range(len(facts)), 2):
+    shapes = {id(fact.shape): fact for fact in facts}
+    pairs = looking(product(shapes.items(), repeat=2))
+    crowded = {(k, m) for (k, one), (m, other) in pairs if share_a_gpu(one, other)}
+    for pair in looking(combinations(range(len(facts)), 2)) if crowded else ():
         one, other = (facts[k] for k in pair)
-        if share_a_gpu(one, other):
+        if (id(one.shape), id(other.shape)) in crowded:
             reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"
             chains = Chain.of(one, True, None), Chain.of(other, True, None)
             yield from pair_inequalities(pair, *chains, reason, budget)

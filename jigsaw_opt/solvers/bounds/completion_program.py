@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Proof
+from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
     from highspy import Highs
@@ -38,6 +40,7 @@ class Inequality(NamedTuple):
 
     def violation(self, ends: Sequence[float]) -> float:
         """How far below the right side the left side is, in microseconds of the average job."""
+        look()
         total = sum(self.factors.values())
         return (self.least - sum(factor * ends[k] for k, factor in self.factors.items())) / total
 
@@ -83,7 +86,7 @@ class CompletionProgram:
 
     def solve(self) -> None:
         """Find the best ends and the multipliers that prove them, both in floating point."""
-        self._engine.run()
+        run_limited(self._engine)
         solution = self._engine.getSolution()
         self.ends = [value * self._scale for value in solution.col_value]
         self._multipliers = list(solution.row_dual)

@@ -13,12 +13,14 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds.completion_curves import profiles
 from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality, prices_left, within_weights
 from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment, Proof
 from jigsaw_opt.solvers.bounds.demand import Resource
 from jigsaw_opt.solvers.bounds.facts import Facts
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion_curves import Floats
@@ -58,7 +60,7 @@ class _View:
 
     def __init__(self, resource: Resource, facts: Sequence[Facts]) -> None:
         self.capacity = resource.capacity
-        pairs = enumerate(zip(facts, resource.demands, strict=True))
+        pairs = enumerate(looking(zip(facts, resource.demands, strict=True)))
         self.profiles = {k: both for k, (fact, demand) in pairs if (both := profiles(fact, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
         self.release = [fact.job.release_us for fact in facts]
@@ -72,7 +74,7 @@ class _View:
         import numpy as np
 
         excess = -self.capacity * (moments[None, :] - moments[:, None])
-        for job, end, share in mixture:
+        for job, end, share in looking(mixture):
             if job in self.profiles:
                 early, late = self.profiles[job]
                 left = self.work[job] - early.near(moments - self.release[job])
@@ -145,7 +147,7 @@ class _Mixture:
         for row in self._rows:
             self._engine.addRow(self._least(row), self._engine.inf, 0, [], [])
         latest = 4 * max(*map(int, program.ends), *self._own)
-        for job, own in enumerate(self._own):
+        for job, own in enumerate(looking(self._own)):
             for end in {own, int(program.ends[job]), latest}:
                 self._add_end(job, end)
 
@@ -157,7 +159,7 @@ class _Mixture:
         """Find the best mixture and its multipliers; whether there is one."""
         import highspy
 
-        self._engine.run()
+        run_limited(self._engine)
         return bool(self._engine.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
     def proof(self) -> Proof:
@@ -174,7 +176,7 @@ class _Mixture:
     def add_ends(self, ends: Sequence[int]) -> bool:
         """Add an end of each job, the cheapest one that the last proof found; says whether there was a new one."""
         fresh = [both for both in enumerate(ends) if both not in self._ends]
-        for job, end in fresh:
+        for job, end in looking(fresh):
             self._add_end(job, end)
         return bool(fresh)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from itertools import accumulate
@@ -9,14 +10,14 @@ from math import ceil, log2
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.program import Matrix, Row
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import left, look, looking
 from jigsaw_opt.solvers.engines.outcome import Ending, Task
 
 if TYPE_CHECKING:
     from highspy import Highs, HighsLp
     from highspy.highs import HighsCallbackEvent
 
-__all__ = ["HighsSearch"]
+__all__ = ["HighsSearch", "run_limited"]
 
 _LARGEST = 10**4
 """Times are scaled to at most this, so that an absolute tolerance is a tiny fraction of any of them."""
@@ -24,6 +25,21 @@ _TOLERANCE = 1e-9
 """Feasibility tolerance of the scaled program; HiGHS allows 1e-10 at least."""
 _NO_ENUMERATION = 1 << 16
 """Switches off the presolve rule that enumerates: on larger programs it takes minutes and hears no interrupt."""
+
+
+def run_limited(engine: Highs) -> None:
+    """Run an engine on a linear program within the time that the solve at hand has left.
+
+    Raises
+    ------
+    OutOfTimeError
+        The time is over.
+    """
+    seconds = left()
+    if seconds < math.inf:
+        engine.setOptionValue("time_limit", engine.getRunTime() + seconds)
+    engine.run()
+    look()
 
 
 class HighsSearch:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 from math import exp
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.greedy.levels import SHAPES
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground, Loads
@@ -66,7 +67,7 @@ class Balance:
         for index in self.shaped:
             shapes = self.ground.shapes(index)
             self.loads.demands[index] = shapes[shape] if shape < len(shapes) else self.draw.choice(shapes)
-        return all(self._insert(index) for index in order)
+        return all(self._insert(index) for index in looking(order))
 
     def adopt(self, spots: Sequence[PlacedJob]) -> None:
         """Take over a whole placement."""

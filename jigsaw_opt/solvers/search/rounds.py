@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import islice
+from threading import Event
 
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
@@ -82,6 +83,11 @@ class Rounds:
         The instance, cut.
     stream
         Number of this search among several on one incumbent; each has chance of its own.
+
+    Attributes
+    ----------
+    begun
+        Set once all that the heuristic finds is there: a search beside this one has nothing to begin with before.
     """
 
     def __init__(self, control: Control, pieces: Pieces, stream: int = 0) -> None:
@@ -89,6 +95,7 @@ class Rounds:
         self.draw = random.Random(control.options.seed + (stream << 64))
         self.best: Draft | None = None
         self._first = stream == 0
+        self.begun = Event()
         self._settled: Sequence[PlacedJob] | None = None
         self._work, self._share = 0.0, 1.0
         self._longer = 1.0
@@ -107,6 +114,7 @@ class Rounds:
             return StoppedBy.COMPLETED
         self._prepare(asked)
         self._begin()
+        self.begun.set()
         self._list()
         if self._reason() is None:
             # Until functions are read the search hardly moves, and keeps the thread beside it from running.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jigsaw_opt.solvers.bounds.strong.budget import Budget
 from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Content, Item, best_content
+from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
     from highspy import Highs
@@ -200,7 +201,7 @@ class _Program:
 
     def solve(self) -> None:
         """Find the best use of the columns."""
-        self._engine.run()
+        run_limited(self._engine)
 
     @property
     def fits(self) -> bool:
