@@ -270,7 +270,13 @@ def test_is_never_behind_the_heuristic(
 ) -> None:
     instance = random_instance(seed, horizon, objective, pieces=40)
     greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
+
+    def no_moves(search: rounds.Rounds) -> dict[str, Callable[[], None]]:
+        search.control.options.cancel.set()
+        return {"nothing": lambda: None}
+
     # Only what the search begins with.
-    monkeypatch.setattr(rounds.Rounds, "_list", lambda self: self.control.options.cancel.set())
+    monkeypatch.setattr(rounds.Rounds, "_list", lambda search: None)
+    monkeypatch.setattr(rounds.Rounds, "_moves", property(no_moves))
     begun = solve(instance, "search", Options(workers=1, seed=seed))
     assert begun.objective == greedy.objective

@@ -7,7 +7,7 @@ parts are ended by a clock where the solve has a time limit and no limit of work
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from threading import Event
@@ -17,7 +17,7 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.compiled import prepare
-from jigsaw_opt.solvers.greedy.evaluation import Evaluator
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS, trials
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
@@ -35,6 +35,8 @@ from jigsaw_opt.solvers.search.seating import Seating
 
 __all__ = ["Rounds"]
 
+_HURRY = 5.0
+"""Seconds; under a shorter limit all trials of the heuristic come first."""
 _PATIENCE = 12
 """Rounds without a better plan after which a search without any limit ends."""
 _STEP_PIECES = 1_200_000
@@ -87,7 +89,7 @@ class Rounds:
     Attributes
     ----------
     begun
-        Set once all that the heuristic finds is there: a search beside this one has nothing to begin with before.
+        Set once the first plans are there: a search beside this one would only find the same before.
     """
 
     def __init__(self, control: Control, pieces: Pieces, stream: int = 0) -> None:
@@ -113,13 +115,19 @@ class Rounds:
         if asked is None:
             return StoppedBy.COMPLETED
         self._prepare(asked)
-        self._begin()
+        # All that the heuristic finds, so that no search ends behind it; the first search does so for others.
+        found = trials(self.evaluator, asked, self.control.options.seed)
+        self._take(islice(found, PLAIN_TRIALS))
         self.begun.set()
+        if self._first and self._hurried and self._reason() is None:
+            self._take(found)
         self._list()
         if self._reason() is None:
             # Until functions are read the search hardly moves, and keeps the thread beside it from running.
             left = self.control.remaining
             prepare(_READING if left is None else min(_READING, left / 2))
+        if self._first and self._reason() is None:
+            self._take(found)
         # Only now: which move comes first takes a look at all berths, and a plan should not wait for that.
         self.choice = Choice(tuple(self._moves), self.draw)
         idle = 0
@@ -197,10 +205,15 @@ class Rounds:
             return StoppedBy.TIME
         return self.control.reason()
 
-    def _begin(self) -> None:
-        """All that the heuristic finds, so that no search ends behind it; the first search has done so for others."""
-        found = trials(self.evaluator, self.ground.demands, self.control.options.seed)
-        for outcome in found if self._first else islice(found, PLAIN_TRIALS):
+    @property
+    def _hurried(self) -> bool:
+        """Whether the time would be over soon after compiled functions are read; with these, trials take none."""
+        limit = self.control.options.time_limit
+        return limit is not None and limit < _HURRY
+
+    def _take(self, found: Iterator[Outcome | None]) -> None:
+        """Keep what trials of the heuristic find, at least one of them, until there is a reason to stop."""
+        for outcome in found:
             self._work += self.evaluator.pieces_a_look * _WORK_OF_PIECE
             if outcome is not None:
                 self._keep(Draft(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
