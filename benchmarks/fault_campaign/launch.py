@@ -176,8 +176,14 @@ class Running:
         return Ended(self.command, self._process.returncode, out, err, seconds, usage.ru_maxrss / 1024, hung, survivors)
 
     def _survivors(self, grace: float) -> tuple[str, ...]:
-        last = time.monotonic() + grace
-        while (left := self.children()) and time.monotonic() < last:
+        last, gone = time.monotonic() + grace, 0
+        left: dict[int, str] = {}
+        # A process between fork and exec shows no environment for a moment, so nobody has to be there twice.
+        while gone < 2:
+            left = self.children()
+            gone = 0 if left else gone + 1
+            if left and time.monotonic() >= last:
+                break
             time.sleep(10 * _POLL_SECONDS)
         for pid in left:
             with suppress(ProcessLookupError):
