@@ -121,7 +121,6 @@ def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: B
     busy_machines, busy_links
         Intervals that others take, by number of a machine or link.
     """
-
     proto = new_model()
     # A circle on which nothing is fixed has no beginning, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())

@@ -81,7 +81,6 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
     places
         Groups of servers whose leaving links are looked at.
     """
-
     model = new_model()
     clock = _Clock(limit, -(-limit // _LARGEST_NUMBER) or 1)
     seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]

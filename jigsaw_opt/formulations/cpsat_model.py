@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.problem.clock import look
@@ -14,6 +15,12 @@ __all__ = ["new_model"]
 
 def new_model() -> cp_model.CpModel:
     """An empty model. Whoever builds it is told by ``OutOfTimeError`` when the time of the solve is over."""
+    return _limited_model()()
+
+
+@cache
+def _limited_model() -> type[cp_model.CpModel]:
+    """The class of all models, made once: search builds hundreds of them."""
     from ortools.sat.python import cp_model
 
     class LimitedModel(cp_model.CpModel):
@@ -27,4 +34,4 @@ def new_model() -> cp_model.CpModel:
             look()
             return super().new_bool_var(name)
 
-    return LimitedModel()
+    return LimitedModel

@@ -38,7 +38,6 @@ def build(pieces: Pieces) -> cp_model.CpModel:
     pieces
         The instance, cut; sums of memory and of levels stay below 2^62.
     """
-
     model = new_model()
     server_of = [s for s, server in enumerate(pieces.cluster.servers) for _ in range(server.gpus)]
     placed = [_add_job(model, pieces, server_of, job) for job in pieces.jobs]

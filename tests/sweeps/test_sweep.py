@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
 from jigsaw_opt.sweeps.task import Outcome, Task
+from tests.processes import alive, wait_for
 from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
 
 ROOT = Path(__file__).parents[2]
@@ -46,21 +46,6 @@ def squares(folder: Path, count: int) -> list[Task]:
 def lines(folder: Path) -> list[str]:
     file = folder / "rows.jsonl"
     return file.read_text().splitlines() if file.exists() else []
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.system.children import Keeper, temporary_folder
+from tests.processes import alive, wait_for
 
 HOLDER = """
 import sys, time
@@ -23,21 +23,6 @@ with Keeper() as keeper:
     print(keeper.folder, flush=True)
     time.sleep(1000)
 """
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
 
 
 def number_in(path: Path) -> int:

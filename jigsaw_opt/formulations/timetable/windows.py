@@ -10,7 +10,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
-__all__ = ["Window", "interval_count", "readiness_count", "serial_end", "serial_limit", "windows"]
+__all__ = ["Window", "interval_count", "readiness_count", "readiness_of", "serial_end", "serial_limit", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,12 @@ def interval_count(pieces: Pieces) -> int:
 
 def readiness_count(pieces: Pieces) -> int:
     """Number of conditions that a bucket is ready at a worker of some level on some GPU, a measure of its size."""
-    return sum(
-        job.iterations * sum(usable_gpus(pieces, job).values()) * job.levels * len(candidate_levels(job))
-        for job in pieces.jobs
-        if job.transfers
-    )
+    return sum(readiness_of(job, sum(usable_gpus(pieces, job).values())) for job in pieces.jobs if job.transfers)
+
+
+def readiness_of(job: PieceGraph, places: int) -> int:
+    """The same of one job, whose workers may be in so many places."""
+    return job.iterations * places * job.levels * len(candidate_levels(job))
 
 
 def serial_limit(pieces: Pieces) -> int:

@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from math import exp
 
 from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.solvers.greedy.layout import Demand
 from jigsaw_opt.solvers.greedy.levels import SHAPES
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.loads import Ground, Loads
 from jigsaw_opt.solvers.search.places import Places
 
-__all__ = ["Balance"]
+__all__ = ["Balance", "drawn_order"]
 
 _PATH_WEIGHT = 20.0
 _SHAPE_SHARE = 0.1
@@ -280,3 +281,17 @@ def _excess(load: int, target: int) -> float:
 def _over(length: int, target: int) -> float:
     over = length / target - 1
     return 400 * over * over + 20 * over if over > 0 else 0.0
+
+
+def drawn_order(jobs: Sequence[Demand], draw: random.Random) -> list[int]:
+    """Jobs of most work first, or the longest, the widest, or those of most memory; blurred by chance."""
+    load = [max(d.slot_us.values()) * draw.uniform(0.8, 1.25) for d in jobs]
+    weight = draw.choice(("work", "length", "width", "memory"))
+    if weight == "width":
+        return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
+    factor = {
+        "work": [demand.job.slots for demand in jobs],
+        "length": [1] * len(jobs),
+        "memory": [demand.job.state_bytes for demand in jobs],
+    }[weight]
+    return sorted(range(len(jobs)), key=lambda index: -load[index] * factor[index])

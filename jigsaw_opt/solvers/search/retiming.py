@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.formulations import cpsat_retiming
-from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
+from jigsaw_opt.formulations.timetable.windows import readiness_of
+from jigsaw_opt.problem.critical import least_iteration_us, usable_gpus
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.control import Control
@@ -107,8 +108,8 @@ class Retiming:
 
     def _readiness(self, jobs: Sequence[int]) -> int:
         """Number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
-        chosen = [self.ground.pieces.jobs[index] for index in jobs]
-        return sum(job.iterations * job.slots * job.levels * len(candidate_levels(job)) for job in chosen)
+        chosen = (self.ground.pieces.jobs[index] for index in jobs)
+        return sum(readiness_of(job, job.slots) for job in chosen)
 
     def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
         ground = self.ground

@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.annealing import Annealing, Draft
-from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.balance import Balance, drawn_order
 from jigsaw_opt.solvers.search.choice import Choice
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.levelling import Levelling
@@ -268,7 +268,7 @@ class Rounds:
     def _built(self, balance: Balance) -> bool:
         """Place all jobs in some order; says whether all found room."""
         self._work += len(self.pieces.jobs) * _WORK_OF_BALANCING
-        return balance.build(self._order())
+        return balance.build(drawn_order(self.ground.demands, self.draw))
 
     def _balance_steps(self) -> int:
         """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
@@ -398,17 +398,3 @@ class Rounds:
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in self.ground.demands)
             least = load // len(self.ground.layout.gpus)
         return Balance(self.ground, self.draw, max(1, round(target * least)), self.draw.choice(_LINK_WEIGHTS))
-
-    def _order(self) -> list[int]:
-        """Jobs of most work first, or the longest, the widest, or those of most memory; blurred by chance."""
-        jobs, draw = self.ground.demands, self.draw
-        load = [max(d.slot_us.values()) * draw.uniform(0.8, 1.25) for d in jobs]
-        weight = draw.choice(("work", "length", "width", "memory"))
-        if weight == "width":
-            return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
-        factor = {
-            "work": [demand.job.slots for demand in jobs],
-            "length": [1] * len(jobs),
-            "memory": [demand.job.state_bytes for demand in jobs],
-        }[weight]
-        return sorted(range(len(jobs)), key=lambda index: -load[index] * factor[index])
