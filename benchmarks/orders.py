@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.retiming import Retiming
-from jigsaw_opt.solvers.search.sequencing import Sequencing
+from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 
 
 def best_list_schedule(ground: Ground) -> Timetable:
@@ -36,7 +36,7 @@ def best_list_schedule(ground: Ground) -> Timetable:
 
 def by_orders(ground: Ground, plan: Timetable, steps: int, seed: int) -> Timetable:
     """Orders annealed for some steps."""
-    sequencing = Sequencing(ground, random.Random(seed))
+    sequencing = SequenceSearch(ground, random.Random(seed))
     given = sequencing.given(plan)
     return sequencing.timetable(sequencing.anneal(given, given.spots, steps, 0.003, lambda pieces: False))
 

@@ -16,6 +16,7 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search import nesting as nesting_module
@@ -26,7 +27,6 @@ from jigsaw_opt.solvers.search.grouped import Company, Grouped
 from jigsaw_opt.solvers.search.groups import groups_of
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
-from jigsaw_opt.solvers.search.shuffle import mend, shuffle
 from jigsaw_opt.solvers.search.together import timed_together
 
 
@@ -203,8 +203,8 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
 def test_compiled_functions_move_jobs_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
     pytest.importorskip("numba")
     compiled.prepare(None)
-    assert compiled.compiled(shuffle) not in (None, shuffle)
-    assert compiled.compiled(mend) not in (None, mend)
+    assert compiled.compiled(anneal_assignment) not in (None, anneal_assignment)
+    assert compiled.compiled(reassign_pairs) not in (None, reassign_pairs)
     ground = ground_of(CROWDED)
     jobs = range(len(ground.pieces.jobs))
 

@@ -12,11 +12,11 @@ from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.greedy import flat
-from jigsaw_opt.solvers.greedy.compression import compress
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.greedy.timing import list_schedule
+from jigsaw_opt.solvers.kernels.compression import compress
+from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule
 
 CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("rack", 3)) for seed in range(seeds)]
 

@@ -10,11 +10,11 @@ from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
-from jigsaw_opt.solvers.greedy.compression import compress
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.greedy.timing import list_schedule
+from jigsaw_opt.solvers.kernels.compression import compress
+from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape
+from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule
 from jigsaw_opt.solvers.magnitude import schedules_fit
 
 __all__ = ["Flat"]

@@ -16,19 +16,18 @@ from itertools import chain
 from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare, reals
-from jigsaw_opt.solvers.search.berth_lists import Choices, Lists, Options
-from jigsaw_opt.solvers.search.berths import Berth, Catalogue
-from jigsaw_opt.solvers.search.groups import fast_enough, groups_of, regrouped
-from jigsaw_opt.solvers.search.shuffle import (
+from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers, CandidateSets
+from jigsaw_opt.solvers.kernels.assignment_annealing import (
     EXPONENTIALS,
     LARGEST_SEED,
-    Room,
-    State,
-    come,
-    leave,
-    mend,
-    shuffle,
+    anneal_assignment,
+    insert,
+    reassign_pairs,
+    remove,
 )
+from jigsaw_opt.solvers.search.berths import Berth, Catalogue
+from jigsaw_opt.solvers.search.candidate_arrays import CandidateArrays, Choices
+from jigsaw_opt.solvers.search.groups import fast_enough, groups_of, regrouped
 
 __all__ = ["COLD", "HOT", "Nesting"]
 
@@ -43,7 +42,7 @@ _STEPS_A_JOB = 40
 _PARTS, _STEPS_A_PART = 10, 500
 """Parts of the annealing of all jobs, and steps a job in each."""
 _MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 40, 4
-"""Calls of `mend` for each group: at most, and until loads are well within the period."""
+"""Calls of `reassign_pairs` for each group: at most, and until loads are well within the period."""
 _MENDS = 10
 """How often each thread has two groups share out their jobs at once."""
 _SAMPLE = 64
@@ -102,13 +101,13 @@ class Nesting:
                 choices.append(Choices(fast_enough(berths, longest), self, index))
             kind.append(shared[id(berths)])
         self._of = [choices[k] for k in kind]
-        lists = Lists(kind, choices, self.groups, len(layout.servers))
+        lists = CandidateArrays(kind, choices, self.groups, len(layout.servers))
         self._first = [lists.first[k] for k in kind]
         self._options, self._amount = lists.options, lists.amount
         self._exponentials: Reals = list(EXPONENTIALS)
         most = max(len(takes) for own in choices for takes in own.takes)
-        self._places: list[tuple[Reals, Room]] = [
-            ([0.0] * len(self._load), Room([1], [0, 0], [0, 0], [0] * (4 * most + 1))) for _ in range(threads)
+        self._places: list[tuple[Reals, Buffers]] = [
+            ([0.0] * len(self._load), Buffers([1], [0, 0], [0, 0], [0] * (4 * most + 1))) for _ in range(threads)
         ]
         self._fast = False
         self._state = self._begin()
@@ -186,9 +185,9 @@ class Nesting:
         """Put some jobs back to where they were."""
         own = list(jobs)
         for index in own:
-            leave(self._options, self._amount, self._load, self._state, index)
+            remove(self._options, self._amount, self._load, self._state, index)
         for index, number in zip(own, numbers, strict=True):
-            come(self._options, self._amount, self._load, self._state, index, number)
+            insert(self._options, self._amount, self._load, self._state, index, number)
 
     def settle(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
@@ -231,7 +230,7 @@ class Nesting:
         # Each with two groups at least.
         threads = max(1, min(self.threads, len(self._families) // 2))
         parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
-        taken = self._each(mend, [(part, _MENDS, _STEPS_A_JOB, HOT, COLD, most) for part in parts])
+        taken = self._each(reassign_pairs, [(part, _MENDS, _STEPS_A_JOB, HOT, COLD, most) for part in parts])
         self.count(taken)
         return taken > 0
 
@@ -273,20 +272,22 @@ class Nesting:
         """Anneal jobs and groups that are apart from one another, for some steps each."""
         families = [family for _, groups, _ in parts for family in {self._family[group] for group in groups}]
         apart = len(families) == len(set(families))
-        self._each(shuffle, [(list(jobs), list(groups), steps, hot, cold) for jobs, groups, steps in parts], apart)
+        self._each(
+            anneal_assignment, [(list(jobs), list(groups), steps, hot, cold) for jobs, groups, steps in parts], apart
+        )
         self.count(sum(steps for *_, steps in parts))
 
     def _each(self, function: Callable[..., int], parts: Sequence[tuple[Any, ...]], apart: bool = True) -> int:
         """Run a function on flat numbers for several parts, side by side where these are apart; returns the sum."""
-        if not self._fast and compiled(shuffle) is not None and compiled(mend) is not None:
+        if not self._fast and compiled(anneal_assignment) is not None and compiled(reassign_pairs) is not None:
             self._fast = True
-            self._options, self._state = Options(*arrays(self._options)), State(*arrays(self._state))
+            self._options, self._state = CandidateSets(*arrays(self._options)), Assignment(*arrays(self._state))
             self._amount, self._load = reals(self._amount), reals(self._load)
             self._exponentials = reals(self._exponentials)
-            self._places = [(reals(change), Room(*arrays(room))) for change, room in self._places]
+            self._places = [(reals(change), Buffers(*arrays(room))) for change, room in self._places]
         run = (compiled(function) or function) if self._fast else function
 
-        def one(order: tuple[tuple[Any, ...], tuple[Reals, Room], int]) -> int:
+        def one(order: tuple[tuple[Any, ...], tuple[Reals, Buffers], int]) -> int:
             part, (change, room), seed = order
             given = [arrays([each])[0] if self._fast and isinstance(each, list) else each for each in part]
             room.chance[0] = seed
@@ -299,7 +300,7 @@ class Nesting:
         with ThreadPoolExecutor(self.threads) as pool:
             return sum(pool.map(one, orders))
 
-    def _begin(self) -> State:
+    def _begin(self) -> Assignment:
         """Every job at the emptiest of some berths, those that take most first."""
         load, servers = self._load, len(self.ground.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
@@ -317,7 +318,7 @@ class Nesting:
                 on[server].append(index)
         width = 2 * max(map(len, on)) + _SPARE_GUESTS
         rows = [index for guests in on for index in guests + [0] * (width - len(guests))]
-        return State(now, [len(guests) for guests in on], rows)
+        return Assignment(now, [len(guests) for guests in on], rows)
 
     def _number(self, index: int) -> int:
         """Which of its berths a job has."""

@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.relocation import Relocation
-from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
+from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
 __all__ = ["Orders"]
 
@@ -62,8 +62,8 @@ class Orders:
         self._farther = 1.0
 
     @cached_property
-    def _sequencing(self) -> Sequencing:
-        return Sequencing(self._ground, self.draw)
+    def _sequencing(self) -> SequenceSearch:
+        return SequenceSearch(self._ground, self.draw)
 
     def mend(self, plan: Timetable) -> None:
         """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
@@ -87,7 +87,7 @@ class Orders:
         """The best of the plans at other placements than the best plan's; each is given once."""
         return self._others.pop(0)[1] if self._others else None
 
-    def _offer(self, schedule: Sequenced) -> bool:
+    def _offer(self, schedule: SequencedSchedule) -> bool:
         """Keep a schedule if it is better than the incumbent; says whether it is."""
         objective = self.control.objective
         if objective is not None and schedule.value >= objective:

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.kernels.sequence_moves import beyond_cutoff
 from jigsaw_opt.solvers.search.balance import Balance
-from jigsaw_opt.solvers.search.changes import hopeless
-from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
+from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
 __all__ = ["Relocation"]
 
@@ -33,18 +33,18 @@ class Relocation:
         Source of chance.
     """
 
-    def __init__(self, balance: Balance, sequencing: Sequencing, draw: random.Random) -> None:
+    def __init__(self, balance: Balance, sequencing: SequenceSearch, draw: random.Random) -> None:
         self.balance, self.sequencing, self.draw = balance, sequencing, draw
         self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
 
     def run(
         self,
-        start: Sequenced,
+        start: SequencedSchedule,
         steps: int,
         heat: float,
-        watch: Callable[[Sequenced], object],
+        watch: Callable[[SequencedSchedule], object],
         stop: Callable[[int], bool],
-    ) -> Sequenced:
+    ) -> SequencedSchedule:
         """The best schedule that some steps lead to.
 
         Parameters
@@ -69,7 +69,7 @@ class Relocation:
             if change is None:
                 continue
             limit = current.value + heat * best.value * (1 - step / steps) ** 2 * self.draw.expovariate(1.0)
-            spots = None if hopeless(self._least(change[0]), limit, 1.0) else self.balance.loads.settled()
+            spots = None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balance.loads.settled()
             if spots is None:
                 self.balance.undo(change[0])
                 continue
@@ -92,7 +92,7 @@ class Relocation:
         lengths = [spot.job.release_us + spot.iteration_us * spot.job.iterations for spot in spots]
         return max(*loads.gpu_us, *loads.link_us, *lengths)
 
-    def _late(self, current: Sequenced) -> int | None:
+    def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
         if self.draw.random() >= _FOCUS_SHARE or not current.late:
             return None

@@ -1,12 +1,12 @@
 """The order of pieces around a circle, and who takes which level, annealed along critical circuits, on flat numbers.
 
-Python runs `revolve`, or numba has compiled it (`engines.compiled`). A cyclic schedule is a *trace* as on a line, cut
-anywhere: a piece whose predecessor, in its job or on its GPU or links, stands behind it in the trace waits for that one
-in the period before. Starts of a period follow from those of the period before by one sweep over the trace, a *turn*.
-That is a max-plus linear map: its eigenvalue is the least period that the order admits, the largest ratio of length to
-periods over all circuits of pieces that wait for one another. The most by which a turn delays a piece that another
-period waits for is a period that its starts keep; the circuit that the causes of waiting close is a lower bound
-(Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*, 1992, sections 3.2 and 3.7).
+Python runs `anneal_cyclic_sequence`, or numba has compiled it (`engines.compiled`). A cyclic schedule is a *trace* as
+on a line, cut anywhere: a piece whose predecessor, in its job or on its GPU or links, stands behind it in the trace
+waits for that one in the period before. Starts of a period follow from those of the period before by one sweep over the
+trace, a *turn*. That is a max-plus linear map: its eigenvalue is the least period that the order admits, the largest
+ratio of length to periods over all circuits of pieces that wait for one another. The most by which a turn delays a
+piece that another period waits for is a period that its starts keep; the circuit that the causes of waiting close is a
+lower bound (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*, 1992, sections 3.2 and 3.7).
 
 Most steps look at such a circuit: two pieces of different jobs on it, neighbours on a GPU or link, change places, or a
 block on it trades levels. The others turn all pieces of a job against the rest.
@@ -17,10 +17,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.search.changes import admitted, deepen, hopeless, partner, swapped, timed, traded
-from jigsaw_opt.solvers.search.trace import KEPT, Graph, types_for
+from jigsaw_opt.solvers.kernels.sequence import KEPT, Graph, types_for
+from jigsaw_opt.solvers.kernels.sequence_moves import admitted, beyond_cutoff, deepen, partner, swapped, timed, traded
 
-__all__ = ["Circle", "revolve"]
+__all__ = ["CyclicState", "anneal_cyclic_sequence"]
 
 _KINDS = 8
 """One in so many steps turns a whole job; of the others about half trade levels."""
@@ -28,7 +28,7 @@ _TURNS, _MORE_TURNS = 8, 24
 """After how many turns an order is given up, and when the period of one that is kept is good enough."""
 
 
-class Circle(NamedTuple):
+class CyclicState(NamedTuple):
     """A cyclic schedule, and the best one so far.
 
     Parameters
@@ -75,7 +75,7 @@ class Circle(NamedTuple):
     marks: Numbers
 
 
-def turn(graph: Graph, state: Circle, stamp: int) -> tuple[int, int]:
+def turn(graph: Graph, state: CyclicState, stamp: int) -> tuple[int, int]:
     """Start every piece of the next schedule a period later.
 
     Returns
@@ -123,7 +123,7 @@ def turn(graph: Graph, state: Circle, stamp: int) -> tuple[int, int]:
     return most, latest
 
 
-def circuit(state: Circle, p: int, stamp: int) -> tuple[int, int, int]:
+def circuit(state: CyclicState, p: int, stamp: int) -> tuple[int, int, int]:
     """The circuit that causes lead to from a piece of the next schedule: its length, periods, and a piece on it."""
     moves, cause, lag, position = state.moves, state.next_cause, state.next_lag, state.next_position
     while moves[p] != stamp:
@@ -137,7 +137,7 @@ def circuit(state: Circle, p: int, stamp: int) -> tuple[int, int, int]:
     return length, periods, p
 
 
-def period(graph: Graph, state: Circle, limit: float, stamp: int) -> tuple[int, int, int]:
+def period(graph: Graph, state: CyclicState, limit: float, stamp: int) -> tuple[int, int, int]:
     """Find out in what period the next trace can be kept, whose starts are some of the period before.
 
     Parameters
@@ -173,7 +173,7 @@ def period(graph: Graph, state: Circle, limit: float, stamp: int) -> tuple[int, 
     return max(1, most), p, _MORE_TURNS
 
 
-def rotate(state: Circle, first: int, value: int) -> None:
+def rotate(state: CyclicState, first: int, value: int) -> None:
     """Cut the schedule at hand, whose period is known, before another piece."""
     trace, start, position, room = state.trace, state.start, state.position, state.next_trace
     size = len(trace)
@@ -188,7 +188,7 @@ def rotate(state: Circle, first: int, value: int) -> None:
         start[trace[n]] -= base
 
 
-def turned(graph: Graph, state: Circle, j: int, by: int, value: int) -> None:
+def turned(graph: Graph, state: CyclicState, j: int, by: int, value: int) -> None:
     """The next trace, and its starts, with all pieces of a job later by less than a period, around the circle."""
     job = graph.job
     trace, start, after, begun = state.trace, state.start, state.next_trace, state.next_start
@@ -220,7 +220,7 @@ def turned(graph: Graph, state: Circle, j: int, by: int, value: int) -> None:
             other += 1
 
 
-def take(state: Circle) -> None:
+def take(state: CyclicState) -> None:
     """Make the next schedule the one at hand, in the order of starts."""
     trace, start, cause, lag = state.trace, state.start, state.cause, state.lag
     base = state.next_start[state.next_trace[0]]
@@ -235,7 +235,7 @@ def take(state: Circle) -> None:
         state.position[trace[n]] = n
 
 
-def preserve(graph: Graph, state: Circle, on: int) -> None:
+def preserve(graph: Graph, state: CyclicState, on: int) -> None:
     """Write down the schedule at hand, given a piece on its critical circuit, as the best one."""
     for n in range(len(state.trace)):
         state.best_trace[n], state.best_start[n], state.best_level[n] = state.trace[n], state.start[n], state.level[n]
@@ -249,7 +249,7 @@ def preserve(graph: Graph, state: Circle, on: int) -> None:
             return
 
 
-def chosen(graph: Graph, state: Circle, p: int, trades: int, seed: int) -> int:
+def chosen(graph: Graph, state: CyclicState, p: int, trades: int, seed: int) -> int:
     """Some piece on the circuit of a piece that may trade levels, or waits for another job's; or -1."""
     job, freedom, level, cause = graph.job, graph.freedom, state.level, state.cause
     seen, found, q = 0, -1, p
@@ -265,8 +265,8 @@ def chosen(graph: Graph, state: Circle, p: int, trades: int, seed: int) -> int:
             return found
 
 
-def revolve(
-    graph: Graph, state: Circle, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
+def anneal_cyclic_sequence(
+    graph: Graph, state: CyclicState, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
 ) -> int:
     """Take some steps of an annealing.
 
@@ -310,7 +310,7 @@ def revolve(
     taken = 0
     for step in range(first, first + steps):
         left = 1.0 - step / total
-        if hopeless(least, worth, left):
+        if beyond_cutoff(least, worth, left):
             break
         taken += 1
         seed = seed * 48271 % 2147483647
@@ -364,8 +364,8 @@ def revolve(
 
 
 compilable(
-    revolve,
-    types_for(Circle),
+    anneal_cyclic_sequence,
+    types_for(CyclicState),
     parts=(
         turn,
         circuit,
@@ -381,6 +381,6 @@ compilable(
         traded,
         timed,
         deepen,
-        hopeless,
+        beyond_cutoff,
     ),
 )

@@ -1,14 +1,14 @@
 """Changes of a trace and of the levels of its blocks, which keep the rules, and what they may still bring.
 
-The annealings on a line (`swaps`) and around a circle (`turns`) make them.
+The annealings on a line (`sequence_annealing`) and around a circle (`cyclic_annealing`) make them.
 """
 
 from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
-from jigsaw_opt.solvers.search.trace import ACROSS, KEPT, Graph
+from jigsaw_opt.solvers.kernels.sequence import ACROSS, KEPT, Graph
 
-__all__ = ["admitted", "critical", "deepen", "hopeless", "partner", "shifted", "swapped", "timed", "traded"]
+__all__ = ["admitted", "beyond_cutoff", "critical", "deepen", "partner", "shifted", "swapped", "timed", "traded"]
 
 _HOPE = 0.2
 """By what share of it an annealing may well pass what it has to come down to. After a change of the placement 97 of 100
@@ -146,6 +146,6 @@ def shifted(graph: Graph, trace: Numbers, start: Numbers, j: int, scale: int, af
             other += 1
 
 
-def hopeless(least: int, worth: float, left: float) -> bool:
+def beyond_cutoff(least: int, worth: float, left: float) -> bool:
     """Whether an annealing is not likely to come down to what it is worth in the share of its steps that is left."""
     return least > worth * (1.0 + _HOPE * left * left)

@@ -13,14 +13,14 @@ from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.kernels.assignment_annealing import EXPONENTIALS, LARGEST_SEED
+from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
+from jigsaw_opt.solvers.kernels.sequence import ACROSS, KEPT, WITHIN, Graph, State
+from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.shuffle import EXPONENTIALS, LARGEST_SEED
-from jigsaw_opt.solvers.search.swaps import anneal
-from jigsaw_opt.solvers.search.trace import ACROSS, KEPT, WITHIN, Graph, State
-from jigsaw_opt.solvers.search.turns import Circle, revolve
 
-__all__ = ["Sequenced", "Sequencing"]
+__all__ = ["SequenceSearch", "SequencedSchedule"]
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
 """Pieces swept between two looks at the clock, by compiled functions and by Python."""
@@ -29,7 +29,7 @@ _STRIDE = 32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sequenced:
+class SequencedSchedule:
     """A schedule.
 
     Parameters
@@ -56,8 +56,10 @@ class Sequenced:
     late: Sequence[int]
 
 
-class Sequencing:
-    """Anneals the order of pieces, and who takes which level, while GPUs stay (`swaps`, on a circle `turns`).
+class SequenceSearch:
+    """Anneals the order of pieces and who takes which level, while GPUs stay.
+
+    Its kernels are `sequence_annealing` on the finite horizon and `cyclic_annealing` on the cyclic one.
 
     Parameters
     ----------
@@ -91,7 +93,7 @@ class Sequencing:
         self._asked = self._fast = False
         self._large = not orders_fit(ground.pieces)
 
-    def given(self, plan: Timetable) -> Sequenced:
+    def given(self, plan: Timetable) -> SequencedSchedule:
         """The schedule of a plan, for `anneal` to begin with."""
         ground, number = self.ground, self.ground.number
         places = [[number[name] for name in job.gpus] for job in plan.jobs]
@@ -116,17 +118,17 @@ class Sequencing:
             trace.sort(key=lambda piece: (start[piece] % period, -(start[piece] // period)))
             start = [moment % period for moment in start]
         value = objective_of(ground.pieces, plan.jobs, plan.period_us)
-        return Sequenced(spots, trace, level, start, value, [] if self.cyclic else [self._last(start)])
+        return SequencedSchedule(spots, trace, level, start, value, [] if self.cyclic else [self._last(start)])
 
     def anneal(
         self,
-        before: Sequenced,
+        before: SequencedSchedule,
         spots: Sequence[PlacedJob],
         steps: int,
         heat: float,
         stop: Callable[[int], bool],
         worth: float = inf,
-    ) -> Sequenced:
+    ) -> SequencedSchedule:
         """The best schedule that some steps lead to from the order of another one.
 
         Parameters
@@ -153,7 +155,7 @@ class Sequencing:
                 own = slice(self._base[index], self._base[index + 1])
                 kept = spot.demand is old.demand
                 self._state.level[own] = _levels(spot, _rows(spot, list(before.level[own]) if kept else []))
-        if isinstance(self._state, Circle):
+        if isinstance(self._state, CyclicState):
             self._state.start[:] = before.start
         self._state.numbers[2] = self._draw.randint(1, LARGEST_SEED)
         done = value = 0
@@ -169,13 +171,13 @@ class Sequencing:
         state = self._state
         best = [state.best_trace, state.best_level, state.best_start]
         trace, level, start = arrays(best) if self._fast else map(list, best)
-        if isinstance(state, Circle):
+        if isinstance(state, CyclicState):
             late = [index for index, critical in enumerate(state.critical) if critical]
         else:
             late = [self._last(start)]
-        return Sequenced(spots, trace, level, start, value, late)
+        return SequencedSchedule(spots, trace, level, start, value, late)
 
-    def timetable(self, schedule: Sequenced) -> Timetable:
+    def timetable(self, schedule: SequencedSchedule) -> Timetable:
         """The plan of a schedule."""
         gpus, level, start = self.ground.layout.gpus, list(map(int, schedule.level)), list(map(int, schedule.start))
         if self.cyclic:
@@ -194,7 +196,7 @@ class Sequencing:
             )
         return Timetable(assemble(self.ground.pieces, decisions), schedule.value if self.cyclic else None)
 
-    def _unrolled(self, schedule: Sequenced, level: list[int], start: list[int]) -> list[int]:
+    def _unrolled(self, schedule: SequencedSchedule, level: list[int], start: list[int]) -> list[int]:
         """Starts of the pieces in one period of each job, whose first one is not before 0."""
         place = [0] * self.size
         for number, piece in enumerate(map(int, schedule.trace)):
@@ -224,7 +226,7 @@ class Sequencing:
 
     def _function(self) -> Callable[..., int]:
         """The annealing, compiled as soon as it is."""
-        function = revolve if self.cyclic else anneal
+        function = anneal_cyclic_sequence if self.cyclic else anneal_sequence
         if self._large:
             return function
         if not self._asked:
@@ -274,10 +276,10 @@ class Sequencing:
             (use,) = arrays([use])
         self._graph = self._graph._replace(use=use)
 
-    def _blank(self) -> State | Circle:
+    def _blank(self) -> State | CyclicState:
         """A state that nothing is written in yet."""
         resources, stride, _ = self._graph.resources
-        kind = Circle if self.cyclic else State
+        kind = CyclicState if self.cyclic else State
         lengths = dict.fromkeys(kind._fields, self.size) | {"numbers": 6, "free": resources, "user": resources}
         lengths |= dict.fromkeys(("mark_free", "mark_user"), (self.size // stride + 1) * resources)
         lengths["critical"] = len(self._placed)

@@ -1,59 +1,19 @@
-"""Berths of all jobs in flat lists, for the nesting."""
+"""Candidate server sets of all jobs as flat lists, for the annealing of assignments."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals
+from jigsaw_opt.solvers.engines.compiled import Reals
+from jigsaw_opt.solvers.kernels.assignment import CandidateSets
 from jigsaw_opt.solvers.search.berths import Berth
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.nesting import Nesting
 
-__all__ = ["Choices", "Lists", "Options"]
-
-
-class Options(NamedTuple):
-    """What may be: berths of all jobs, jobs that ask the same (a *kind*) sharing theirs.
-
-    Parameters
-    ----------
-    kind
-        By job.
-    home
-        By berth: its group, or -1.
-    take_at, resource
-        Resources that a berth takes are ``resource[take_at[b]:take_at[b + 1]]``.
-    server_at, server
-        Likewise its servers.
-    within_from, within_to, within
-        Berths of a kind in a group, or outside of all where it has none inside, by kind and group.
-    at_from, at_to, at
-        Berths of a kind with a server, by kind and server.
-    group_at, member
-        Servers of a group.
-    inside_at, inside
-        Resources that the berths of a group take.
-    """
-
-    kind: Numbers
-    home: Numbers
-    take_at: Numbers
-    resource: Numbers
-    server_at: Numbers
-    server: Numbers
-    within_from: Numbers
-    within_to: Numbers
-    within: Numbers
-    at_from: Numbers
-    at_to: Numbers
-    at: Numbers
-    group_at: Numbers
-    member: Numbers
-    inside_at: Numbers
-    inside: Numbers
+__all__ = ["CandidateArrays", "Choices"]
 
 
 class Choices:
@@ -72,7 +32,7 @@ class Choices:
         self.takes = [list(nesting.takes(index, berth)) for berth in self.berths]
 
 
-class Lists:
+class CandidateArrays:
     """The berths of all kinds in flat lists.
 
     Parameters
@@ -119,7 +79,7 @@ class Lists:
                 cell = k * servers + server
                 at_from[cell], at_to[cell] = len(at), len(at) + len(numbers)
                 at += numbers
-        self.options = Options(
+        self.options = CandidateSets(
             kind=list(kind),
             home=[-1 if home is None else home for home in homes],
             take_at=[0, *accumulate(map(len, takes))],

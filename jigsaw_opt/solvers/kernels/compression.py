@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, compilable
-from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape, types
+from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape, types
 
 __all__ = ["compress"]
 

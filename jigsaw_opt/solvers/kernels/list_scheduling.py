@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.greedy.lists import Filled, Places, Shape, types
+from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape, types
 
 __all__ = ["list_schedule"]
 

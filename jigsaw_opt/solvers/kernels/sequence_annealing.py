@@ -1,6 +1,6 @@
 """The order of pieces on GPUs and links, and who takes which level, annealed along critical paths, on flat numbers.
 
-Python runs `anneal`, or numba has compiled it (`engines.compiled`). Most steps look at the longest path to
+Python runs `anneal_sequence`, or numba has compiled it (`engines.compiled`). Most steps look at the longest path to
 the end of a job. Either two pieces of different jobs on it, which follow one another without a gap on a GPU or link,
 change places: these are the only exchanges of neighbours that can make that end earlier (Van Laarhoven, Aarts and
 Lenstra, *Job shop scheduling by simulated annealing*, Operations Research 40, 1992). Or a block on it trades levels
@@ -10,20 +10,20 @@ with another one of its job. The other steps shift all pieces of a job to and fr
 from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Reals, compilable
-from jigsaw_opt.solvers.search.changes import (
+from jigsaw_opt.solvers.kernels.sequence import Graph, State, adopt, keep, reach, resume, settle, sweep, types_for
+from jigsaw_opt.solvers.kernels.sequence_moves import (
     admitted,
+    beyond_cutoff,
     critical,
     deepen,
-    hopeless,
     partner,
     shifted,
     swapped,
     timed,
     traded,
 )
-from jigsaw_opt.solvers.search.trace import Graph, State, adopt, keep, reach, resume, settle, sweep, types_for
 
-__all__ = ["anneal"]
+__all__ = ["anneal_sequence"]
 
 _TRIES = 3
 """How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a sweep."""
@@ -31,7 +31,7 @@ _KINDS = 8
 """One in so many steps shifts a whole job; of the others more than half trade levels."""
 
 
-def anneal(
+def anneal_sequence(
     graph: Graph, state: State, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
 ) -> int:
     """Take some steps of an annealing.
@@ -74,7 +74,7 @@ def anneal(
     taken = 0
     for step in range(first, first + steps):
         left = 1.0 - step / total
-        if hopeless(least, worth, left):
+        if beyond_cutoff(least, worth, left):
             break
         taken += 1
         seed = seed * 48271 % 2147483647
@@ -138,7 +138,7 @@ def anneal(
 
 
 compilable(
-    anneal,
+    anneal_sequence,
     types_for(State),
     parts=(
         resume,
@@ -155,6 +155,6 @@ compilable(
         deepen,
         swapped,
         shifted,
-        hopeless,
+        beyond_cutoff,
     ),
 )

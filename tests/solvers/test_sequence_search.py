@@ -20,19 +20,19 @@ from jigsaw_opt.solvers.engines.compiled import Numbers
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.kernels import sequence_annealing
+from jigsaw_opt.solvers.kernels.cyclic_annealing import anneal_cyclic_sequence
+from jigsaw_opt.solvers.kernels.sequence import Graph, State
+from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.search import sequencing as sequencing_module
-from jigsaw_opt.solvers.search import swaps
+from jigsaw_opt.solvers.search import sequence_search
 from jigsaw_opt.solvers.search.balance import Balance
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.relocation import Relocation
 from jigsaw_opt.solvers.search.retiming import Retiming
-from jigsaw_opt.solvers.search.sequencing import Sequenced, Sequencing
-from jigsaw_opt.solvers.search.swaps import anneal
-from jigsaw_opt.solvers.search.trace import Graph, State
-from jigsaw_opt.solvers.search.turns import revolve
+from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
 
@@ -61,7 +61,7 @@ def control_of(ground: Ground, plan: Timetable) -> Control:
     return control
 
 
-def assert_correct(ground: Ground, sequencing: Sequencing, schedule: Sequenced) -> None:
+def assert_correct(ground: Ground, sequencing: SequenceSearch, schedule: SequencedSchedule) -> None:
     timetable = sequencing.timetable(schedule)
     assert objective_of(ground.pieces, timetable.jobs, timetable.period_us) == schedule.value
     plan = control_of(ground, timetable).result(StoppedBy.COMPLETED).plan
@@ -84,7 +84,7 @@ def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) ->
         if start is None:
             continue
         ground, plan = start
-        sequencing = Sequencing(ground, Random(number))
+        sequencing = SequenceSearch(ground, Random(number))
         given = sequencing.given(plan)
         after = sequencing.anneal(given, given.spots, 150, 0.003, never)
         assert_correct(ground, sequencing, after)
@@ -100,14 +100,14 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
     assert start is not None
     ground, plan = start
 
-    def run(worth: float) -> tuple[Sequenced, int]:
+    def run(worth: float) -> tuple[SequencedSchedule, int]:
         swept: list[int] = []
 
         def count(pieces: int) -> bool:
             swept.append(pieces)
             return False
 
-        sequencing = Sequencing(ground, Random(1))
+        sequencing = SequenceSearch(ground, Random(1))
         given = sequencing.given(plan)
         after = sequencing.anneal(given, given.spots, 300, 0.003, count, worth)
         assert_correct(ground, sequencing, after)
@@ -145,7 +145,7 @@ def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) ->
         if start is None or any(job.rule.balance is not None for job in start[0].pieces.jobs):
             continue
         ground, plan = start
-        sequencing = Sequencing(ground, Random(seed))
+        sequencing = SequenceSearch(ground, Random(seed))
         given = sequencing.given(plan)
         value = min(sequencing.anneal(given, given.spots, 3000, heat, never).value for heat in (0.1, 0.03, 0.01))
         optimum = best_at_placement(ground, plan)
@@ -164,8 +164,8 @@ def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
             continue
         ground, plan = start
         draw = Random(number)
-        sequencing = Sequencing(ground, draw)
-        given, watched = sequencing.given(plan), list[Sequenced]()
+        sequencing = SequenceSearch(ground, draw)
+        given, watched = sequencing.given(plan), list[SequencedSchedule]()
         balance = Balance(ground, draw, 1 + given.value)
         after = Relocation(balance, sequencing, draw).run(given, 40, 0.03, watched.append, never)
         for schedule in watched:
@@ -188,7 +188,7 @@ def test_it_stops_when_told(objective: Objective) -> None:
         asked.append(pieces)
         return len(asked) == 3
 
-    sequencing = Sequencing(ground, Random(0))
+    sequencing = SequenceSearch(ground, Random(0))
     given = sequencing.given(plan)
     after = sequencing.anneal(given, given.spots, 10**9, 0.01, soon)
     assert len(asked) == 3
@@ -203,7 +203,7 @@ def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> Non
         start = start_of(enlarged(generate("server", seed, objective=objective)))
         assert start is not None
         ground, plan = start
-        sequencing = Sequencing(ground, Random(seed))
+        sequencing = SequenceSearch(ground, Random(seed))
         given = sequencing.given(plan)
         assert given.value > 2**64
         after = sequencing.anneal(given, given.spots, 200, 0.003, never)
@@ -216,7 +216,7 @@ def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tup
     start = start_of(generate(family, seed, **changes))
     assert start is not None
     ground, plan = start
-    sequencing = Sequencing(ground, Random(seed))
+    sequencing = SequenceSearch(ground, Random(seed))
     schedule = sequencing.given(plan)
     found = []
     for heat in (0.01, 0.001):
@@ -232,30 +232,30 @@ CASES = [("tiny", 5, 400), ("server", 1, 300), ("server", 2, 300), ("server", 7,
 def test_compiled_annealing_does_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
     pytest.importorskip("numba")
     compiled.prepare(None)
-    for function in (anneal, revolve):
+    for function in (anneal_sequence, anneal_cyclic_sequence):
         assert compiled.compiled(function) not in (None, function)
     fast = [schedules(*case, objective=objective) for case in CASES]
-    monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
+    monkeypatch.setattr(sequence_search, "compiled", lambda function: None)
     assert [schedules(*case, objective=objective) for case in CASES] == fast
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES[:2])
 def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
-    monkeypatch.setattr(sequencing_module, "compiled", lambda function: None)
+    monkeypatch.setattr(sequence_search, "compiled", lambda function: None)
     swept: list[int] = []
-    sweep = swaps.sweep
+    sweep = sequence_annealing.sweep
 
     def counted(graph: Graph, state: State, trace: Numbers, first: int, *rest: Any) -> Any:
         value, reached = sweep(graph, state, trace, first, *rest)
         swept.append(reached - first)
         return value, reached
 
-    monkeypatch.setattr(swaps, "sweep", counted)
+    monkeypatch.setattr(sequence_annealing, "sweep", counted)
     short = [schedules(*case, objective=objective) for case in CASES]
     fewer = sum(swept)
     swept.clear()
-    monkeypatch.setattr(swaps, "_TRIES", 1 << 60)
-    monkeypatch.setattr(sequencing_module, "_STRIDE", 1 << 60)
+    monkeypatch.setattr(sequence_annealing, "_TRIES", 1 << 60)
+    monkeypatch.setattr(sequence_search, "_STRIDE", 1 << 60)
     assert [schedules(*case, objective=objective) for case in CASES] == short
     assert fewer < sum(swept) if objective == "makespan" else fewer == sum(swept)
 
@@ -268,5 +268,5 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
         raise AssertionError("not to be called")
 
     monkeypatch.setattr(magnitude, "_ORDERS", {"finite": 1, "cyclic": 1})
-    monkeypatch.setattr(sequencing_module, "compiled", fail)
+    monkeypatch.setattr(sequence_search, "compiled", fail)
     assert schedules("server", 1, 100, objective=objective) == expected

@@ -1,19 +1,19 @@
-"""Jobs moved about between berths by simulated annealing, on flat numbers.
+"""Jobs moved between candidate server sets by simulated annealing, on flat numbers.
 
-Python runs `shuffle` and `mend`, or numba has compiled them (`engines.compiled`). They draw their own numbers, by
-multiplication modulo the prime 2^31 - 1 (Park and Miller, 1988), and take exponential ones from a table, so both do the
-same.
+Python runs `anneal_assignment` and `reassign_pairs`, or numba has compiled them (`engines.compiled`). They draw their
+own numbers, by multiplication modulo the prime 2^31 - 1 (Park and Miller, 1988), and take exponential ones from a
+table, so both do the same.
 """
 
 from __future__ import annotations
 
 from math import log
-from typing import Any, NamedTuple
+from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.search.berth_lists import Options
+from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers, CandidateSets
 
-__all__ = ["EXPONENTIALS", "LARGEST_SEED", "Room", "State", "come", "excess", "leave", "mend", "shuffle"]
+__all__ = ["EXPONENTIALS", "LARGEST_SEED", "anneal_assignment", "excess", "insert", "reassign_pairs", "remove"]
 
 LARGEST_SEED = 2**31 - 2
 _ANY_PAIR = 2
@@ -25,43 +25,6 @@ EXPONENTIALS = [-log((k + 0.5) / 4096) for k in range(4096)]
 """Quantiles of the exponential distribution of mean 1."""
 
 
-class Room(NamedTuple):
-    """Room for one annealing to work in.
-
-    Parameters
-    ----------
-    chance
-        The state of chance, alone in its list: from 1 to `LARGEST_SEED`.
-    moved, target
-        Who moves to which berths; two each.
-    touched
-        How many loads change, and then which: room for what four berths take.
-    """
-
-    chance: Numbers
-    moved: Numbers
-    target: Numbers
-    touched: Numbers
-
-
-class State(NamedTuple):
-    """What is.
-
-    Parameters
-    ----------
-    now
-        Berth of every job.
-    guests
-        How many jobs each server has.
-    guest
-        Which, in rows of one length.
-    """
-
-    now: Numbers
-    guests: Numbers
-    guest: Numbers
-
-
 def below(chance: Numbers, number: int) -> int:
     """A number from 0 to one less than the given one, by the state of chance, which is alone in its list."""
     chance[0] = chance[0] * 48271 % 2147483647
@@ -69,7 +32,13 @@ def below(chance: Numbers, number: int) -> int:
 
 
 def proposed(
-    options: Options, state: State, jobs: Numbers, groups: Numbers, chance: Numbers, moved: Numbers, target: Numbers
+    options: CandidateSets,
+    state: Assignment,
+    jobs: Numbers,
+    groups: Numbers,
+    chance: Numbers,
+    moved: Numbers,
+    target: Numbers,
 ) -> int:
     """Draw a change: who moves to which berths. Returns how many jobs do, which may be none."""
     now, guests, guest, home = state.now, state.guests, state.guest, options.home
@@ -100,13 +69,13 @@ def proposed(
     return 2
 
 
-def server_of(options: Options, berth: int, chance: Numbers) -> int:
+def server_of(options: CandidateSets, berth: int, chance: Numbers) -> int:
     """One of the servers of a berth."""
     at = options.server_at[berth]
     return options.server[at + below(chance, options.server_at[berth + 1] - at)]
 
 
-def change_by(options: Options, amount: Reals, berth: int, sign: float, change: Reals, touched: Numbers) -> None:
+def change_by(options: CandidateSets, amount: Reals, berth: int, sign: float, change: Reals, touched: Numbers) -> None:
     """Count what a berth takes as a change of loads."""
     at, count = options.take_at[berth], touched[0]
     for n in range(at, options.take_at[berth + 1]):
@@ -116,7 +85,7 @@ def change_by(options: Options, amount: Reals, berth: int, sign: float, change: 
     touched[0] = count + options.take_at[berth + 1] - at
 
 
-def rise(load: Reals, change: Reals, touched: Numbers) -> float:
+def cost_delta(load: Reals, change: Reals, touched: Numbers) -> float:
     """By how much the sum of squared excesses rises with a change of loads, which is forgotten."""
     found = 0.0
     # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
@@ -132,7 +101,7 @@ def rise(load: Reals, change: Reals, touched: Numbers) -> float:
     return found
 
 
-def leave(options: Options, amount: Reals, load: Reals, state: State, j: int) -> None:
+def remove(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int) -> None:
     """Take a job away from its berth."""
     now, guests, guest = state.now, state.guests, state.guest
     width = len(guest) // len(guests)
@@ -147,7 +116,7 @@ def leave(options: Options, amount: Reals, load: Reals, state: State, j: int) ->
         guest[k] = guest[s * width + guests[s]]
 
 
-def come(options: Options, amount: Reals, load: Reals, state: State, j: int, berth: int) -> None:
+def insert(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int, berth: int) -> None:
     """Put a job to a berth whose servers have room for one more guest."""
     now, guests, guest = state.now, state.guests, state.guest
     width = len(guest) // len(guests)
@@ -160,8 +129,8 @@ def come(options: Options, amount: Reals, load: Reals, state: State, j: int, ber
         guests[s] += 1
 
 
-def shuffle(
-    options: Options,
+def anneal_assignment(
+    options: CandidateSets,
     amount: Reals,
     jobs: Numbers,
     groups: Numbers,
@@ -170,9 +139,9 @@ def shuffle(
     cold: float,
     exponentials: Reals,
     load: Reals,
-    state: State,
+    state: Assignment,
     change: Reals,
-    room: Room,
+    room: Buffers,
 ) -> int:
     """Move jobs about within some groups so that less is too full: the sum of squared excesses over 1 falls.
 
@@ -213,7 +182,7 @@ def shuffle(
         for m in range(count):
             change_by(options, amount, state.now[moved[m]], -1.0, change, touched)
             change_by(options, amount, target[m], 1.0, change, touched)
-        worse = rise(load, change, touched)
+        worse = cost_delta(load, change, touched)
         refused = count == 0 or worse > temperature * exponentials[below(chance, len(exponentials))]
         temperature *= cooling
         for m in range(count):
@@ -222,12 +191,12 @@ def shuffle(
         if not refused:
             kept += 1
             for m in range(count):
-                leave(options, amount, load, state, moved[m])
-                come(options, amount, load, state, moved[m], target[m])
+                remove(options, amount, load, state, moved[m])
+                insert(options, amount, load, state, moved[m], target[m])
     return kept
 
 
-def excess(options: Options, load: Reals, group: int, most: float) -> float:
+def excess(options: CandidateSets, load: Reals, group: int, most: float) -> float:
     """Sum of squared excesses over a load in a group."""
     found = 0.0
     for n in range(options.inside_at[group], options.inside_at[group + 1]):
@@ -237,8 +206,8 @@ def excess(options: Options, load: Reals, group: int, most: float) -> float:
     return found
 
 
-def mend(
-    options: Options,
+def reassign_pairs(
+    options: CandidateSets,
     amount: Reals,
     groups: Numbers,
     times: int,
@@ -248,9 +217,9 @@ def mend(
     most: float,
     exponentials: Reals,
     load: Reals,
-    state: State,
+    state: Assignment,
     change: Reals,
-    room: Room,
+    room: Buffers,
 ) -> int:
     """Let pairs of groups share out their jobs anew, most often such as have something too full.
 
@@ -267,7 +236,7 @@ def mend(
     most
         Load above which something counts as too full.
 
-    Other parameters are as for `shuffle`.
+    Other parameters are as for `anneal_assignment`.
 
     Returns
     -------
@@ -304,33 +273,37 @@ def mend(
         if len(there) == 0:
             continue
         taken += steps * len(there)
-        shuffle(options, amount, there, pair, steps * len(there), hot, cold, exponentials, load, state, change, room)
+        anneal_assignment(
+            options, amount, there, pair, steps * len(there), hot, cold, exponentials, load, state, change, room
+        )
         after = excess(options, load, pair[0], most) + excess(options, load, pair[1], most)
         if after > over[first] + over[second]:
             for n in range(len(there)):
-                leave(options, amount, load, state, there[n])
+                remove(options, amount, load, state, there[n])
             for n in range(len(there)):
-                come(options, amount, load, state, there[n], before[n])
+                insert(options, amount, load, state, there[n], before[n])
     return taken
 
 
 def _types(numba: Any) -> tuple[Any, ...]:
     numbers, reals = numba.int64[::1], numba.float64[::1]
-    flat = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Options, State, Room))
+    flat = (
+        numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (CandidateSets, Assignment, Buffers)
+    )
     return numba.int64, numba.float64, numbers, reals, *flat
 
 
-def _types_of_shuffle(numba: Any) -> Any:
+def _types_of_annealing(numba: Any) -> Any:
     integer, real, numbers, reals, options, state, room = _types(numba)
     return integer(options, reals, numbers, numbers, integer, real, real, reals, reals, state, reals, room)
 
 
-def _types_of_mend(numba: Any) -> Any:
+def _types_of_reassignment(numba: Any) -> Any:
     integer, real, numbers, reals, options, state, room = _types(numba)
     return integer(options, reals, numbers, integer, integer, real, real, real, reals, reals, state, reals, room)
 
 
-_PARTS = (below, server_of, proposed, change_by, rise, leave, come)
+_PARTS = (below, server_of, proposed, change_by, cost_delta, remove, insert)
 
-compilable(shuffle, _types_of_shuffle, _PARTS, inline=True)
-compilable(mend, _types_of_mend, (*_PARTS, shuffle, excess), inline=True)
+compilable(anneal_assignment, _types_of_annealing, _PARTS, inline=True)
+compilable(reassign_pairs, _types_of_reassignment, (*_PARTS, anneal_assignment, excess), inline=True)
