@@ -20,7 +20,7 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.bounds import Bound, LatestEnds, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
@@ -64,7 +64,7 @@ class Control:
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
         self.bound, self.bound_reason = first_bound(pieces)
-        self._latest_ends: LatestEnds | None = None
+        self._deadlines: Deadlines | None = None
         self._emit()
 
     @property
@@ -102,17 +102,17 @@ class Control:
             self._emit()
             return True
 
-    def raise_bound(self, bound: int, reason: str | None = None, latest_ends: LatestEnds | None = None) -> None:
+    def raise_bound(self, bound: int, reason: str | None = None, deadlines: Deadlines | None = None) -> None:
         """Take a proven lower bound if it is better; without a `reason` the solver's own search has proven it."""
         with self._lock:
             if bound > self.bound:
                 self.bound, self.bound_reason = bound, reason or f"search by {self.name}"
-                self._latest_ends = latest_ends or self._latest_ends
+                self._deadlines = deadlines or self._deadlines
                 self._emit()
 
-    def latest_ends(self, limit: int) -> Mapping[int, int]:
-        """Latest ends of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
-        return self._latest_ends(limit) if self._latest_ends is not None else {}
+    def deadlines(self, limit: int) -> Mapping[int, int]:
+        """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
+        return self._deadlines(limit) if self._deadlines is not None else {}
 
     def refute(self, conflict: Conflict) -> None:
         """Take the proof that there is no plan."""

@@ -34,7 +34,7 @@ def build_model(control: Control, pieces: Pieces, bound: int, limit: int | None)
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
     most = _most(pieces, limit)
     build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
-    return build(pieces, windows(pieces, most, control.latest_ends(most)), bound, most)
+    return build(pieces, windows(pieces, most, control.deadlines(most)), bound, most)
 
 
 def _most(pieces: Pieces, limit: int | None) -> int:

@@ -24,7 +24,7 @@ def raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
         Limit in deterministic seconds.
     """
     from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-    from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+    from jigsaw_opt.solvers.bounds.packing import stronger_bounds
 
     weighted = pieces.objective == "weighted_completion"
     bounds = stronger_completion_bounds if weighted else stronger_bounds

@@ -22,7 +22,8 @@ from jigsaw_opt.problem import (
     cut,
 )
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.demand import Claim, Demand, Resource, least_makespan, least_weighted_completion
+from jigsaw_opt.solvers.bounds.combinatorial.single_machine import least_makespan, least_weighted_completion
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -129,7 +130,7 @@ def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
 
 def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
     # On one machine the second and the third job wait for each other; the first has a long way to go alone.
-    alone, short = Claim(1, 100, Demand(0, 2, 0, 4)), Claim(1, 5, Demand(0, 5, 0, 25))
+    alone, short = WeightedJob(1, 100, Demand(0, 2, 0, 4)), WeightedJob(1, 5, Demand(0, 5, 0, 25))
     assert least_weighted_completion([alone, short, short], 1) >= 100 + 5 + 10
 
 

@@ -13,17 +13,17 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import job_end, objective_of
-from jigsaw_opt.solvers.bounds import completion_pairs, lower_bound
-from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-from jigsaw_opt.solvers.bounds.completion_curves import Curve, Profile
-from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
-from jigsaw_opt.solvers.bounds.completion_pairs import Chain, Step, pair_inequalities
-from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
-from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment
-from jigsaw_opt.solvers.bounds.completion_windows import window_bounds
-from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
-from jigsaw_opt.solvers.bounds.gpus import gpu_resources
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
+from jigsaw_opt.solvers.bounds.completion import job_pairs, stronger_completion_bounds
+from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualTerm
+from jigsaw_opt.solvers.bounds.completion.energetic import energetic_bounds
+from jigsaw_opt.solvers.bounds.completion.job_pairs import Chain, Step, pair_inequalities
+from jigsaw_opt.solvers.bounds.completion.mean_busy_times import LoadCuts, cut_rounds
+from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion.work_functions import Profile, WorkFunction
+from jigsaw_opt.solvers.bounds.job_data import gather_job_data, gpu_classes
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -71,7 +71,7 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
         deadlines = [window.deadline for window in windows(pieces, limit)]
         known = lower_bound(pieces).value
         for bound in stronger_completion_bounds(pieces, known - 1):
-            for job, latest in bound.latest_ends(limit).items():
+            for job, latest in bound.deadlines(limit).items():
                 assert job_end(plan.jobs[job]) <= latest, seed
                 told += 1
                 earlier += latest < deadlines[job]
@@ -85,8 +85,8 @@ def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
     pieces = cut(generate("server", seed, objective="weighted_completion"))
     *_, best = stronger_completion_bounds(pieces, lower_bound(pieces).value)
     limit = best.value + best.value // 50
-    before, after = windows(pieces, limit), windows(pieces, limit, best.latest_ends(limit))
-    own = [fact.end for fact in gather(pieces, gpu_classes(pieces))]
+    before, after = windows(pieces, limit), windows(pieces, limit, best.deadlines(limit))
+    own = [data.end for data in gather_job_data(pieces, gpu_classes(pieces))]
     left = [(b.deadline - end, a.deadline - end) for b, a, end in zip(before, after, own, strict=True)]
     assert all(0 <= later <= sooner for sooner, later in left)
     assert min(later / sooner for sooner, later in left) < 0.6
@@ -94,9 +94,9 @@ def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
 
 @pytest.mark.parametrize("price", (0, 3))
 def test_the_cost_of_an_end_is_cheapest_and_latest_where_trying_all_ends_says(price: int) -> None:
-    late = Profile(Curve([(2, 0, 4), (2, 9, 4)]), Curve([(1, 0, 30)]), 5)
-    payments = [Payment(20, 18, 2 * UNIT, late), Payment(33, 9, 5 * UNIT // 3, late)]
-    cost = EndCost(11, price * UNIT, payments)
+    late = Profile(WorkFunction([(2, 0, 4), (2, 9, 4)]), WorkFunction([(1, 0, 30)]), 5)
+    terms = [DualTerm(20, 18, 2 * UNIT, late), DualTerm(33, 9, 5 * UNIT // 3, late)]
+    cost = CompletionCost(11, price * UNIT, terms)
     # Behind the last corner a cost is no more than its price times the end.
     costs = {end: cost.at(end) for end in range(11, 400)}
     value = min(costs.values())
@@ -159,7 +159,7 @@ def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch)
     one = Chain(0, 4, 30, (Step(1, 7, 7, 3, 13), Step(1, 13, 13, 11, 0)))
     other = Chain(5, 5, 26, (Step(1, 11, 11, 9, 0),))
     exact = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
-    monkeypatch.setattr(completion_pairs, "_MOST_LABELS", 2)
+    monkeypatch.setattr(job_pairs, "_MOST_LABELS", 2)
     relaxed = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
     assert least_sum(relaxed) < least_sum(exact)
 
@@ -169,7 +169,7 @@ def test_labels_that_another_beats_are_left_out_however_large_they_are(shift: in
     draw = np.random.default_rng(3)
     labels = {tuple(shift + int(value) for value in row) for row in draw.integers(0, 6, (200, 4))}
     best = [a for a in sorted(labels) if not any(b != a and all(x <= y for x, y in zip(b, a)) for b in labels)]
-    assert completion_pairs._unbeaten(labels) == best
+    assert job_pairs._unbeaten(labels) == best
     assert 1 < len(best) < len(labels)
 
 
@@ -184,11 +184,11 @@ def least_sum(rows: list[Inequality]) -> int:
 
 def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     # Alone the first ends at 2 * (10 + 20) + 15, the second at 25; each wait of the first for the second is a loss.
-    first = Chain(0, 2, 30, (Step(1, 10, 10, 10, 10), Step(1, 10, 10, 20, 0)), surplus=15, room=10)
+    first = Chain(0, 2, 30, (Step(1, 10, 10, 10, 10), Step(1, 10, 10, 20, 0)), free_work=15, room=10)
     second = Chain(0, 1, 25, (Step(1, 20, 20, 5, 0),))
     with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", Budget())))
-    without = least_sum(list(pair_inequalities((0, 1), first._replace(surplus=0), second, "pair", Budget())))
-    # The second goes first and holds the first up by 15 us, which no surplus can fill: none was due yet.
+    without = least_sum(list(pair_inequalities((0, 1), first._replace(free_work=0), second, "pair", Budget())))
+    # The second goes first and holds the first up by 15 us, which no free_work can fill: none was due yet.
     assert (without, with_surplus) == (100, 115)
 
 
@@ -207,7 +207,7 @@ def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
     cluster = Cluster((Server("s", "v", 3, 10**6, 10**6),))
     jobs = (Job("a", "m", 2, 3), Job("b", "m", 2, 1))
     pieces = cut(Instance("crowd", cluster, {"m": model}, jobs, objective="weighted_completion"))
-    # Alone they end at 120 and 40. On the GPU that they share, b runs beside a transfer of a, and either waits.
+    # Alone they end at 120 and 40. On the GPU that they share, b intervals beside a transfer of a, and either waits.
     assert 160 < best_bound(pieces) <= optimum(pieces.instance)
 
 
@@ -220,25 +220,27 @@ def test_shared_links_give_more(seed: int, share: float) -> None:
 def test_windows_see_what_whole_loads_do_not() -> None:
     pieces = cut(generate("server", 37))
     classes = gpu_classes(pieces)
-    facts = gather(pieces, classes)
-    resources = list(gpu_resources(facts, classes))
-    program = CompletionProgram([fact.job.weight for fact in facts], [fact.end for fact in facts])
+    job_data = gather_job_data(pieces, classes)
+    resources = list(gpu_resources(job_data, classes))
+    program = CompletionProgram([data.job.weight for data in job_data], [data.end for data in job_data])
     program.solve()
-    for _ in rounds(program, [Load(resource, facts) for resource in resources], Budget()):
+    for _ in cut_rounds(program, [LoadCuts(resource, job_data) for resource in resources], Budget()):
         continue
-    assert max(proof.bound for proof in window_bounds(program, resources, facts, Budget())) > 1.01 * program.bound()
+    assert (
+        max(proof.bound for proof in energetic_bounds(program, resources, job_data, Budget())) > 1.01 * program.bound()
+    )
 
 
 def test_a_curve_is_exact_at_integers_and_near_in_between() -> None:
-    curve = Curve([(3, 2, 4), (1, 5, 10), (2, 0, 1)])
+    function = WorkFunction([(3, 2, 4), (1, 5, 10), (2, 0, 1)])
     values = [0, 2, 2, 5, 8, 11, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 24]
-    assert [curve.at(time) for time in range(17)] == values
-    assert curve.at(-3) == 0
-    assert list(curve.near(np.array([2.5, 100.0]))) == [3.5, 24.0]
+    assert [function.at(time) for time in range(17)] == values
+    assert function.at(-3) == 0
+    assert list(function.near(np.array([2.5, 100.0]))) == [3.5, 24.0]
 
 
 def test_corners_split_a_profile_into_straight_parts() -> None:
-    profile = Profile(Curve([(2, 1, 5), (2, 9, 5)]), Curve([(3, 0, 4), (3, 8, 4)]), 14)
+    profile = Profile(WorkFunction([(2, 1, 5), (2, 9, 5)]), WorkFunction([(3, 0, 4), (3, 8, 4)]), 14)
     for work in (0, 5, 17, 34):
         left = [max(0, work - profile.at(length)) for length in range(20)]
         corners = profile.corners(work)

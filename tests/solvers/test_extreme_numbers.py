@@ -7,7 +7,7 @@ import pytest
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.pieces import cut
-from jigsaw_opt.solvers.bounds.strong.knapsack import Item, best_content
+from jigsaw_opt.solvers.bounds.packing.knapsack import Item, best_pattern
 from jigsaw_opt.solvers.engines import compiled
 from jigsaw_opt.solvers.magnitude import beyond, engine_holds, largest_objective, orders_fit, schedules_fit
 from jigsaw_opt.solvers.options import Options
@@ -52,8 +52,9 @@ def test_numbers_fit_up_to_what_is_counted_with() -> None:
 
 
 @pytest.mark.parametrize("factor", [1, 2**53, 2**90])
-def test_contents_of_a_bin_are_worth_as_much_whatever_the_size_of_numbers(factor: int) -> None:
-    items = [Item(5 * factor, 4 * factor, 3, 0), Item(4 * factor, 3 * factor, 2, factor), Item(factor, factor, 9, 0)]
-    found = best_content(items, 10 * factor)
+def test_patterns_of_a_bin_are_worth_as_much_whatever_the_size_of_numbers(factor: int) -> None:
+    items = [Item(4 * factor, 3, 0), Item(3 * factor, 2, factor), Item(factor, 9, 0)]
+    values = [5 * factor, 4 * factor, factor]
+    found = best_pattern(items, values, 10 * factor)
     assert found.value >= 12 * factor
-    assert found.value == sum(items[k].value * copies for k, copies in found.copies.items())
+    assert found.value == sum(values[k] * copies for k, copies in found.copies.items())

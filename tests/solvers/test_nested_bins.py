@@ -11,12 +11,12 @@ import pytest
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
-from jigsaw_opt.solvers.bounds.strong import stronger_bounds
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.link_bins import link_questions
-from jigsaw_opt.solvers.bounds.strong.nested_bins import NestedBins, nested_questions
-from jigsaw_opt.solvers.bounds.strong.targets import refuted
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.job_data import gather_job_data, gpu_classes
+from jigsaw_opt.solvers.bounds.packing import stronger_bounds
+from jigsaw_opt.solvers.bounds.packing.destructive import destructive_bound
+from jigsaw_opt.solvers.bounds.packing.link_bins import link_tests
+from jigsaw_opt.solvers.bounds.packing.two_level_bins import TwoLevelPacking, two_level_tests
 from tests.oracle import optimum
 from tests.random_instances import MICRO
 
@@ -46,10 +46,10 @@ def racks(
     )
 
 
-def question(instance: Instance) -> NestedBins:
+def two_level_packing(instance: Instance) -> TwoLevelPacking:
     pieces = cut(instance)
     classes = gpu_classes(pieces)
-    (found,) = nested_questions(pieces, gather(pieces, classes), classes)
+    (found,) = two_level_tests(pieces, gather_job_data(pieces, classes), classes)
     return found
 
 
@@ -58,8 +58,8 @@ def packed_alone(instance: Instance) -> int:
     pieces = cut(instance)
     classes = gpu_classes(pieces)
     best = lower_bound(pieces).value
-    for one in link_questions(pieces, gather(pieces, classes), classes):
-        best = max([best, *refuted(one, best, 10**6, Budget())])
+    for one in link_tests(pieces, gather_job_data(pieces, classes), classes):
+        best = max([best, *destructive_bound(one, best, 10**6, Budget())])
     return best
 
 
@@ -71,16 +71,16 @@ def test_links_of_racks_and_servers_together_refute_what_each_leaves_open() -> N
     best = optimum(instance)
     assert best is not None
     assert alone < best
-    found = max(refuted(question(instance), alone, 10**6, Budget()))
+    found = max(destructive_bound(two_level_packing(instance), alone, 10**6, Budget()))
     assert alone < 12 <= found <= best
     bounds = {bound.reason: bound.value for bound in stronger_bounds(cut(instance), alone)}
     assert bounds["jobs too wide for one server packed onto the links of 2 places and of the servers in them"] == found
 
 
 def test_jobs_that_have_room_in_one_rack_are_left_to_the_links_of_servers() -> None:
-    assert question(racks(["anywhere", "anywhere"])).packing(10**2) is None
-    assert not question(racks(["anywhere", "anywhere"])).refutes(1, Budget())
-    assert question(racks(["fast", "anywhere"])).packing(10) is not None
+    assert two_level_packing(racks(["anywhere", "anywhere"])).packing(10**2) is None
+    assert not two_level_packing(racks(["anywhere", "anywhere"])).refutes(1, Budget())
+    assert two_level_packing(racks(["fast", "anywhere"])).packing(10) is not None
 
 
 def test_no_bound_exceeds_the_optimum() -> None:
@@ -94,7 +94,7 @@ def test_no_bound_exceeds_the_optimum() -> None:
         instance = racks(jobs, kinds, draw.choice((1, 2)) * MICRO // 2, "finite")
         best = optimum(instance)
         assert best is not None
-        found = [*refuted(question(instance), lower_bound(cut(instance)).value, 10**6, Budget())]
+        found = [*destructive_bound(two_level_packing(instance), lower_bound(cut(instance)).value, 10**6, Budget())]
         assert all(value <= best for value in found), (seed, found, best)
         compared += bool(found)
     assert compared >= 5
@@ -103,7 +103,7 @@ def test_no_bound_exceeds_the_optimum() -> None:
 def test_the_best_content_of_a_rack_is_never_underestimated() -> None:
     instance = racks(["fast", "anywhere", "anywhere", "anywhere"], ("fss", "fss"))
     for limit, prices in product((10, 13, 20), ((5, 3), (1, 4), (0, 1), (10**12, 7 * 10**11))):
-        packing = question(instance).packing(limit)
+        packing = two_level_packing(instance).packing(limit)
         assert packing is not None
         (kind,) = packing.bins
         found = kind.best(prices)
@@ -133,7 +133,7 @@ def _most(limit: int, prices: tuple[int, ...]) -> int:
 @pytest.mark.parametrize("work", [0.0, 10.0])
 def test_it_pays_for_its_work(work: float) -> None:
     budget = Budget(work)
-    refutes = question(racks(["fast", "anywhere"])).refutes(7, budget)
+    refutes = two_level_packing(racks(["fast", "anywhere"])).refutes(7, budget)
     assert refutes == (work > 0)
     assert budget.left < work
 
@@ -148,6 +148,6 @@ def test_times_are_rounded_so_that_the_engine_takes_them_and_nothing_is_refuted_
         for name, model in instance.models.items()
         for it in model.segments
     }
-    large = question(replace(instance, models=models))
+    large = two_level_packing(replace(instance, models=models))
     assert large.refutes(11 * unit, Budget())
     assert not large.refutes(13 * unit, Budget())

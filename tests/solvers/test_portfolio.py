@@ -18,7 +18,7 @@ from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-from jigsaw_opt.solvers.bounds.strong import stronger_bounds
+from jigsaw_opt.solvers.bounds.packing import stronger_bounds
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -134,7 +134,7 @@ def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.Mon
 
     events: list[Event] = []
     objectives: list[int | None] = []
-    monkeypatch.setattr("jigsaw_opt.solvers.bounds.strong.stronger_bounds", stronger)
+    monkeypatch.setattr("jigsaw_opt.solvers.bounds.packing.stronger_bounds", stronger)
     instance = generate("server", 2)
     result = solve(instance, "portfolio", Options(workers=1, work_limit=0.05), events.append)
     assert next(event.objective for event in events if event.objective is not None) == objectives[0]

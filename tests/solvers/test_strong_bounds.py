@@ -10,10 +10,10 @@ import pytest
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.solvers.bounds import Bound, lower_bound
-from jigsaw_opt.solvers.bounds.strong import stronger_bounds
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Item, best_content
-from jigsaw_opt.solvers.bounds.strong.patterns import Bins, Packing, Piece, refutation, refutes
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.packing import stronger_bounds
+from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, refutation, refutes
+from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, best_pattern
 from tests.oracle import optimum
 from tests.random_instances import MICRO, random_instance
 
@@ -114,22 +114,23 @@ def test_weighted_completion_is_left_to_others() -> None:
 @pytest.mark.parametrize("capacity", (0, 7, 23, CELLS, CELLS * 5 + 3))
 def test_a_knapsack_is_never_underestimated(capacity: int) -> None:
     scale = max(1, capacity // 23)
-    items = [Item(7, 5 * scale, 2, 0), Item(9, 6 * scale, 1, 2 * scale), Item(4, 3 * scale, 3, scale), Item(1, 0, 2, 0)]
-    found = best_content(items, capacity)
+    items = [Item(5 * scale, 2, 0), Item(6 * scale, 1, 2 * scale), Item(3 * scale, 3, scale), Item(0, 2, 0)]
+    values = [7, 9, 4, 1]
+    found = best_pattern(items, values, capacity)
     best = 0
     for copies in product(*(range(item.copies + 1) for item in items)):
         head = min((item.head for item, count in zip(items, copies, strict=True) if count), default=0)
         if head + sum(item.size * count for item, count in zip(items, copies, strict=True)) <= capacity:
-            best = max(best, sum(item.value * count for item, count in zip(items, copies, strict=True)))
+            best = max(best, sum(value * count for value, count in zip(values, copies, strict=True)))
     assert found.value >= best
-    assert found.value == sum(items[k].value * count for k, count in found.copies.items())
+    assert found.value == sum(values[k] * count for k, count in found.copies.items())
     if capacity <= CELLS:
         assert found.value == best
 
 
 def test_a_refutation_is_an_inequality_between_integers() -> None:
     # Three bins of 10 hold at most one piece of 6 each, so four pieces of 6 do not fit, though 24 < 30.
-    packing = Packing((Bins(3, 10, {0: Piece(6, 4, 0), 1: Piece(4, 2, 0)}),), (4, 2))
+    packing = Packing((KnapsackBins(3, 10, {0: Item(6, 4, 0), 1: Item(4, 2, 0)}),), (4, 2))
     prices = refutation(packing, packing.sizes(), Budget())
     assert prices is not None
     assert refutes(packing, prices)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from jigsaw_opt.formulations import cpsat_loads
-from jigsaw_opt.solvers.bounds.links import groupings
+from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
@@ -37,7 +37,7 @@ class Seating:
     def __init__(self, ground: Ground, engine: Engine, draw: random.Random) -> None:
         self.ground, self.engine, self.draw = ground, engine, draw
         self.failed = 0
-        self._places = [places for places in groupings(ground.pieces.cluster) if not places.shared]
+        self._places = [places for places in server_partitions(ground.pieces.cluster) if not places.shared]
 
     def within(self, limit: int) -> list[PlacedJob] | None:
         """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""

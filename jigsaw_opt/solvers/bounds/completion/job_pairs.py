@@ -14,12 +14,12 @@ from typing import NamedTuple
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import lower_hull
-from jigsaw_opt.solvers.bounds.completion_program import Inequality
-from jigsaw_opt.solvers.bounds.demand import Demand
-from jigsaw_opt.solvers.bounds.facts import Facts
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.completion.program import Inequality
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.resources import Demand
 
-__all__ = ["Chain", "Step", "crowded_pairs", "pair_inequalities", "share_a_gpu"]
+__all__ = ["Chain", "Step", "forced_sharing", "must_share_gpu", "pair_inequalities"]
 
 _MOST_STATES = 2_500
 """Chains with more pairs of transfers are not merged."""
@@ -68,7 +68,7 @@ class Chain(NamedTuple):
         Moment before which nothing starts, number of iterations, and least length of one, in microseconds.
     steps
         Steps of an iteration.
-    surplus, room
+    free_work, room
         Time on the link beyond that of all steps, and most of it in an iteration.
     """
 
@@ -76,26 +76,30 @@ class Chain(NamedTuple):
     iterations: int
     length: int
     steps: tuple[Step, ...]
-    surplus: int = 0
+    free_work: int = 0
     room: int = 0
 
     @classmethod
-    def of(cls, fact: Facts, on_gpu: bool, alone: Demand | None) -> Chain:
+    def of(cls, data: JobData, on_gpu: bool, alone: Demand | None) -> Chain:
         """Chain of a job that shares one of its GPUs, a link on which it asks for `alone`, or both.
 
         The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before it has it.
         """
-        level = critical.least_levels(fact.job)[0]
-        blocks = [times for times in fact.shape.blocks.values() if len(times) >= level]
+        level = critical.least_levels(data.job)[0]
+        blocks = [times for times in data.job_class.blocks.values() if len(times) >= level]
         block = min((times[level - 1] for times in blocks), default=0)
         ready = min((times[0] for times in blocks), default=0) if alone else block
-        steps = [Step(_GPU, ready, block, 0, fact.shape.tails[level - 1])] if on_gpu else []
-        n, length, release = fact.job.iterations, fact.shape.iteration, fact.job.release_us
+        steps = [Step(_GPU, ready, block, 0, data.job_class.tails[level - 1])] if on_gpu else []
+        n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
         if alone is None:
             return cls(release, n, length, tuple(steps))
-        lasting = [run for run in alone.runs if run.length * _SHORTEST > length] or alone.runs
-        steps += [Step(_LINK, run.length, run.length, run.before, run.after) for run in lasting]
-        return cls(release, n, length, tuple(steps), alone.surplus(n), alone.spare.work if alone.spare else 0)
+        lasting = [interval for interval in alone.intervals if interval.length * _SHORTEST > length] or alone.intervals
+        steps += [
+            Step(_LINK, interval.length, interval.length, interval.before, interval.after) for interval in lasting
+        ]
+        return cls(
+            release, n, length, tuple(steps), alone.free_work(n), alone.free_interval.work if alone.free_interval else 0
+        )
 
     @property
     def size(self) -> int:
@@ -116,7 +120,7 @@ class Chain(NamedTuple):
             Number of steps done.
         state
             Start of the iteration, end of the last step, time that the iteration has lost to the other job and that
-            surplus cannot fill, and minus the surplus that has cost no time so far.
+            free_work cannot fill, and minus the free_work that has cost no time so far.
         free
             Moments from which no step of the other job is in the way on the GPU, and on the link.
         """
@@ -137,8 +141,8 @@ class Chain(NamedTuple):
         return (barrier, barrier, 0, self._saved(saved, barrier - began - lost - self.busy, full + 1)), free
 
     def _saved(self, saved: int, wait: int, iterations: int) -> int:
-        """Minus the surplus of so many iterations that may have filled this wait or those before."""
-        return max(saved - wait, -min(self.surplus, iterations * self.room))
+        """Minus the free_work of so many iterations that may have filled this wait or those before."""
+        return max(saved - wait, -min(self.free_work, iterations * self.room))
 
     @property
     def busy(self) -> int:
@@ -147,25 +151,25 @@ class Chain(NamedTuple):
         return sum(step.length for step in transfers) + (transfers[0].before if transfers else 0)
 
     def end(self, state: Label) -> int:
-        """End of the job: the surplus that was not saved comes on top."""
-        return state[1] + self.surplus + state[3]
+        """End of the job: the free_work that was not saved comes on top."""
+        return state[1] + self.free_work + state[3]
 
 
-def share_a_gpu(first: Facts, second: Facts) -> bool:
+def must_share_gpu(first: JobData, second: JobData) -> bool:
     """Whether two jobs have more workers than there are GPUs for both of them."""
-    gpus = {**first.shape.gpus, **second.shape.gpus}
-    both = all(fact.shape.blocks for fact in (first, second))
+    gpus = {**first.job_class.gpus, **second.job_class.gpus}
+    both = all(data.job_class.blocks for data in (first, second))
     return both and first.job.slots + second.job.slots > sum(gpus.values())
 
 
-def crowded_pairs(facts: Sequence[Facts], budget: Budget) -> Iterator[Inequality]:
+def forced_sharing(job_data: Sequence[JobData], budget: Budget) -> Iterator[Inequality]:
     """Inequalities between the ends of jobs that are too wide not to share a GPU."""
-    shapes = {id(fact.shape): fact for fact in facts}
-    pairs = looking(product(shapes.items(), repeat=2))
-    crowded = {(k, m) for (k, one), (m, other) in pairs if share_a_gpu(one, other)}
-    for pair in looking(combinations(range(len(facts)), 2)) if crowded else ():
-        one, other = (facts[k] for k in pair)
-        if (id(one.shape), id(other.shape)) in crowded:
+    job_classes = {id(data.job_class): data for data in job_data}
+    pairs = looking(product(job_classes.items(), repeat=2))
+    crowded = {(k, m) for (k, one), (m, other) in pairs if must_share_gpu(one, other)}
+    for pair in looking(combinations(range(len(job_data)), 2)) if crowded else ():
+        one, other = (job_data[k] for k in pair)
+        if (id(one.job_class), id(other.job_class)) in crowded:
             reason = f"blocks of {one.job.name} and {other.job.name} on a GPU that they share"
             chains = Chain.of(one, True, None), Chain.of(other, True, None)
             yield from pair_inequalities(pair, *chains, reason, budget)
@@ -190,14 +194,14 @@ def pair_inequalities(
     states = one.size * other.size
     if budget.spent or not 0 < states <= _MOST_STATES:
         return
-    budget.pay(_STATE_WORK * states)
+    budget.charge(_STATE_WORK * states)
     first, second = jobs
     hull = lower_hull(_ends(one, other))
     yield Inequality({first: 1}, hull[0][0], reason)
     yield Inequality({second: 1}, hull[-1][1], reason)
     for (x, y), (later, earlier) in pairwise(hull):
-        rise, run = y - earlier, later - x
-        yield Inequality({first: rise, second: run}, rise * x + run * y, reason)
+        rise, interval = y - earlier, later - x
+        yield Inequality({first: rise, second: interval}, rise * x + interval * y, reason)
 
 
 def _ends(one: Chain, other: Chain) -> list[tuple[int, int]]:
@@ -226,7 +230,7 @@ def _after(chain: Chain, done: int, other: Chain, other_done: int, label: Label)
     state, free = chain.proceed(done, label[:4], label[8:])
     began, ended, lost, saved = label[4:8]
     step = chain.steps[done % len(chain.steps)]
-    if other.surplus and step.place == _LINK and other.exchanging(other_done):
+    if other.free_work and step.place == _LINK and other.exchanging(other_done):
         lost += step.length
     return *state, began, ended, lost, saved, *free
 

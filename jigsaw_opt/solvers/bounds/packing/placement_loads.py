@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds.links import groupings
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["LoadedPlacement", "placement_questions"]
+__all__ = ["LoadedPlacement", "placement_tests"]
 
 _ATTEMPTS = ((0, 0.5), (1, 3.5))
 """Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
 _POLL_SECONDS = 0.02
 
 
-def placement_questions(pieces: Pieces) -> Iterator[LoadedPlacement]:
-    """The question where the model is small enough, else none."""
+def placement_tests(pieces: Pieces) -> Iterator[LoadedPlacement]:
+    """The test where the model is small enough, else none."""
     if cpsat_loads.fits(pieces):
         yield LoadedPlacement(pieces)
 
@@ -41,7 +41,7 @@ class LoadedPlacement:
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
-        self._places = [places for places in groupings(pieces.cluster) if not places.shared]
+        self._places = [places for places in server_partitions(pieces.cluster) if not places.shared]
 
     def refutes(self, limit: int, budget: Budget) -> bool:
         """Whether no plan has an objective of at most `limit`."""
@@ -69,5 +69,5 @@ def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Bu
         finally:
             if not future.done():
                 solver.stop_search()
-    budget.pay(solver.response_proto.deterministic_time)
+    budget.charge(solver.response_proto.deterministic_time)
     return future.result()

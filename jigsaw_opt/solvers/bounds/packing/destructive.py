@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import Budget
 
-__all__ = ["Question", "refuted"]
+__all__ = ["DestructiveTest", "destructive_bound"]
 
 _FINENESS = 2**13
 """Objectives closer than one part in so many are not told apart."""
@@ -15,7 +15,7 @@ _FIRST_STEP = 2**8
 """The second objective tried is higher than the bound by one part in so many, and then by twice as much each time."""
 
 
-class Question(Protocol):
+class DestructiveTest(Protocol):
     """A relaxation: within an objective, it allows all that some plan of at most that objective does."""
 
     reason: str
@@ -24,7 +24,7 @@ class Question(Protocol):
         """Whether it is proven that no plan has an objective of at most `limit`."""
 
 
-def refuted(question: Question, bound: int, most: int, budget: Budget) -> Iterator[int]:
+def destructive_bound(test: DestructiveTest, bound: int, most: int, budget: Budget) -> Iterator[int]:
     """Rising lower bounds on the objective that a relaxation proves, beginning above `bound`.
 
     What a relaxation refutes, it refutes for all shorter objectives. The bound itself is tried first, for
@@ -34,7 +34,7 @@ def refuted(question: Question, bound: int, most: int, budget: Budget) -> Iterat
     low, step, high = bound, max(1, bound // _FIRST_STEP), None
     limit = bound
     while low < most and not budget.spent:
-        if question.refutes(limit, budget):
+        if test.refutes(limit, budget):
             low = limit + 1
             yield low
         elif limit == bound:

@@ -34,6 +34,6 @@ class Budget:
         """Whether the search should end."""
         return self.left <= 0 or self._stop()
 
-    def pay(self, work: float) -> None:
+    def charge(self, work: float) -> None:
         """Count work that was done."""
         self.left -= work

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds import Bound
-from jigsaw_opt.solvers.bounds.facts import gather, gpu_classes
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.link_bins import link_questions
-from jigsaw_opt.solvers.bounds.strong.nested_bins import nested_questions
-from jigsaw_opt.solvers.bounds.strong.placement import placement_questions
-from jigsaw_opt.solvers.bounds.strong.targets import Question, refuted
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.job_data import gather_job_data, gpu_classes
+from jigsaw_opt.solvers.bounds.packing.destructive import DestructiveTest, destructive_bound
+from jigsaw_opt.solvers.bounds.packing.link_bins import link_tests
+from jigsaw_opt.solvers.bounds.packing.placement_loads import placement_tests
+from jigsaw_opt.solvers.bounds.packing.two_level_bins import two_level_tests
+from jigsaw_opt.solvers.bounds.relaxation import Bound
 
 __all__ = ["stronger_bounds"]
 
@@ -42,14 +42,14 @@ def stronger_bounds(
         return
     budget = Budget(work, stop)
     classes = gpu_classes(pieces)
-    facts = gather(pieces, classes)
-    questions: tuple[Question, ...] = (
-        *link_questions(pieces, facts, classes),
-        *nested_questions(pieces, facts, classes),
-        *placement_questions(pieces),
+    job_data = gather_job_data(pieces, classes)
+    tests: tuple[DestructiveTest, ...] = (
+        *link_tests(pieces, job_data, classes),
+        *two_level_tests(pieces, job_data, classes),
+        *placement_tests(pieces),
     )
     most = serial_limit(pieces)
-    for question in questions:
-        for value in refuted(question, known, most, budget):
+    for test in tests:
+        for value in destructive_bound(test, known, most, budget):
             known = value
-            yield Bound(value, question.reason)
+            yield Bound(value, test.reason)

@@ -14,18 +14,18 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds.completion_curves import profiles
-from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality, prices_left, within_weights
-from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Payment, Proof
-from jigsaw_opt.solvers.bounds.demand import Resource
-from jigsaw_opt.solvers.bounds.facts import Facts
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
+from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality, prices_left, within_weights
+from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.resources import Resource
 from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.bounds.completion_curves import Floats
+    from jigsaw_opt.solvers.bounds.completion.work_functions import Floats
 
-__all__ = ["window_bounds"]
+__all__ = ["energetic_bounds"]
 
 _ROUNDS = 40
 """Most times that the program is solved."""
@@ -39,7 +39,7 @@ _STEP_WORK = 3e-8
 """Seconds for one window and end."""
 
 
-class _Window(NamedTuple):
+class _EnergeticInterval(NamedTuple):
     """A window of time on one of the resources."""
 
     view: int
@@ -47,23 +47,23 @@ class _Window(NamedTuple):
     end: int
 
 
-class _View:
+class _EnergeticResource:
     """A resource, seen through windows.
 
     Parameters
     ----------
     resource
         Capacity and demands.
-    facts
+    job_data
         The jobs.
     """
 
-    def __init__(self, resource: Resource, facts: Sequence[Facts]) -> None:
+    def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
         self.capacity = resource.capacity
-        pairs = enumerate(looking(zip(facts, resource.demands, strict=True)))
-        self.profiles = {k: both for k, (fact, demand) in pairs if (both := profiles(fact, demand))}
+        pairs = enumerate(looking(zip(job_data, resource.demands, strict=True)))
+        self.profiles = {k: both for k, (data, demand) in pairs if (both := profiles(data, demand))}
         self.work = {k: demand.work for k in self.profiles if (demand := resource.demands[k])}
-        self.release = [fact.job.release_us for fact in facts]
+        self.release = [data.job.release_us for data in job_data]
 
     def inside(self, job: int, start: int) -> int:
         """Work of a job that is not done by `start`."""
@@ -83,44 +83,44 @@ class _View:
         return found
 
 
-def window_bounds(
-    program: CompletionProgram, resources: Sequence[Resource], facts: Sequence[Facts], budget: Budget
-) -> Iterator[Proof]:
+def energetic_bounds(
+    program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: Budget
+) -> Iterator[DualBound]:
     """Bounds from windows on all resources, together with the inequalities in use of a solved program.
 
     Parameters
     ----------
     program
         Gives the weights, the least ends, and what is known of the ends.
-    resources, facts
+    resources, job_data
         What the jobs ask for, and the jobs.
     budget
-        Asked between rounds.
+        Asked between cut_rounds.
     """
-    views = [_View(resource, facts) for resource in resources]
-    mixture = _Mixture(program, views)
-    moments = _moments(program, facts)
+    views = [_EnergeticResource(resource, job_data) for resource in resources]
+    mixture = _ConvexifiedMaster(program, views)
+    moments = _moments(program, job_data)
     for _ in range(_ROUNDS):
         if budget.spent or not mixture.solve():
             return
-        budget.pay(_STEP_WORK * mixture.steps(len(moments)))
+        budget.charge(_STEP_WORK * mixture.steps(len(moments)))
         proof = mixture.proof()
         yield proof
         if not (mixture.add_windows(moments) | mixture.add_ends(proof.ends)):
             return
 
 
-def _moments(program: CompletionProgram, facts: Sequence[Facts]) -> Floats:
+def _moments(program: CompletionProgram, job_data: Sequence[JobData]) -> Floats:
     """Releases, least and likely ends, and an even grid between the first and the last of them."""
     import numpy as np
 
-    known = sorted({fact.job.release_us for fact in facts} | set(program.own) | {int(end) for end in program.ends})
+    known = sorted({data.job.release_us for data in job_data} | set(program.own) | {int(end) for end in program.ends})
     step = -(-len(known) // _MOMENTS)
     grid = range(known[0], known[-1], max(1, (known[-1] - known[0]) // _MOMENTS))
     return np.array(sorted({*known[::step], *grid}), dtype=float)
 
 
-class _Mixture:
+class _ConvexifiedMaster:
     """The linear program over mixtures of ends of each job.
 
     Parameters
@@ -131,12 +131,12 @@ class _Mixture:
         The resources.
     """
 
-    def __init__(self, program: CompletionProgram, views: Sequence[_View]) -> None:
+    def __init__(self, program: CompletionProgram, views: Sequence[_EnergeticResource]) -> None:
         import highspy
 
         self._weights, self._own, self._views = program.weights, program.own, views
         self._rows = program.used()
-        self._windows: dict[_Window, None] = {}
+        self._windows: dict[_EnergeticInterval, None] = {}
         self._ends: dict[tuple[int, int], None] = {}
         self._scale = float(max(1, *self._own))
         self._engine = highspy.Highs()
@@ -162,15 +162,15 @@ class _Mixture:
         run_limited(self._engine)
         return bool(self._engine.getModelStatus() == highspy.HighsModelStatus.kOptimal)
 
-    def proof(self) -> Proof:
+    def proof(self) -> DualBound:
         """What the multipliers prove, exactly."""
         rows, windows = self._shares()
         constant = sum(share * row.least for row, share in rows)
         constant -= sum(share * self._capacity(window) for window, share in windows)
         prices = prices_left(self._weights, rows)
-        return Proof(
+        return DualBound(
             constant,
-            [EndCost(self._own[job], price, self._payments(job, windows)) for job, price in enumerate(prices)],
+            [CompletionCost(self._own[job], price, self._dual_terms(job, windows)) for job, price in enumerate(prices)],
         )
 
     def add_ends(self, ends: Sequence[int]) -> bool:
@@ -192,10 +192,10 @@ class _Mixture:
             for place in np.argsort(-excess, axis=None, kind="stable")[:_NEW_WINDOWS]:
                 start, end = np.unravel_index(int(place), excess.shape)
                 if excess[start, end] > _TOLERANCE * self._scale:
-                    self._add_window(_Window(number, int(moments[start]), int(moments[end])))
+                    self._add_window(_EnergeticInterval(number, int(moments[start]), int(moments[end])))
         return len(self._windows) > before
 
-    def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_Window, int]]]:
+    def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_EnergeticInterval, int]]]:
         """Positive multipliers in parts of one over `UNIT`, scaled down where they take more than a job's weight."""
         duals = list(self._engine.getSolution().row_dual)[len(self._own) :]
         rows = [
@@ -210,10 +210,10 @@ class _Mixture:
         ]
         return within_weights(self._weights, rows), windows
 
-    def _payments(self, job: int, windows: Sequence[tuple[_Window, int]]) -> list[Payment]:
+    def _dual_terms(self, job: int, windows: Sequence[tuple[_EnergeticInterval, int]]) -> list[DualTerm]:
         """What a job pays for windows with their multipliers."""
         return [
-            Payment(window.end, inside, share, view.profiles[job][1])
+            DualTerm(window.end, inside, share, view.profiles[job][1])
             for window, share in windows
             if job in (view := self._views[window.view]).profiles and (inside := view.inside(job, window.start))
         ]
@@ -232,7 +232,7 @@ class _Mixture:
         self._engine.addCol(cost, 0.0, self._engine.inf, len(entries), list(places), list(values))
         self._ends[job, end] = None
 
-    def _add_window(self, window: _Window) -> None:
+    def _add_window(self, window: _EnergeticInterval) -> None:
         if window not in self._windows:
             loads = [(number, self._load(job, end, window)) for number, (job, end) in enumerate(self._ends)]
             entries = [(number, load) for number, load in loads if load]
@@ -241,10 +241,10 @@ class _Mixture:
             )
             self._windows[window] = None
 
-    def _capacity(self, window: _Window) -> int:
+    def _capacity(self, window: _EnergeticInterval) -> int:
         return self._views[window.view].capacity * (window.end - window.start)
 
-    def _load(self, job: int, end: int, window: _Window) -> float:
+    def _load(self, job: int, end: int, window: _EnergeticInterval) -> float:
         """Share of a window that a job fills if it ends at `end`."""
         view = self._views[window.view]
         if job not in view.profiles:

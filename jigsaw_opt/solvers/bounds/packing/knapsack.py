@@ -1,11 +1,11 @@
-"""The most valuable content of a bin, never underestimated."""
+"""The most valuable pattern of a bin, never underestimated."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["CELLS", "Content", "Item", "best_content"]
+__all__ = ["CELLS", "Item", "Pattern", "best_pattern"]
 
 CELLS = 2**14
 """Sizes are counted in parts of one over this of the capacity, rounded down: a bin seems larger by so little."""
@@ -18,8 +18,6 @@ class Item(NamedTuple):
 
     Parameters
     ----------
-    value
-        Of one copy.
     size
         Of one copy, at least 0.
     copies
@@ -28,29 +26,30 @@ class Item(NamedTuple):
         A bin that holds it has so much less capacity; of several heads the least one counts.
     """
 
-    value: int
     size: int
     copies: int
     head: int
 
 
-class Content(NamedTuple):
-    """Value of the best content of a bin, or more, and its copies by the item's index."""
+class Pattern(NamedTuple):
+    """Value of the best pattern of a bin, or more, and its copies by the item's index."""
 
     value: int
     copies: dict[int, int]
 
 
-def best_content(items: Sequence[Item], capacity: int) -> Content:
+def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) -> Pattern:
     """Most valuable copies that fit into a bin, by dynamic programming over rounded sizes.
 
-    Every content whose sizes add up to at most ``capacity - least head`` also fits once all is rounded, so
+    Every pattern whose sizes add up to at most ``capacity - least head`` also fits once all is rounded, so
     the value is an upper bound on that of each; it is exact where the capacity is at most `CELLS`.
 
     Parameters
     ----------
     items
-        Of any value and size.
+        What may go into the bin.
+    values
+        Value of a copy of each item.
     capacity
         Of the bin, at least 0.
     """
@@ -58,20 +57,20 @@ def best_content(items: Sequence[Item], capacity: int) -> Content:
 
     unit = -(-capacity // CELLS) or 1
     # With the latest heads first, all items so far fit into a bin that starts with the head of the last.
-    order = sorted((k for k, item in enumerate(items) if item.value > 0), key=lambda k: -items[k].head)
+    order = sorted((k for k, value in enumerate(values) if value > 0), key=lambda k: -items[k].head)
     most = [min(item.copies, capacity // item.size) if item.size else item.copies for item in items]
-    worth = sum(item.value * count for item, count in zip(items, most, strict=True))
+    worth = sum(value * count for value, count in zip(values, most, strict=True))
     best = np.zeros(capacity // unit + 1, dtype=np.int64 if worth < _MOST else object)
     taken: list[tuple[int, int, int, np.ndarray[tuple[int], np.dtype[np.bool_]]]] = []
     found, at, steps = 0, 0, 0
     for k in order:
         item = items[k]
         size, room = item.size // unit, capacity - item.head
-        for count in _portions(most[k]):
+        for count in _fragments(most[k]):
             shift = count * size
             if shift >= len(best):
                 break
-            better = best[: len(best) - shift] + count * item.value
+            better = best[: len(best) - shift] + count * values[k]
             gain = better > best[shift:]
             best[shift:][gain] = better[gain]
             taken.append((k, count, shift, gain))
@@ -82,13 +81,13 @@ def best_content(items: Sequence[Item], capacity: int) -> Content:
         if at >= shift and gain[at - shift]:
             copies[k] = copies.get(k, 0) + count
             at -= shift
-    return Content(found, copies)
+    return Pattern(found, copies)
 
 
-def _portions(count: int) -> Iterator[int]:
+def _fragments(count: int) -> Iterator[int]:
     """Numbers that add up to `count`, such that every number up to it is a sum of some of them."""
-    portion = 1
+    fragment = 1
     while count > 0:
-        yield min(portion, count)
-        count -= portion
-        portion *= 2
+        yield min(fragment, count)
+        count -= fragment
+        fragment *= 2

@@ -6,8 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from jigsaw_opt.solvers.bounds.demand import Demand, Run
-from jigsaw_opt.solvers.bounds.facts import Facts
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.resources import Demand, WorkInterval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["Curve", "Profile", "profiles"]
+__all__ = ["Profile", "WorkFunction", "profiles"]
 
 _MOST_RUNS = 1_000
-"""Jobs with more runs in all their iterations are left out."""
+"""Jobs with more intervals in all their iterations are left out."""
 
 
-class Curve:
+class WorkFunction:
     """A rising piecewise linear function from 0 at 0, with integer corners and integer slopes.
 
     Parameters
@@ -70,63 +70,67 @@ class Profile(NamedTuple):
 
     Parameters
     ----------
-    base, spare
+    base, free_interval
         Work that every iteration has, and most that lies beyond it.
-    surplus
+    free_work
         What lies beyond it in all.
     """
 
-    base: Curve
-    spare: Curve
-    surplus: int
+    base: WorkFunction
+    free_interval: WorkFunction
+    free_work: int
 
     def at(self, length: int) -> int:
         """Exact value for a stretch of so many microseconds."""
-        return self.base.at(length) + min(self.surplus, self.spare.at(length))
+        return self.base.at(length) + min(self.free_work, self.free_interval.at(length))
 
     def near(self, lengths: Floats) -> Floats:
         """Values in floating point."""
         import numpy as np
 
-        found: Floats = self.base.near(lengths) + np.minimum(self.surplus, self.spare.near(lengths))
+        found: Floats = self.base.near(lengths) + np.minimum(self.free_work, self.free_interval.near(lengths))
         return found
 
     def corners(self, work: int) -> set[int]:
         """Lengths between which ``max(0, work - self.at(length))`` is linear on the integers."""
-        crossings = (_first(self.spare, self.surplus), _first(self, work))
-        return {*self.base.times, *self.spare.times, *(at - k for at in crossings for k in (0, 1))}
+        crossings = (_first(self.free_interval, self.free_work), _first(self, work))
+        return {*self.base.times, *self.free_interval.times, *(at - k for at in crossings for k in (0, 1))}
 
     @property
     def longest(self) -> int:
         """Length beyond which no more work fits."""
-        return max(self.base.longest, self.spare.longest)
+        return max(self.base.longest, self.free_interval.longest)
 
 
-def _first(curve: Curve | Profile, work: int) -> int:
+def _first(function: WorkFunction | Profile, work: int) -> int:
     """Least length that holds so much work, or one behind the last corner where none does."""
-    low, high = 0, curve.longest + 1
+    low, high = 0, function.longest + 1
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if curve.at(middle) >= work else (middle + 1, high)
+        low, high = (low, middle) if function.at(middle) >= work else (middle + 1, high)
     return low
 
 
-def profiles(fact: Facts, demand: Demand | None) -> tuple[Profile, Profile] | None:
-    """Profiles from the release and from the end; None for a job that asks nothing, or has too many runs."""
-    if demand is None or not demand.work or fact.job.iterations * (len(demand.runs) + 1) > _MOST_RUNS:
+def profiles(data: JobData, demand: Demand | None) -> tuple[Profile, Profile] | None:
+    """Profiles from the release and from the end; None for a job that asks nothing, or has too many intervals."""
+    if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_RUNS:
         return None
-    surplus = demand.surplus(fact.job.iterations)
-    spare = () if demand.spare is None else (demand.spare,)
-    early = Profile(_curve(fact, demand.runs, True), _curve(fact, spare, True), surplus)
-    return early, Profile(_curve(fact, demand.runs, False), _curve(fact, spare, False), surplus)
+    free_work = demand.free_work(data.job.iterations)
+    free_interval = () if demand.free_interval is None else (demand.free_interval,)
+    early = Profile(_function(data, demand.intervals, True), _function(data, free_interval, True), free_work)
+    return early, Profile(_function(data, demand.intervals, False), _function(data, free_interval, False), free_work)
 
 
-def _curve(fact: Facts, runs: Sequence[Run], from_release: bool) -> Curve:
+def _function(data: JobData, intervals: Sequence[WorkInterval], from_release: bool) -> WorkFunction:
     """Iterations are at least so long, so the one before or after is at least so much further away."""
-    return Curve(
+    return WorkFunction(
         [
-            (run.rate, i * fact.shape.iteration + (run.before if from_release else run.after), run.length)
-            for i in range(fact.job.iterations)
-            for run in runs
+            (
+                interval.rate,
+                i * data.job_class.iteration + (interval.before if from_release else interval.after),
+                interval.length,
+            )
+            for i in range(data.job.iterations)
+            for interval in intervals
         ]
     )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from jigsaw_opt.problem.costs import ceil_div
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.bounds.completion_curves import Floats, Profile
+    from jigsaw_opt.solvers.bounds.completion.work_functions import Floats, Profile
 
-__all__ = ["UNIT", "EndCost", "Payment", "Proof"]
+__all__ = ["UNIT", "CompletionCost", "DualBound", "DualTerm"]
 
 UNIT = 2**160
 """Multipliers are rounded down to parts of one over this, and costs are counted in such parts."""
@@ -23,7 +23,7 @@ _FILTER = 1e-9
 """Share of the sum of all terms by which floating point may be wrong about a cost."""
 
 
-class Payment(NamedTuple):
+class DualTerm(NamedTuple):
     """What a job pays for its work in a window of time: ``share * max(0, inside - late(e - end))`` if it ends at ``e``.
 
     Parameters
@@ -44,8 +44,8 @@ class Payment(NamedTuple):
     late: Profile
 
 
-class EndCost:
-    """Cost of a job's end: a price for each microsecond, and payments. Between corners it is linear.
+class CompletionCost:
+    """Cost of a job's end: a price for each microsecond, and terms. Between corners it is linear.
 
     Parameters
     ----------
@@ -53,20 +53,20 @@ class EndCost:
         The job ends no earlier, in microseconds.
     price
         What is left of its weight, in parts of one over `UNIT`; at least 0.
-    payments
+    terms
         For the windows that its work may lie in.
     """
 
-    def __init__(self, own: int, price: int, payments: Sequence[Payment] = ()) -> None:
-        self._price, self._payments = price, payments
+    def __init__(self, own: int, price: int, terms: Sequence[DualTerm] = ()) -> None:
+        self._price, self._dual_terms = price, terms
         # A window meets a corner of the job's profile, or its work inside begins or stops to count.
-        corners = {paid.end + length for paid in payments for length in paid.late.corners(paid.inside)}
+        corners = {term.end + length for term in terms for length in term.late.corners(term.inside)}
         self._corners = sorted({own, *(end for end in corners if end > own)})
 
     def at(self, end: int) -> int:
         """Cost of an end, in parts of one over `UNIT`."""
         return self._price * end + sum(
-            paid.share * max(0, paid.inside - paid.late.at(end - paid.end)) for paid in self._payments
+            term.share * max(0, term.inside - term.late.at(end - term.end)) for term in self._dual_terms
         )
 
     def cheapest(self) -> tuple[int, int]:
@@ -94,13 +94,13 @@ class EndCost:
         ends = np.array(self._corners, dtype=float)
         value = self._price / UNIT * ends
         size = value.copy()
-        for paid in self._payments:
-            value = value + paid.share / UNIT * np.maximum(0, paid.inside - paid.late.near(ends - paid.end))
-            size = size + paid.share / UNIT * paid.inside
+        for term in self._dual_terms:
+            value = value + term.share / UNIT * np.maximum(0, term.inside - term.late.near(ends - term.end))
+            size = size + term.share / UNIT * term.inside
         return value - _FILTER * size, value + _FILTER * size
 
 
-class Proof:
+class DualBound:
     """A bound on the weighted sum of ends, in exact integers.
 
     Parameters
@@ -111,7 +111,7 @@ class Proof:
         Cost of each job's end.
     """
 
-    def __init__(self, constant: int, costs: Sequence[EndCost]) -> None:
+    def __init__(self, constant: int, costs: Sequence[CompletionCost]) -> None:
         self._costs = costs
         self._cheapest = [cost.cheapest() for cost in costs]
         self._total = constant + sum(value for value, _ in self._cheapest)
@@ -126,7 +126,7 @@ class Proof:
         """The cheapest end of each job, in microseconds."""
         return [end for _, end in self._cheapest]
 
-    def latest_ends(self, limit: int) -> dict[int, int]:
+    def deadlines(self, limit: int) -> dict[int, int]:
         """Latest ends, in microseconds by job, in plans whose weighted sum of ends is at most `limit`."""
         slack = limit * UNIT - self._total
         pairs = enumerate(zip(self._costs, self._cheapest, strict=True))

@@ -15,15 +15,15 @@ from functools import partial
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds import CompletionBound
-from jigsaw_opt.solvers.bounds.completion_loads import Load, rounds
-from jigsaw_opt.solvers.bounds.completion_pairs import Chain, pair_inequalities, share_a_gpu
-from jigsaw_opt.solvers.bounds.completion_program import CompletionProgram, Inequality
-from jigsaw_opt.solvers.bounds.demand import Demand, Resource
-from jigsaw_opt.solvers.bounds.facts import Facts
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.completion.job_pairs import Chain, must_share_gpu, pair_inequalities
+from jigsaw_opt.solvers.bounds.completion.mean_busy_times import LoadCuts, cut_rounds
+from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import CompletionBound
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource
 
-__all__ = ["Contest", "contests"]
+__all__ = ["DisjunctiveSet", "disjunctive_sets"]
 
 _MOST_GROUPS = 4
 """With more groups than this, hardly any jobs have to share one."""
@@ -42,34 +42,34 @@ class _Node(NamedTuple):
     program: CompletionProgram
 
 
-def contests(resources: Iterable[Resource], facts: Sequence[Facts]) -> list[Contest]:
+def disjunctive_sets(resources: Iterable[Resource], job_data: Sequence[JobData]) -> list[DisjunctiveSet]:
     """Jobs of which some exclude each other, for each set of links and number of them that jobs need."""
-    found: dict[object, Contest] = {}
+    found: dict[object, DisjunctiveSet] = {}
     for resource in resources:
         if resource.exclusive:
-            for contest in _contests(resource, facts):
-                found.setdefault(contest.key, contest)
+            for disjunctive in _disjunctive_sets(resource, job_data):
+                found.setdefault(disjunctive.key, disjunctive)
     return list(found.values())
 
 
-def _contests(resource: Resource, facts: Sequence[Facts]) -> Iterator[Contest]:
+def _disjunctive_sets(resource: Resource, job_data: Sequence[JobData]) -> Iterator[DisjunctiveSet]:
     """Jobs that need so many links or more, for each number."""
-    rates = {k: demand.runs[0].rate for k, demand in enumerate(resource.demands) if demand and demand.runs}
+    rates = {k: demand.intervals[0].rate for k, demand in enumerate(resource.demands) if demand and demand.intervals}
     for rate in looking(sorted(set(rates.values()), reverse=True)):
         groups = max(1, resource.capacity - 2 * rate + 2)
         jobs = [k for k, uses in rates.items() if uses >= rate]
         if groups <= min(_MOST_GROUPS, len(jobs) - 1):
-            yield Contest(resource, facts, jobs, groups)
+            yield DisjunctiveSet(resource, job_data, jobs, groups)
 
 
-class Contest:
+class DisjunctiveSet:
     """Some jobs, of which those of a group exclude each other.
 
     Parameters
     ----------
     resource
         The links.
-    facts
+    job_data
         All jobs.
     jobs
         Those at issue.
@@ -77,10 +77,10 @@ class Contest:
         Number of groups that they fall into, at most.
     """
 
-    def __init__(self, resource: Resource, facts: Sequence[Facts], jobs: Sequence[int], groups: int) -> None:
-        self.reason, self._groups, self._facts = f"order of the {resource.reason}", groups, facts
+    def __init__(self, resource: Resource, job_data: Sequence[JobData], jobs: Sequence[int], groups: int) -> None:
+        self.reason, self._groups, self._job_data = f"order of the {resource.reason}", groups, job_data
         alone = {k: _alone(demand) for k in jobs if (demand := resource.demands[k]) is not None}
-        self._demands = [alone.get(k) for k in range(len(facts))]
+        self._demands = [alone.get(k) for k in range(len(job_data))]
         self._jobs = sorted(jobs, key=lambda k: -alone[k].work)
         self._pairs: dict[tuple[int, int], list[Inequality]] = {}
 
@@ -90,39 +90,41 @@ class Contest:
         return self._groups, tuple(self._demands)
 
     @property
-    def settled(self) -> bool:
+    def whole(self) -> bool:
         """Whether all its jobs exclude each other."""
         return self._groups == 1
 
-    def load(self, jobs: Sequence[int]) -> Load:
+    def load(self, jobs: Sequence[int]) -> LoadCuts:
         """The jobs of a group as the work of one link."""
         demands = [demand if k in jobs else None for k, demand in enumerate(self._demands)]
-        return Load(Resource(1, demands, self.reason), self._facts)
+        return LoadCuts(Resource(1, demands, self.reason), self._job_data)
 
     def pairs(self, jobs: Sequence[int], budget: Budget) -> Iterator[Inequality]:
         """Inequalities between the last of the jobs of a group and each of the others."""
         for k in jobs[:-1]:
             pair = k, jobs[-1]
             if pair not in self._pairs:
-                crowded = share_a_gpu(self._facts[k], self._facts[jobs[-1]])
-                one, other = (Chain.of(self._facts[j], crowded, self._demands[j]) for j in pair)
+                crowded = must_share_gpu(self._job_data[k], self._job_data[jobs[-1]])
+                one, other = (Chain.of(self._job_data[j], crowded, self._demands[j]) for j in pair)
                 self._pairs[pair] = list(pair_inequalities(pair, one, other, self.reason, budget))
             yield from self._pairs[pair]
 
-    def settle(self, program: CompletionProgram, budget: Budget) -> Load:
+    def add_whole(self, program: CompletionProgram, budget: Budget) -> LoadCuts:
         """Tell a program what holds for jobs that all exclude each other; returns their load."""
         for count in range(2, len(self._jobs) + 1):
             for row in self.pairs(self._jobs[:count], budget):
                 program.add(row)
         return self.load(self._jobs)
 
-    def branch(self, program: CompletionProgram, loads: Sequence[Load], budget: Budget) -> Iterator[CompletionBound]:
+    def branch(
+        self, program: CompletionProgram, loads: Sequence[LoadCuts], budget: Budget
+    ) -> Iterator[CompletionBound]:
         """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
         heap = [_Node(program.bound(), 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
             node = heapq.heappop(heap)
-            yield CompletionBound(node.bound, self.reason, partial(_latest_ends, (node, *heap)))
+            yield CompletionBound(node.bound, self.reason, partial(_deadlines, (node, *heap)))
             done = sum(map(len, node.groups))
             if done == len(self._jobs):
                 return
@@ -132,7 +134,7 @@ class Contest:
                 heapq.heappush(heap, _Node(max(node.bound, child.bound()), number, groups, child))
 
     def _solved(
-        self, parent: CompletionProgram, groups: Groups, loads: Sequence[Load], budget: Budget
+        self, parent: CompletionProgram, groups: Groups, loads: Sequence[LoadCuts], budget: Budget
     ) -> CompletionProgram:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
@@ -140,13 +142,13 @@ class Contest:
             for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()
-        deque(rounds(program, [*loads, *map(self.load, grown)], budget), maxlen=0)
+        deque(cut_rounds(program, [*loads, *map(self.load, grown)], budget), maxlen=0)
         return program
 
 
-def _latest_ends(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
+def _deadlines(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
     """Latest ends of jobs that all branches with a plan within a limit have one for."""
-    told = [node.program.proof().latest_ends(limit) for node in nodes if node.bound <= limit]
+    told = [node.program.proof().deadlines(limit) for node in nodes if node.bound <= limit]
     common = set[int].intersection(*map(set, told)) if told else ()
     return {job: max(ends[job] for ends in told) for job in common}
 
@@ -161,7 +163,7 @@ def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
 
 def _alone(demand: Demand) -> Demand:
     """What a job that uses several links at once asks of one of them."""
-    rate = demand.runs[0].rate
-    runs = tuple(run._replace(rate=1) for run in demand.runs)
-    spare = demand.spare and demand.spare._replace(rate=1)
-    return Demand(demand.head, demand.work // rate, demand.tail, demand.lag // rate, runs, spare)
+    rate = demand.intervals[0].rate
+    intervals = tuple(interval._replace(rate=1) for interval in demand.intervals)
+    free_interval = demand.free_interval and demand.free_interval._replace(rate=1)
+    return Demand(demand.head, demand.work // rate, demand.tail, demand.offset // rate, intervals, free_interval)

@@ -1,7 +1,7 @@
 """Whether bins can hold all that is asked of them: column generation, with every refutation checked in integers.
 
 The columns are what one bin can hold. For any prices of the classes of items, the bins together hold at most the
-sum of their best contents; if all that is asked is worth more, it does not fit. That inequality is the proof, in
+sum of their best patterns; if all that is asked is worth more, it does not fit. That inequality is the proof, in
 integers, whatever the linear program returned that the prices come from (Farley, 1990).
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.knapsack import CELLS, Content, Item, best_content
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, Pattern, best_pattern
 from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
     from highspy import Highs
 
-__all__ = ["Bins", "Kind", "Packing", "Piece", "Refuter", "refutation", "refutes"]
+__all__ = ["BinType", "KnapsackBins", "Packing", "PackingTest", "refutation", "refutes"]
 
 _FINEST = 2**36
 """Integer that the largest price is rounded to."""
@@ -27,11 +27,11 @@ _CELL_SECONDS = 4e-9
 _PROGRAM_SECONDS = 1e-3
 """And for one round of the linear program."""
 _ROUNDS = 400
-"""Rounds after which the question stays open."""
+"""Rounds after which the test stays open."""
 
 
-class Kind(Protocol):
-    """Bins that are alike."""
+class BinType(Protocol):
+    """KnapsackBins that are equivalent."""
 
     @property
     def count(self) -> int:
@@ -39,55 +39,46 @@ class Kind(Protocol):
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best content."""
+        """About the time of finding a best pattern."""
 
     @property
     def sizes(self) -> dict[int, int]:
         """What one copy takes, of each class that they may hold."""
 
-    def best(self, prices: Sequence[int]) -> Content | None:
-        """Most valuable content at some prices, with copies by class; None where it was not found."""
-
-
-class Piece(NamedTuple):
-    """What one copy of a class takes of a bin: see `Item`."""
-
-    size: int
-    copies: int
-    head: int
+    def best(self, prices: Sequence[int]) -> Pattern | None:
+        """Most valuable pattern at some prices, with copies by class; None where it was not found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bins:
-    """Bins that are alike: how many, their capacity, and the classes that they may hold."""
+class KnapsackBins:
+    """KnapsackBins that are equivalent: how many, their capacity, and the classes that they may hold."""
 
     count: int
     capacity: int
-    pieces: dict[int, Piece]
+    items: dict[int, Item]
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best content."""
-        return len(self.pieces) * 2 * CELLS * _CELL_SECONDS
+        """About the time of finding a best pattern."""
+        return len(self.items) * 2 * CELLS * _CELL_SECONDS
 
     @property
     def sizes(self) -> dict[int, int]:
         """What one copy takes, of each class that they may hold."""
-        return {c: piece.size for c, piece in self.pieces.items()}
+        return {c: item.size for c, item in self.items.items()}
 
-    def best(self, prices: Sequence[int]) -> Content:
-        """Most valuable content at some prices, with copies by class."""
-        classes = list(self.pieces)
-        items = [Item(prices[c], *self.pieces[c]) for c in classes]
-        found = best_content(items, self.capacity)
-        return Content(found.value, {classes[k]: copies for k, copies in found.copies.items()})
+    def best(self, prices: Sequence[int]) -> Pattern:
+        """Most valuable pattern at some prices, with copies by class."""
+        classes = list(self.items)
+        found = best_pattern([*self.items.values()], [prices[c] for c in classes], self.capacity)
+        return Pattern(found.value, {classes[k]: copies for k, copies in found.copies.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Packing:
     """Kinds of bins, and the least number of copies of each class that they have to hold together."""
 
-    bins: tuple[Kind, ...]
+    bins: tuple[BinType, ...]
     demands: tuple[int, ...]
 
     @property
@@ -100,20 +91,20 @@ class Packing:
         sizes = [kind.sizes for kind in self.bins]
         return tuple(min((own[c] for own in sizes if c in own), default=0) for c in range(len(self.demands)))
 
-    def contents(self, prices: Sequence[int]) -> list[Content] | None:
-        """The best content of a bin of each kind; None where one was not found."""
+    def patterns(self, prices: Sequence[int]) -> list[Pattern] | None:
+        """The best pattern of a bin of each kind; None where one was not found."""
         found = [kind.best(prices) for kind in self.bins]
-        contents = [content for content in found if content is not None]
-        return contents if len(contents) == len(found) else None
+        patterns = [pattern for pattern in found if pattern is not None]
+        return patterns if len(patterns) == len(found) else None
 
-    def too_much(self, prices: Sequence[int], contents: Sequence[Content]) -> bool:
-        """Whether what is asked is worth more than the best contents of all bins."""
+    def too_much(self, prices: Sequence[int], patterns: Sequence[Pattern]) -> bool:
+        """Whether what is asked is worth more than the best patterns of all bins."""
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
-        return sum(kind.count * found.value for kind, found in zip(self.bins, contents, strict=True)) < asked
+        return sum(kind.count * found.value for kind, found in zip(self.bins, patterns, strict=True)) < asked
 
 
-class Refuter:
-    """Answers one question after the other, trying first the prices that answered the last."""
+class PackingTest:
+    """Answers one test after the other, trying first the prices that answered the last."""
 
     def __init__(self) -> None:
         self._prices: tuple[int, ...] = ()
@@ -122,7 +113,7 @@ class Refuter:
         """Whether it is proven that not all that is asked fits."""
         for known in (self._prices, packing.sizes()):
             if len(known) == len(packing.demands):
-                budget.pay(packing.seconds)
+                budget.charge(packing.seconds)
                 if refutes(packing, known):
                     return True
         found = refutation(packing, packing.sizes(), budget)
@@ -132,8 +123,8 @@ class Refuter:
 
 def refutes(packing: Packing, prices: Sequence[int]) -> bool:
     """Whether integer prices prove that not all that is asked fits."""
-    contents = packing.contents(prices)
-    return contents is not None and packing.too_much(prices, contents)
+    patterns = packing.patterns(prices)
+    return patterns is not None and packing.too_much(prices, patterns)
 
 
 def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[int, ...] | None:
@@ -142,22 +133,22 @@ def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[
     Parameters
     ----------
     packing
-        The question.
+        The test.
     start
-        Prices to begin with.
+        PriceVector to begin with.
     budget
         Pays for every round.
     """
     program = _Program(packing)
     prices = tuple(start)
     for _ in range(_ROUNDS):
-        budget.pay(packing.seconds + _PROGRAM_SECONDS)
-        contents = packing.contents(prices)
-        if contents is None:
+        budget.charge(packing.seconds + _PROGRAM_SECONDS)
+        patterns = packing.patterns(prices)
+        if patterns is None:
             return None
-        if packing.too_much(prices, contents):
+        if packing.too_much(prices, patterns):
             return prices
-        if budget.spent or not program.add(contents):
+        if budget.spent or not program.add(patterns):
             return None
         program.solve()
         if program.fits:
@@ -167,7 +158,7 @@ def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[
 
 
 class _Program:
-    """The largest part of all that is asked that the contents found so far can hold."""
+    """The largest part of all that is asked that the patterns found so far can hold."""
 
     def __init__(self, packing: Packing) -> None:
         import highspy
@@ -184,14 +175,14 @@ class _Program:
         count = len(packing.demands)
         self._engine.addCol(-1.0, 0.0, 1.0, count, list(range(count)), [-float(demand) for demand in packing.demands])
 
-    def add(self, contents: Sequence[Content]) -> bool:
+    def add(self, patterns: Sequence[Pattern]) -> bool:
         """Take new columns; says whether there was a new one."""
         new = False
-        for number, content in enumerate(contents):
-            key = number, tuple(sorted(content.copies.items()))
+        for number, pattern in enumerate(patterns):
+            key = number, tuple(sorted(pattern.copies.items()))
             if key not in self._known:
                 self._known.add(key)
-                self._column(number, content.copies)
+                self._column(number, pattern.copies)
                 new = True
         return new
 

@@ -11,7 +11,7 @@ from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
-__all__ = ["Facts", "GpuClass", "Shape", "gather", "gpu_classes"]
+__all__ = ["GpuClass", "JobClass", "JobData", "gather_job_data", "gpu_classes"]
 
 
 class GpuClass(NamedTuple):
@@ -23,7 +23,7 @@ class GpuClass(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class JobClass:
     """What jobs of the same model, width and rule have in common; times in microseconds.
 
     Parameters
@@ -60,21 +60,21 @@ class Shape:
     exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
 
     def exchange_over(self, job: PieceGraph, channel: Channel) -> critical.Exchange:
-        """Transfers of a job of this shape over a channel, worked out once."""
+        """Transfers of a job of this job_class over a channel, worked out once."""
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
         return self.exchanges[channel]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """A job, its shape, and its least end in microseconds."""
+class JobData:
+    """A job, its job_class, and its least end in microseconds."""
 
     job: PieceGraph
-    shape: Shape
+    job_class: JobClass
     end: int
 
-    def lag(self, once: int, moment: int) -> int:
+    def offset(self, once: int, moment: int) -> int:
         """Lag (see `Demand`) of work that every iteration repeats.
 
         Parameters
@@ -85,7 +85,7 @@ class Facts:
             Twice the sum of its amounts times their least distances to the end of the iteration.
         """
         n = self.job.iterations
-        return n * moment + self.shape.iteration * n * (n - 1) * once
+        return n * moment + self.job_class.iteration * n * (n - 1) * once
 
 
 def gpu_classes(pieces: Pieces) -> list[GpuClass]:
@@ -97,29 +97,29 @@ def gpu_classes(pieces: Pieces) -> list[GpuClass]:
     return [GpuClass(gpu_type, memory, count) for (gpu_type, memory), count in counts.items()]
 
 
-def gather(pieces: Pieces, classes: Sequence[GpuClass]) -> list[Facts]:
-    """Facts of every job, in the instance's order."""
-    known: dict[tuple[object, ...], Shape] = {}
+def gather_job_data(pieces: Pieces, classes: Sequence[GpuClass]) -> list[JobData]:
+    """JobData of every job, in the instance's order."""
+    known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
-    facts = []
+    job_data = []
     for job in looking(pieces.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
             known[key] = _shape(pieces, classes, job)
-        shape, alike = known[key], (*key, job.rule.min_total, job.iterations)
-        if alike not in spans:
-            spans[alike] = critical.least_span_us(job, shape.sites)
-        facts.append(Facts(job, shape, job.release_us + spans[alike]))
-    return facts
+        job_class, equivalent = known[key], (*key, job.rule.min_total, job.iterations)
+        if equivalent not in spans:
+            spans[equivalent] = critical.least_span_us(job, job_class.sites)
+        job_data.append(JobData(job, job_class, job.release_us + spans[equivalent]))
+    return job_data
 
 
-def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> Shape:
+def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> JobClass:
     gpus = critical.usable_gpus(pieces, job)
     sites = critical.sites(pieces, job, gpus)
     blocks = _blocks(pieces, classes, job, gpus)
     tails = _tails(job, sites, blocks)
-    return Shape(
+    return JobClass(
         gpus=gpus,
         sites=sites,
         iteration=min((site.iteration_us for site in sites), default=0),

@@ -15,68 +15,70 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.bounds.facts import Facts, GpuClass
-from jigsaw_opt.solvers.bounds.links import groupings
-from jigsaw_opt.solvers.bounds.strong.budget import Budget
-from jigsaw_opt.solvers.bounds.strong.knapsack import Content
-from jigsaw_opt.solvers.bounds.strong.patterns import Packing, Refuter
-from jigsaw_opt.solvers.bounds.strong.wide import (
-    Group,
-    JobClass,
-    Nest,
-    alike_jobs,
-    alike_nests,
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest
+from jigsaw_opt.solvers.bounds.packing.knapsack import Pattern
+from jigsaw_opt.solvers.bounds.packing.multi_server import (
+    EquivalentJobs,
+    ServerGroup,
+    TwoLevelBin,
     allowed_classes,
+    equivalent_jobs,
     fewest_groups,
     least_transfers,
+    two_level_bins,
 )
+from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["NestedBins", "nested_questions"]
+__all__ = ["TwoLevelPacking", "two_level_tests"]
 
 _WORK = 0.4
-"""Deterministic seconds of the engine for the best content of one bin."""
+"""Deterministic seconds of the engine for the best pattern of one bin."""
 _SECONDS_OF_ENGINE = 2.0
 """What a deterministic second of the engine takes, in ours."""
 _LONGEST = 4.0
 """Seconds that one objective is worth."""
 _GAP = 5e-4
-"""How near to the best content its value is known; it is never less."""
+"""How near to the best pattern its value is known; it is never less."""
 _BITS = 40
 """Times have no more."""
 _FINEST = 2**20
-"""Prices that the engine sees are rounded up to so many steps."""
+"""PriceVector that the engine sees are rounded up to so many steps."""
 
 
-def nested_questions(pieces: Pieces, facts: Sequence[Facts], classes: Sequence[GpuClass]) -> Iterator[NestedBins]:
-    """One question for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
-    for inner, outer in pairwise(groupings(pieces.cluster)):
+def two_level_tests(
+    pieces: Pieces, job_data: Sequence[JobData], classes: Sequence[GpuClass]
+) -> Iterator[TwoLevelPacking]:
+    """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
+    for inner, outer in pairwise(server_partitions(pieces.cluster)):
         if not inner.shared and not outer.shared:
-            yield NestedBins(pieces, facts, alike_nests(pieces, classes, outer, inner), len(outer.leaving))
+            yield TwoLevelPacking(pieces, job_data, two_level_bins(pieces, classes, outer, inner), len(outer.leaving))
 
 
-class NestedBins:
+class TwoLevelPacking:
     """Whether the links that leave groups of servers, and groups in these, can carry all jobs that need several groups.
 
     Parameters
     ----------
-    pieces, facts
+    pieces, job_data
         The instance, cut, and what is known of its jobs.
-    nests
+    bins
         The groups, with smaller ones in them; no two share a link.
     places
         How many groups there are.
     """
 
-    def __init__(self, pieces: Pieces, facts: Sequence[Facts], nests: Sequence[Nest], places: int) -> None:
+    def __init__(self, pieces: Pieces, job_data: Sequence[JobData], bins: Sequence[TwoLevelBin], places: int) -> None:
         self._finite = pieces.horizon == "finite"
-        self._nests, self._jobs = nests, alike_jobs(facts)
-        self._places = [nest.outer for nest in nests]
-        self._smaller = [one._replace(number=one.number * nest.outer.number) for nest in nests for one in nest.inside]
-        self._refuter = Refuter()
+        self._bins, self._jobs = bins, equivalent_jobs(job_data)
+        self._places = [bin.outer for bin in bins]
+        self._smaller = [one._replace(number=one.number * bin.outer.number) for bin in bins for one in bin.inside]
+        self._test = PackingTest()
         self.reason = (
             f"jobs too wide for one server packed onto the links of {places} places and of the servers in them"
         )
@@ -88,9 +90,9 @@ class NestedBins:
             return False
         most = min(_LONGEST, budget.left)
         own = Budget(most, lambda: budget.stopped)
-        refuted = self._refuter.refutes(packing, own)
-        budget.pay(most - own.left)
-        return refuted
+        destructive_bound = self._test.refutes(packing, own)
+        budget.charge(most - own.left)
+        return destructive_bound
 
     def packing(self, limit: int) -> Packing | None:
         """What the links hold within an objective of `limit`, in workers.
@@ -99,23 +101,23 @@ class NestedBins:
         """
         asked, reaching = [], False
         for each in self._jobs:
-            allowed = allowed_classes(each.fact, limit)
-            if (fewest_groups(self._smaller, each.fact, allowed) or 0) > 1:
+            allowed = allowed_classes(each.data, limit)
+            if (fewest_groups(self._smaller, each.data, allowed) or 0) > 1:
                 asked.append((each, allowed))
-                reaching = reaching or fewest_groups(self._places, each.fact, allowed) != 1
+                reaching = reaching or fewest_groups(self._places, each.data, allowed) != 1
         if not reaching:
             return None
-        head = min(each.fact.job.release_us for each, _ in asked) if self._finite else 0
-        kinds = tuple(NestKind(nest, asked, limit - head) for nest in self._nests)
-        return Packing(kinds, tuple(each.number * each.fact.job.slots for each, _ in asked))
+        head = min(each.data.job.release_us for each, _ in asked) if self._finite else 0
+        kinds = tuple(TwoLevelBinType(bin, asked, limit - head) for bin in self._bins)
+        return Packing(kinds, tuple(each.number * each.data.job.slots for each, _ in asked))
 
 
-class NestKind:
+class TwoLevelBinType:
     """Like groups with smaller ones in them, as bins that hold workers of wide jobs.
 
     Parameters
     ----------
-    nest
+    bin
         The groups.
     asked
         Classes of jobs that no smaller group has room for, each with the classes of GPUs that are fast enough.
@@ -123,16 +125,16 @@ class NestKind:
         Time of every link, in microseconds.
     """
 
-    def __init__(self, nest: Nest, asked: Sequence[tuple[JobClass, frozenset[int]]], capacity: int) -> None:
-        self.count = nest.outer.number
+    def __init__(self, bin: TwoLevelBin, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], capacity: int) -> None:
+        self.count = bin.outer.number
         # Rounded so that the engine's integers hold all sums, and that what fits still does.
         self._unit = 1 + (capacity >> _BITS)
-        self._nest, self._asked, self._capacity = nest, asked, -(-capacity // self._unit)
+        self._bin, self._asked, self._capacity = bin, asked, -(-capacity // self._unit)
         self._seconds = 0.0
 
     @property
     def seconds(self) -> float:
-        """About the time of finding a best content: what the last one took."""
+        """About the time of finding a best pattern: what the last one took."""
         return self._seconds
 
     @cached_property
@@ -141,16 +143,16 @@ class NestKind:
         found: dict[int, int] = {}
         for c, (each, allowed) in enumerate(self._asked):
             shares = [
-                self._spent_on(one, each.fact) * 10**6 // (room * self._capacity)
-                for one in self._nest.inside
-                if one.links and (room := one.room(each.fact.shape, allowed))
+                self._spent_on(one, each.data) * 10**6 // (room * self._capacity)
+                for one in self._bin.inside
+                if one.links and (room := one.room(each.data.job_class, allowed))
             ]
             if shares:
                 found[c] = 1 + min(shares)
         return found
 
-    def best(self, prices: Sequence[int]) -> Content | None:
-        """Most valuable content at some prices, with workers by class; None where it was not found in time."""
+    def best(self, prices: Sequence[int]) -> Pattern | None:
+        """Most valuable pattern at some prices, with workers by class; None where it was not found in time."""
         from ortools.sat.python import cp_model
 
         model, workers = self._model
@@ -167,25 +169,25 @@ class NestKind:
             return None
         copies = {c: solver.value(amount) for c, amount in workers.items()}
         # Values are far below 2^53, so the float is the integer that the engine has proven.
-        return Content(math.ceil(solver.best_objective_bound) * unit, {c: n for c, n in copies.items() if n})
+        return Pattern(math.ceil(solver.best_objective_bound) * unit, {c: n for c, n in copies.items() if n})
 
-    def _spent_on(self, group: Group, fact: Facts) -> int:
+    def _spent_on(self, group: ServerGroup, data: JobData) -> int:
         """Time that a link that leaves a group is busy with a job; 0 where there is none."""
-        return least_transfers(fact, group.links) // self._unit if group.links else 0
+        return least_transfers(data, group.links) // self._unit if group.links else 0
 
     @cached_property
     def _model(self) -> tuple[cp_model.CpModel, dict[int, cp_model.LinearExpr]]:
         """What one group may hold, and the workers of each class in it."""
 
         model = new_model()
-        outer, inside, capacity = self._nest.outer, self._nest.inside, self._capacity
+        outer, inside, capacity = self._bin.outer, self._bin.inside, self._capacity
         workers: dict[int, cp_model.LinearExpr] = {}
         leaving: list[cp_model.LinearExpr] = []
         uses: list[list[cp_model.LinearExpr]] = [[] for _ in inside]
         large: list[list[cp_model.LinearExpr]] = [[] for _ in inside]
         for c, (each, allowed) in enumerate(self._asked):
-            fact, slots = each.fact, each.fact.job.slots
-            rooms = [one.room(fact.shape, allowed) for one in inside]
+            data, slots = each.data, each.data.job.slots
+            rooms = [one.room(data.job_class, allowed) for one in inside]
             room = sum(one.number * r for one, r in zip(inside, rooms, strict=True))
             if not room:
                 continue
@@ -194,7 +196,7 @@ class NestKind:
             reaching = model.new_int_var(0, each.number * min(room, slots - 1), "")
             model.add(whole + partly <= each.number)
             model.add(reaching <= min(room, slots - 1) * partly)
-            leaving.append(self._spent_on(outer, fact) * partly)
+            leaving.append(self._spent_on(outer, data) * partly)
             for jobs, amount in ((whole, slots * whole), (partly, reaching)):
                 held = []
                 for k, (one, each_room) in enumerate(zip(inside, rooms, strict=True)):
@@ -202,7 +204,7 @@ class NestKind:
                         groups = model.new_int_var(0, each.number * one.number, "")
                         model.add(groups <= one.number * jobs)
                         held.append(each_room * groups)
-                        spent = self._spent_on(one, fact)
+                        spent = self._spent_on(one, data)
                         uses[k].append(spent * groups)
                         if 2 * spent > len(one.links) * capacity:
                             large[k].append(groups)

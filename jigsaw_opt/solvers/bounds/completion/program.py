@@ -1,7 +1,7 @@
 """Least weighted sum of ends under inequalities between them: a linear program with an exact value.
 
-Every fact about the ends ``C_j`` of some jobs has the same shape, ``sum_j a_j C_j >= b`` with ``a >= 0``. The engine
-finds multipliers in floating point; with them the bound is added up again in fractions, so it is a proof
+Every fact about the ends ``C_j`` of some jobs is an inequality, ``sum_j a_j C_j >= b`` with ``a >= 0``.
+The engine finds multipliers in floating point; with them the bound is added up again in fractions, so it is a proof
 whatever the engine returns.
 """
 
@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.clock import look
-from jigsaw_opt.solvers.bounds.completion_proof import UNIT, EndCost, Proof
+from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
 from jigsaw_opt.solvers.engines.highs import run_limited
 
 if TYPE_CHECKING:
@@ -91,15 +91,15 @@ class CompletionProgram:
         self.ends = [value * self._scale for value in solution.col_value]
         self._multipliers = list(solution.row_dual)
 
-    def proof(self) -> Proof:
+    def proof(self) -> DualBound:
         """What the multipliers prove.
 
         What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own end.
         Where rounding has taken more than there is, all multipliers are scaled down.
         """
         shares = within_weights(self.weights, self._shares())
-        costs = [EndCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
-        return Proof(sum(share * row.least for row, share in shares), costs)
+        costs = [CompletionCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
+        return DualBound(sum(share * row.least for row, share in shares), costs)
 
     def bound(self) -> int:
         """Least weighted sum of ends that the multipliers prove, exactly."""

@@ -1,108 +1,21 @@
-"""What jobs ask of a resource, and what that says about the objective.
-
-A resource is a set of GPUs or links that together give `capacity` units of work in a microsecond. What
-follows holds even if work could be split, moved and interrupted at will.
-"""
+"""A resource as one fast machine: what holds even if work could be split, moved and interrupted at will."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
 
-__all__ = ["Claim", "Demand", "Resource", "least_makespan", "least_period", "least_weighted_completion"]
+__all__ = ["least_makespan", "least_period", "least_weighted_completion"]
 
 _UNIT = 2**24
 """Fractions are summed in parts of one over this, rounded down: exact sums would have endless denominators."""
 _SCANS = 48
 """Number of times that the whole set of jobs is looked through for the best constraint."""
-
-
-class Run(NamedTuple):
-    """Work that each iteration of a job does in one go, at a constant rate at best.
-
-    Parameters
-    ----------
-    rate, length
-        Amount in a microsecond, and how many microseconds it takes.
-    before, after
-        Least time from the iteration's start to its start, and from its end to the iteration's end.
-    """
-
-    rate: int
-    length: int
-    before: int
-    after: int
-
-    @property
-    def work(self) -> int:
-        """Its amount."""
-        return self.rate * self.length
-
-
-class Demand(NamedTuple):
-    """What one job asks of a resource.
-
-    Parameters
-    ----------
-    head
-        None of its work is before this moment, in microseconds.
-    work
-        Least amount of its work.
-    tail
-        All its work is at least so long before its end.
-    lag
-        Twice the sum over all its work of amount times least distance from its middle to the job's end.
-    runs
-        Work that every iteration has.
-    spare
-        Most that one iteration counts beyond this, or None where there is no more.
-    """
-
-    head: int
-    work: int
-    tail: int
-    lag: int
-    runs: tuple[Run, ...] = ()
-    spare: Run | None = None
-
-    def surplus(self, iterations: int) -> int:
-        """Work beyond that of all runs, which may lie in any of the iterations."""
-        return self.work - iterations * sum(run.work for run in self.runs)
-
-
-class Claim(NamedTuple):
-    """A job with a weight, and its least end; its demand on the resource at hand, or None."""
-
-    weight: int
-    end: int
-    demand: Demand | None
-
-
-class Resource(NamedTuple):
-    """A set of GPUs or links.
-
-    Parameters
-    ----------
-    capacity
-        Amount of work in a microsecond.
-    demands
-        What each job asks of it, None for nothing.
-    reason
-        What it is, in the user's terms.
-    exclusive
-        Whether it consists of as many units as its capacity, of which a job uses the same ones for all its runs, as
-        many as their rate, in their order and alone.
-    """
-
-    capacity: int
-    demands: Sequence[Demand | None]
-    reason: str
-    exclusive: bool = False
 
 
 def least_period(resource: Resource) -> int:
@@ -136,7 +49,7 @@ def least_makespan(resource: Resource) -> int:
     return ceil_div(end, capacity)
 
 
-def least_weighted_completion(claims: Sequence[Claim], capacity: int) -> int:
+def least_weighted_completion(weighted_jobs: Sequence[WeightedJob], capacity: int) -> int:
     """Least sum of weighted ends by mean busy times, each end also at least the job's own.
 
     In units of ``2 * capacity``, the work of any set ``A`` of jobs, times its mean moment, is at least
@@ -145,14 +58,16 @@ def least_weighted_completion(claims: Sequence[Claim], capacity: int) -> int:
     that linear program, so the sum is a lower bound whichever constraints are found; without own ends it is the
     bound of Eastman, Even and Isaacs (1964), and on one machine with one block a job it is Smith's rule itself.
     """
-    ends = sum(claim.weight * claim.end for claim in claims if not (claim.demand and claim.demand.work))
-    jobs = [(claim, claim.demand) for claim in claims if claim.demand and claim.demand.work]
+    ends = sum(
+        weighted.weight * weighted.end for weighted in weighted_jobs if not (weighted.demand and weighted.demand.work)
+    )
+    jobs = [(weighted, weighted.demand) for weighted in weighted_jobs if weighted.demand and weighted.demand.work]
     jobs.sort(key=lambda job: Fraction(-job[0].weight, job[1].work))
     family = _Family(capacity, max(1, len(jobs) // _SCANS))
     total = before = 0
-    for claim, demand in looking(jobs):
-        moment = family.extend(claim, demand)
-        numerator = claim.weight * (moment - before + capacity * demand.lag)
+    for weighted, demand in looking(jobs):
+        moment = family.extend(weighted, demand)
+        numerator = weighted.weight * (moment - before + capacity * demand.offset)
         total += numerator * _UNIT // (2 * capacity * demand.work)
         before = moment
     return ends + ceil_div(total, _UNIT)
@@ -167,9 +82,9 @@ class _Family:
         self._alone = 0
         self._held = (0, 0, 0, 0)  # gain, work, moment if alone, head of the subset
 
-    def extend(self, claim: Claim, demand: Demand) -> int:
+    def extend(self, weighted: WeightedJob, demand: Demand) -> int:
         """Take one more job; returns the least sum of work times mean moment, in units of ``2 * capacity``."""
-        alone = self._capacity * (2 * demand.work * claim.end - demand.lag)
+        alone = self._capacity * (2 * demand.work * weighted.end - demand.offset)
         self._alone += alone
         self._jobs.append((alone // demand.work, demand.work, alone, demand.head))
         _, work, moment, head = self._held

@@ -1,0 +1,167 @@
+"""GPU time as a resource: priced by type and memory, every block at its cheapest.
+
+For any prices, the work of all jobs at the cheapest prices fits into the priced time of all GPUs, which is the
+dual of the linear program that spreads work over unlike GPUs. Every price vector gives a bound; the search
+for a good one needs no proof.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+
+__all__ = ["gpu_resources"]
+
+_MOST_CORNERS = 3
+"""Up to so many classes of GPUs, every subset of them is tried on its own."""
+_STEPS = 16
+"""Rounds of the search for prices."""
+_FINEST = 1000
+"""Integer price of one at the start of the search."""
+
+PriceVector = tuple[int, ...]
+
+
+def gpu_resources(job_data: Sequence[JobData], classes: Sequence[GpuClass]) -> Iterator[Resource]:
+    """GPU time at several prices: all equivalent, classes on their own, and the best prices found."""
+    dual = _DualSearch([data for data in job_data if data.job_class.blocks], classes)
+    starts = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
+    if len(classes) > 1 and starts:
+        starts.append(dual.search(max(starts, key=dual.load)))
+    for prices in starts:
+        demands = [dual.demand(data, prices) if data.job_class.blocks else None for data in looking(job_data)]
+        yield Resource(dual.capacity(prices), demands, _reason(classes, prices))
+
+
+def _unit_prices(count: int) -> Iterator[PriceVector]:
+    """All classes equivalent, and some of them on their own."""
+    yield (1,) * count
+    if count <= _MOST_CORNERS:
+        for subset in range(1, 2**count - 1):
+            yield tuple(subset >> k & 1 for k in range(count))
+
+
+def _reason(classes: Sequence[GpuClass], prices: PriceVector) -> str:
+    kinds = ", ".join(dict.fromkeys(kind.gpu_type for kind, price in zip(classes, prices, strict=True) if price))
+    return f"GPU work on {kinds}"
+
+
+class _PricedWork(NamedTuple):
+    """What jobs of one job_class charge at some prices.
+
+    Parameters
+    ----------
+    cost
+        Least price of a block, by level.
+    once, moment
+        Price of an iteration that no choice of levels goes below, and its moment (see `JobData.offset`).
+    overflow
+        What an iteration costs more because a job has at most one worker on each GPU of its cheapest class.
+    intervals, free_interval
+        See `Demand`.
+    """
+
+    cost: list[int]
+    once: int
+    moment: int
+    overflow: int
+    intervals: tuple[WorkInterval, ...]
+    free_interval: WorkInterval
+
+
+class _DualSearch:
+    """Work of jobs by the prices of GPU classes; job_classes are worked out once."""
+
+    def __init__(self, job_data: Sequence[JobData], classes: Sequence[GpuClass]) -> None:
+        self._classes = classes
+        self._known: dict[tuple[int, PriceVector], _PricedWork] = {}
+        self._together: dict[int, JobData] = {}
+        for data in job_data:
+            known = self._together.get(id(data.job_class))
+            self._together[id(data.job_class)] = data if known is None else _merged(known, data)
+
+    def capacity(self, prices: PriceVector) -> int:
+        """Priced GPU time of a microsecond."""
+        return sum(price * kind.gpus for price, kind in zip(prices, self._classes, strict=True))
+
+    def load(self, prices: PriceVector) -> Fraction:
+        """Time that about all work takes at these prices."""
+        return Fraction(sum(self._work(data, prices) for data in self._together.values()), self.capacity(prices))
+
+    def demand(self, data: JobData, prices: PriceVector) -> Demand:
+        """Demand of one job."""
+        priced = self._priced(data, prices)
+        offset = data.offset(priced.once, priced.moment)
+        work, tail = self._work(data, prices), data.job_class.tail
+        return Demand(data.job.release_us, work, tail, offset, priced.intervals, priced.free_interval)
+
+    def search(self, prices: PriceVector) -> PriceVector:
+        """PriceVector of a larger load: one class after the other, by factors that come closer to 1."""
+        best = tuple(price * _FINEST or 1 for price in prices)
+        load, step = self.load(best), 2.0
+        for _ in range(_STEPS):
+            better = max(_neighbours(best, step), key=self.load)
+            if (found := self.load(better)) > load:
+                best, load = better, found
+            else:
+                step = step**0.5
+        return best
+
+    def _work(self, data: JobData, prices: PriceVector) -> int:
+        priced = self._priced(data, prices)
+        return critical.least_work_us(data.job, priced.cost) + data.job.iterations * priced.overflow
+
+    def _priced(self, data: JobData, prices: PriceVector) -> _PricedWork:
+        key = (id(data.job_class), prices)
+        if key not in self._known:
+            self._known[key] = self._price(data, prices)
+        return self._known[key]
+
+    def _price(self, data: JobData, prices: PriceVector) -> _PricedWork:
+        job, blocks, tails = data.job, data.job_class.blocks, data.job_class.tails
+        levels = range(1, job.levels + 1)
+        length = [min(times[d - 1] for times in blocks.values() if len(times) >= d) for d in levels]
+        cost = [min(prices[k] * times[d - 1] for k, times in blocks.items() if len(times) >= d) for d in levels]
+        least = critical.least_levels(job)
+        once = sum(cost[d - 1] for d in least)
+        moment = sum(cost[d - 1] * (2 * tails[d - 1] + length[d - 1]) for d in least)
+        overflow, top = self._overflow(data, prices), max(prices)
+        intervals = tuple(
+            WorkInterval(count * top, cost[d - 1] // top, 0, tails[d - 1]) for d, count in Counter(least).items()
+        )
+        most = (once if job.rule.multiset else job.slots * cost[-1]) + overflow
+        rate, room = job.slots * top, most - sum(interval.work for interval in intervals)
+        free_interval = WorkInterval(rate, ceil_div(room, rate), 0, data.job_class.tail)
+        return _PricedWork(cost, once, moment, overflow, intervals, free_interval)
+
+    def _overflow(self, data: JobData, prices: PriceVector) -> int:
+        regrets: dict[int, list[int]] = {}
+        for d in data.job.rule.multiset or ():
+            offers = sorted(
+                (prices[k] * times[d - 1], k) for k, times in data.job_class.blocks.items() if len(times) >= d
+            )
+            dearer = offers[1][0] if len(offers) > 1 else offers[0][0]
+            regrets.setdefault(offers[0][1], []).append(dearer - offers[0][0])
+        return sum(sum(sorted(extra)[: max(0, len(extra) - self._classes[k].gpus)]) for k, extra in regrets.items())
+
+
+def _neighbours(prices: PriceVector, step: float) -> Iterator[PriceVector]:
+    for k in range(len(prices)):
+        for price in (round(prices[k] * step), round(prices[k] / step)):
+            yield (*prices[:k], max(1, price), *prices[k + 1 :])
+
+
+def _merged(known: JobData, more: JobData) -> JobData:
+    """One job with the iterations and levels of two of the same job_class."""
+    total = known.job.rule.min_total + more.job.rule.min_total
+    rule = replace(known.job.rule, min_total=total)
+    return replace(known, job=replace(known.job, iterations=known.job.iterations + more.job.iterations, rule=rule))

@@ -1,0 +1,91 @@
+"""Links as a resource, for jobs that no server alone, or no rack alone, has room for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
+
+__all__ = ["link_resources"]
+
+_MOST_CUTS = 32
+"""In a cluster of more links, single links are not tried."""
+
+
+def link_resources(pieces: Pieces, job_data: Sequence[JobData]) -> Iterator[Resource]:
+    """Links that leave servers, racks and so on, and each link without which some job finds no room."""
+    links = pieces.cluster.links
+    if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
+        return
+    for partition in server_partitions(pieces.cluster):
+        yield from _boundaries(pieces.cluster, job_data, partition)
+    for cut in links if len(links) <= _MOST_CUTS else ():
+        part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
+        group = tuple(part[server.name] for server in pieces.cluster.servers)
+        demands = [_demand(data, [cut], int(_fewest(data, group) > 1)) for data in looking(job_data)]
+        yield Resource(1, demands, f"transfers over link {cut.name}", True)
+
+
+def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: ServerPartition) -> Iterator[Resource]:
+    """Jobs that need several groups use a link of each; where groups share links, one less in all."""
+    job_classes, shared = {id(data.job_class): data for data in job_data}, partition.shared
+    groups = {key: frozenset(partition.group[s] for s in data.job_class.gpus) for key, data in job_classes.items()}
+    needed = {key: _fewest(data, partition.group) - shared for key, data in looking(job_classes.items())}
+    for reach in dict.fromkeys(groups[id(data.job_class)] for data in job_data if needed[id(data.job_class)] > 0):
+        links = [cluster.links[k] for k in sorted(frozenset().union(*(partition.leaving[g] for g in reach)))]
+        uses = [needed[id(data.job_class)] if groups[id(data.job_class)] <= reach else 0 for data in job_data]
+        demands = [_demand(data, links, count) for data, count in looking(zip(job_data, uses, strict=True))]
+        reason = f"transfers of jobs too wide for one place over {len(links)} links"
+        yield Resource(len(links), demands, reason, True)
+
+
+def _fewest(data: JobData, group: Sequence[int]) -> int:
+    """Least number of groups that have room for all workers of a job; 0 where one is enough."""
+    room: Counter[int] = Counter()
+    for s, gpus in data.job_class.gpus.items():
+        room[group[s]] += gpus
+    left, count = data.job.slots, 0
+    for gpus in sorted(room.values(), reverse=True):
+        left, count = left - gpus, count + 1
+        if left <= 0:
+            break
+    return count if count > 1 else 0
+
+
+def _demand(data: JobData, links: Sequence[Link], uses: int) -> Demand | None:
+    """Demand of a job that uses some number of the links, whichever they are."""
+    job_class = data.job_class
+    if uses < 1 or job_class.ring is None or not job_class.blocks:
+        return None
+    rate = min(job_class.ring.rate, max(link.bandwidth for link in links))
+    latency = max(job_class.ring.latency_us, min(link.latency_us for link in links))
+    channel = Channel((), rate, latency)
+    exchange = job_class.exchange_over(data.job, channel)
+    once, first = sum(exchange.shortest), min(times[0] for times in job_class.blocks.values())
+    longest = sum(data.job.transfer_us(piece.bucket, data.job.slots, channel) for piece in data.job.transfers)
+    # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
+    return Demand(
+        head=data.job.release_us + first,
+        work=critical.least_transfer_us(data.job, exchange) * uses,
+        tail=0,
+        offset=uses * data.offset(once, once * once),
+        intervals=tuple(_intervals(job_class.blocks, exchange.shortest, uses)),
+        free_interval=WorkInterval(uses, max(0, longest - once), first, 0),
+    )
+
+
+def _intervals(blocks: Mapping[int, Sequence[int]], transfers: Sequence[int], uses: int) -> Iterator[WorkInterval]:
+    """The transfers of an iteration, one after the other, each once its bucket can be ready."""
+    before, after = 0, sum(transfers)
+    for bucket, length in enumerate(transfers):
+        before = max(before, min(times[bucket] for times in blocks.values() if len(times) > bucket))
+        after -= length
+        yield WorkInterval(uses, length, before, after)
+        before += length

@@ -1,0 +1,139 @@
+"""What wide jobs ask of groups of servers, and groups that are equivalent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.problem import critical
+from jigsaw_opt.problem.cluster import Channel, Link
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
+from jigsaw_opt.solvers.bounds.server_partition import ServerPartition
+
+__all__ = [
+    "EquivalentJobs",
+    "ServerGroup",
+    "TwoLevelBin",
+    "allowed_classes",
+    "equivalent_groups",
+    "equivalent_jobs",
+    "fewest_groups",
+    "least_transfers",
+    "two_level_bins",
+]
+
+
+class ServerGroup(NamedTuple):
+    """Groups that are equivalent: how many, a link profile, and their GPUs by server and class in one of them."""
+
+    number: int
+    links: tuple[Link, ...]
+    servers: tuple[tuple[int, int], ...]
+
+    def room(self, job_class: JobClass, allowed: frozenset[int]) -> int:
+        """GPUs that may hold a worker, of allowed classes."""
+        return sum(job_class.gpus.get(s, 0) for s, k in self.servers if k in allowed)
+
+
+class TwoLevelBin(NamedTuple):
+    """A group, how many are like it, and the smaller groups in one of them."""
+
+    outer: ServerGroup
+    inside: tuple[ServerGroup, ...]
+
+
+class EquivalentJobs(NamedTuple):
+    """Jobs that ask the same, one of them, and how many there are."""
+
+    data: JobData
+    number: int
+
+
+def equivalent_groups(pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition) -> list[ServerGroup]:
+    """Groups of servers, like ones together."""
+    return list(_equivalent(pieces, classes, partition, range(len(pieces.cluster.servers))).values())
+
+
+def two_level_bins(
+    pieces: Pieces, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
+) -> list[TwoLevelBin]:
+    """Groups of an outer partition with the groups of an inner one in them, like ones together."""
+    within: dict[int, list[int]] = {}
+    for s, group in enumerate(outer.group):
+        within.setdefault(group, []).append(s)
+    equivalent: dict[tuple[object, ...], TwoLevelBin] = {}
+    for servers in within.values():
+        ((key, whole),) = _equivalent(pieces, classes, outer, servers).items()
+        inside = _equivalent(pieces, classes, inner, servers)
+        full = key, frozenset((kind, one.number) for kind, one in inside.items())
+        known = equivalent.get(full, TwoLevelBin(whole._replace(number=0), tuple(inside.values())))
+        equivalent[full] = TwoLevelBin(known.outer._replace(number=known.outer.number + 1), known.inside)
+    return list(equivalent.values())
+
+
+def _equivalent(
+    pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
+) -> dict[tuple[object, ...], ServerGroup]:
+    number = {(kind.gpu_type, kind.memory): k for k, kind in enumerate(classes)}
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for s in among:
+        server = pieces.cluster.servers[s]
+        groups.setdefault(partition.group[s], []).append((s, number[server.gpu_type, server.gpu_memory]))
+    equivalent: dict[tuple[object, ...], ServerGroup] = {}
+    for group, servers in groups.items():
+        links = tuple(pieces.cluster.links[k] for k in sorted(partition.leaving[group]))
+        gpus = Counter((k, pieces.cluster.servers[s].gpus) for s, k in servers)
+        rates = Counter((link.bandwidth, link.latency_us) for link in links)
+        part = pieces.routes.component[servers[0][0]]
+        key = (part, frozenset(gpus.items()), frozenset(rates.items()))
+        known = equivalent.get(key, ServerGroup(0, links, tuple(servers)))
+        equivalent[key] = known._replace(number=known.number + 1)
+    return equivalent
+
+
+def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:
+    """Jobs of one job_class with the same iterations, levels and release are one class."""
+    equivalent: dict[tuple[object, ...], EquivalentJobs] = {}
+    for data in job_data:
+        job = data.job
+        if data.job_class.ring is not None and data.job_class.blocks and data.job_class.sites:
+            key = (id(data.job_class), job.iterations, job.rule.min_total, job.release_us)
+            known = equivalent.get(key, EquivalentJobs(data, 0))
+            equivalent[key] = known._replace(number=known.number + 1)
+    return list(equivalent.values())
+
+
+def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
+    """Classes of GPUs on which a worker does not delay the job beyond `limit`.
+
+    A worker stays on its GPU, so in every iteration it makes its buckets ready there.
+    """
+    job, job_class = data.job, data.job_class
+    lowest = critical.candidate_levels(job)[0]
+    spans = {
+        k: job.iterations * min(critical.tail_us(times, site.exchange.shortest, lowest) for site in job_class.sites)
+        for k, times in job_class.blocks.items()
+    }
+    return frozenset(k for k, span in spans.items() if job.release_us + span <= limit)
+
+
+def fewest_groups(kinds: Sequence[ServerGroup], data: JobData, allowed: frozenset[int]) -> int | None:
+    """Least number of groups that have room for all workers of a job, None if all together have not."""
+    rooms = sorted(((kind.room(data.job_class, allowed), kind.number) for kind in kinds), reverse=True)
+    left, fewest = data.job.slots, 0
+    for room, count in rooms:
+        if room and room * count >= left:
+            return fewest + -(-left // room)
+        left, fewest = left - room * count, fewest + count
+    return None
+
+
+def least_transfers(data: JobData, links: Sequence[Link]) -> int:
+    """Least time that one of the links is busy with all transfers of a job."""
+    ring = data.job_class.ring
+    assert ring is not None, "only jobs that have a ring are asked"
+    rate = min(ring.rate, max(link.bandwidth for link in links))
+    latency = max(ring.latency_us, min(link.latency_us for link in links))
+    return critical.least_transfer_us(data.job, data.job_class.exchange_over(data.job, Channel((), rate, latency)))

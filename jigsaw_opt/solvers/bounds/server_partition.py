@@ -1,0 +1,45 @@
+"""Servers put together: alone, then as the links at hand join them (racks), and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.cluster import Cluster, Link, joined_parts
+
+__all__ = ["ServerPartition", "server_partitions"]
+
+
+class ServerPartition(NamedTuple):
+    """Servers put together: the group of each server, and the links that leave each group."""
+
+    group: tuple[int, ...]
+    leaving: dict[int, frozenset[int]]
+
+    @property
+    def shared(self) -> bool:
+        """Whether some link leaves two groups."""
+        return sum(map(len, self.leaving.values())) > len(frozenset().union(*self.leaving.values()))
+
+
+def server_partitions(cluster: Cluster) -> Iterator[ServerPartition]:
+    """Single servers, then servers that the links at hand join, as behind one switch, and so on."""
+    inside: list[Link] = []
+    while True:
+        part = joined_parts(cluster, inside)
+        group = tuple(part[server.name] for server in cluster.servers)
+        leaving = _leaving(cluster, part, set(group))
+        if not any(leaving.values()):
+            return
+        yield ServerPartition(group, leaving)
+        inside += [cluster.links[k] for k in frozenset().union(*leaving.values())]
+
+
+def _leaving(cluster: Cluster, part: dict[str, int], groups: set[int]) -> dict[int, frozenset[int]]:
+    leaving: dict[int, set[int]] = {group: set() for group in groups}
+    for k, link in enumerate(looking(cluster.links)):
+        first, second = (part[end] for end in link.ends)
+        for group in {first, second} & groups if first != second else ():
+            leaving[group].add(k)
+    return {group: frozenset(links) for group, links in leaving.items()}
