@@ -13,14 +13,14 @@ import time
 from dataclasses import dataclass
 from statistics import fmean
 
-import highspy
-
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, windows
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, PieceGraph, Pieces, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
 from jigsaw_opt.problem.timetable import objective_of
-from jigsaw_opt.solvers.engines.highs import Scaled
+from jigsaw_opt.solvers.engines.highs import Setting, solve_program
+from jigsaw_opt.solvers.engines.highs_search import ScaledProgram
+from jigsaw_opt.solvers.engines.mip import Ending
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
 TYPE = "v"
@@ -41,13 +41,13 @@ def instance(seed: int, finest: int) -> Instance:
     return Instance(f"grid-{seed}", cluster, models, tuple(jobs), "finite", "weighted_completion")
 
 
-def disjunctive(pieces: Pieces, limit: int) -> Program:
+def disjunctive(pieces: Pieces, limit: int) -> AlgebraicModel:
     return build(pieces, windows(pieces, limit), 0, limit).program
 
 
-def time_indexed(pieces: Pieces, limit: int) -> Program:
+def time_indexed(pieces: Pieces, limit: int) -> AlgebraicModel:
     """One 0-1 variable for each block, GPU, level and moment; exact here, where transfers take no time."""
-    program, step = Program("time_indexed"), objective_step(pieces)
+    program, step = AlgebraicModel("time_indexed"), objective_step(pieces)
     busy: dict[tuple[int, int], list[Expression]] = {}
     ends = []
     for number, (job, window) in enumerate(zip(pieces.jobs, windows(pieces, limit), strict=True)):
@@ -62,7 +62,7 @@ def time_indexed(pieces: Pieces, limit: int) -> Program:
 
 
 def _add_job(
-    program: Program, number: int, job: PieceGraph, moments: range, busy: dict[tuple[int, int], list[Expression]]
+    program: AlgebraicModel, number: int, job: PieceGraph, moments: range, busy: dict[tuple[int, int], list[Expression]]
 ) -> Expression:
     times, gpus = job.blocks[0].duration_us[TYPE], range(2)
     here = [program.binary(f"here_{number}_{g}") for g in gpus]
@@ -104,27 +104,15 @@ class Row:
     proven: bool
 
 
-def measure(program: Program, step: int, seconds: float) -> Row:
-    scaled = Scaled(program.matrix())
-    relaxed, engine = _engine(scaled, seconds), _engine(scaled, seconds)
-    relaxed.setOptionValue("solve_relaxation", True)
-    relaxed.run()
-    engine.setOptionValue("mip_rel_gap", 0.0)
-    engine.setOptionValue("mip_abs_gap", step / 2 / scaled.objective)
+def measure(model: AlgebraicModel, step: int, seconds: float) -> Row:
+    scaled = ScaledProgram(model.program())
+    limit: dict[str, Setting] = {"time_limit": seconds}
+    root = solve_program(scaled.program, limit | {"solve_relaxation": True}).objective * scaled.objective
+    exact: dict[str, Setting] = {"mip_rel_gap": 0.0, "mip_abs_gap": step / 2 / scaled.objective}
     began = time.process_time()
-    engine.run()
-    spent, info = time.process_time() - began, engine.getInfo()
-    proven = engine.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    root = relaxed.getInfo().objective_function_value * scaled.objective
-    return Row(len(scaled.columns), root, spent, info.objective_function_value * scaled.objective, proven)
-
-
-def _engine(scaled: Scaled, seconds: float) -> highspy.Highs:
-    engine = highspy.Highs()
-    for name, value in {"output_flag": False, "threads": 1, "time_limit": seconds}.items():
-        engine.setOptionValue(name, value)
-    engine.passModel(scaled.model())
-    return engine
+    found = solve_program(scaled.program, limit | exact)
+    spent, columns = time.process_time() - began, len(scaled.program.costs)
+    return Row(columns, root, spent, found.objective * scaled.objective, found.ending is Ending.SOLVED)
 
 
 def main() -> None:

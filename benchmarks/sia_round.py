@@ -17,13 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import highspy
 import numpy as np
 
-from jigsaw_opt.formulations.program import cbc_executable
+from jigsaw_opt.formulations.algebra import cbc_executable
 from jigsaw_opt.formulations.sia_round import SiaRound, from_document
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
-from jigsaw_opt.solvers.engines.highs_arrays import model_of, solve_arrays
+from jigsaw_opt.solvers.engines.highs import HighsEngine, solve_program
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 HEADS = "program | best known | ours | bound | gap | s | HiGHS | s | CBC | s | CBC / ours"
@@ -57,8 +56,8 @@ def children() -> float:
 
 
 def by_highs(problem: SiaRound, gap: float) -> float:
-    solved = solve_arrays(problem.program(), relative_gap=gap)
-    assert solved is not None
+    solved = solve_program(problem.program(), {"mip_rel_gap": gap})
+    assert solved.feasible
     return problem.objective(problem.choice(solved.values))
 
 
@@ -88,10 +87,7 @@ def peers(problem: SiaRound, seconds: float, options: argparse.Namespace) -> Ite
     yield from (f"{value:.4f}", f"{used:.3f}")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "round.mps")
-        writer = highspy.Highs()
-        writer.setOptionValue("output_flag", False)
-        writer.passModel(model_of(problem.program()))
-        writer.writeModel(str(program))
+        HighsEngine(problem.program()).write(program)
         value, used = timed(lambda: by_cbc(program, options.gap, options.seconds))
     yield from (f"{value:.4f}", f"{used:.3f}", f"{used / seconds:.0f}")
 

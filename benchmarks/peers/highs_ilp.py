@@ -8,8 +8,8 @@ from attempt import Attempt
 
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, serial_limit, windows
 from jigsaw_opt.problem import Instance
-from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.outcome import Task
+from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.mip import MipTask
 from jigsaw_opt.solvers.ilp import ILP
 
 __all__ = ["solve", "unsupported"]
@@ -35,8 +35,8 @@ def solve(attempt: Attempt) -> None:
     if attempt.remaining == 0.0:
         attempt.note = "the program was not built in time"
         return
-    task = Task(
-        program=model.program,
+    task = MipTask(
+        model=model.program,
         step=step,
         offer=lambda values: attempt.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, joined
+from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, ProgramBuilder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,7 +78,7 @@ def min_total_duration(cluster: SharedCluster) -> LinearProgram:
 
 def max_sum_throughput(cluster: SharedCluster) -> LinearProgram:
     """Maximise ``sum_ij T_ij x_ij``."""
-    return _program(cluster, -cluster.throughput.ravel(), _shares(cluster), extra_rows=0)
+    return _shares(cluster, -cluster.throughput).program()
 
 
 Objective = Callable[[SharedCluster], LinearProgram]
@@ -95,39 +95,27 @@ def _with_level(cluster: SharedCluster, gain: Floats, level: Any) -> LinearProgr
     import numpy as np
 
     jobs, types = gain.shape
-    row = jobs + types + np.arange(jobs)
-    gains = Entries(np.repeat(row, types), np.arange(gain.size), gain.ravel())
-    levels = Entries(row, np.full(jobs, gain.size), -np.asarray(level, dtype=float))
-    costs = np.append(np.zeros(gain.size), -1.0)
-    return _program(cluster, costs, joined(_shares(cluster), gains, levels), extra_rows=jobs)
+    builder = _shares(cluster, np.zeros_like(gain))
+    (column,) = builder.add_columns([-1.0])
+    job = np.arange(jobs)
+    rows = np.concatenate([np.repeat(job, types), job])
+    columns = np.concatenate([np.arange(gain.size), np.full(jobs, column)])
+    values = np.concatenate([gain.ravel(), -np.asarray(level, dtype=float)])
+    builder.add_rows(Entries(rows, columns, values), np.zeros(jobs), np.inf)
+    return builder.program()
 
 
-def _program(cluster: SharedCluster, costs: Floats, entries: Entries, extra_rows: int) -> LinearProgram:
-    """Shares of time; a row a job, a row a GPU type, then further rows that are at least 0."""
+def _shares(cluster: SharedCluster, costs: Floats) -> ProgramBuilder:
+    """A column a job and type, the share of time; the time of each job, and the GPUs of each type used on average."""
     import numpy as np
 
     jobs, types = cluster.throughput.shape
-    upper = np.full(len(costs), np.inf)
-    upper[: jobs * types] = np.where(cluster.throughput > 0, 1.0, 0.0).ravel()
-    return LinearProgram(
-        costs=costs,
-        lower=np.zeros(len(costs)),
-        upper=upper,
-        row_lower=np.concatenate([np.full(jobs + types, -np.inf), np.zeros(extra_rows)]),
-        row_upper=np.concatenate([np.ones(jobs), cluster.capacity, np.full(extra_rows, np.inf)]),
-        entries=entries,
-    )
-
-
-def _shares(cluster: SharedCluster) -> Entries:
-    """Time of each job, and GPUs of each type in use on average."""
-    import numpy as np
-
-    jobs, types = cluster.throughput.shape
+    builder = ProgramBuilder()
+    column = builder.add_columns(costs.ravel(), upper=np.where(cluster.throughput > 0, 1.0, 0.0).ravel())
     owner, kind = (index.ravel() for index in np.indices((jobs, types)))
-    column = np.arange(jobs * types)
-    time = Entries(owner, column, np.ones(jobs * types))
-    return joined(time, Entries(jobs + kind, column, cluster.gpus[owner].astype(float)))
+    builder.add_rows(Entries(owner, column, np.ones(jobs * types)), -np.inf, np.ones(jobs))
+    builder.add_rows(Entries(kind, column, cluster.gpus[owner]), -np.inf, cluster.capacity)
+    return builder
 
 
 def from_document(document: Mapping[str, Any]) -> SharedCluster:

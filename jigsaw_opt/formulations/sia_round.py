@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, joined
+from jigsaw_opt.formulations.linear import Entries, Floats, Integers, LinearProgram, ProgramBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,16 +77,12 @@ class SiaRound:
         may_idle = np.flatnonzero(np.isfinite(self.idle))
         owners = np.concatenate([jobs, may_idle])
         costs = np.concatenate([self.cost[jobs, configurations], self.idle[may_idle]])
-        least = np.concatenate([np.ones(len(self.cost)), np.full(len(self.capacity), -np.inf)])
-        return LinearProgram(
-            costs=costs,
-            lower=np.zeros(len(costs)),
-            upper=np.ones(len(costs)),
-            row_lower=least,
-            row_upper=np.concatenate([np.ones(len(self.cost)), self.capacity]),
-            entries=joined(_one_configuration(owners), self._capacities(configurations)),
-            integer=True,
-        )
+        builder = ProgramBuilder()
+        columns = builder.add_columns(costs, upper=1.0, integer=True)
+        once = np.ones(len(self.cost))
+        builder.add_rows(Entries(owners, columns, np.ones(len(owners))), once, once)
+        builder.add_rows(self._gpus_taken(configurations), -np.inf, self.capacity)
+        return builder.program()
 
     def choice(self, values: Floats) -> Integers:
         """The choice that a solution of `program` stands for."""
@@ -98,18 +94,12 @@ class SiaRound:
         choice[jobs[taken]] = configurations[taken]
         return choice
 
-    def _capacities(self, configurations: Integers) -> Entries:
+    def _gpus_taken(self, configurations: Integers) -> Entries:
+        """GPUs of each type by column."""
         import numpy as np
 
         columns, types = np.nonzero(self.gpus[configurations])
-        values = self.gpus[configurations[columns], types].astype(float)
-        return Entries(len(self.cost) + types, columns, values)
-
-
-def _one_configuration(owners: Integers) -> Entries:
-    import numpy as np
-
-    return Entries(owners, np.arange(len(owners)), np.ones(len(owners)))
+        return Entries(types, columns, self.gpus[configurations[columns], types])
 
 
 def configurations(servers: int, width: int) -> tuple[tuple[int, int], ...]:

@@ -24,8 +24,8 @@ from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
-from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.outcome import Ending, Search, Task
+from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.options import Options
@@ -33,7 +33,7 @@ from jigsaw_opt.solvers.result import Report, Result, StoppedBy
 
 __all__ = ["ILP", "Ilp", "model_document"]
 
-_ENGINES: dict[str, Callable[[Task], Search]] = {"highs": HighsSearch, "cbc": CbcSearch}
+_ENGINES: dict[str, Callable[[MipTask], MipSearch]] = {"highs": HighsSearch, "cbc": CbcSearch}
 _PULP = "pulp>=3.3.2,<4"
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
@@ -156,8 +156,8 @@ def _search(control: Control, pieces: Pieces) -> StoppedBy:
             control.raise_bound(min(grid.proven(min(bound, best)), best - grid.resolution + grid.step))
 
     column = model.program.column
-    task = Task(
-        program=model.program,
+    task = MipTask(
+        model=model.program,
         step=grid.resolution,
         offer=lambda values: control.offer(model.plan(lambda variable: values[column(variable)])),
         raise_bound=raise_bound,

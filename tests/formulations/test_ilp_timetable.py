@@ -12,8 +12,8 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable import Model, build, objective_step, piece_pairs, serial_limit, windows
-from jigsaw_opt.formulations.program import Program
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import objective_of
@@ -164,7 +164,7 @@ def test_pairs_are_those_that_share_a_gpu_or_a_link() -> None:
 
 
 def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:
-    program = Program("test")
+    program = AlgebraicModel("test")
     program.minimize(program.time("objective", 0, 5))
     program.add(2 >= 1)
     program.time("empty", 3, 2)

@@ -14,7 +14,7 @@ from jigsaw_opt.formulations.sia_round import (
     restart_factors,
 )
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
-from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+from jigsaw_opt.solvers.engines.highs import solve_program
 
 TABLE_1_GPUS = np.array([[1, 0], [2, 0], [0, 1], [0, 2], [0, 4]])
 TABLE_1_GOODPUT = np.array([[1.0, 1, 2, 3, 4], [2, 4, 1, 2, 3]])
@@ -35,7 +35,7 @@ def test_worked_example_of_the_paper(table_1: SiaRound) -> None:
 
 
 def test_the_integer_program_has_the_same_optimum(table_1: SiaRound) -> None:
-    solved = solve_arrays(table_1.program())
+    solved = solve_program(table_1.program())
     assert solved is not None
     choice = table_1.choice(solved.values)
     assert choice.tolist() == [4, 1]

@@ -98,10 +98,10 @@ def test_estimates_are_the_slowest_case_and_their_divisor_the_fastest() -> None:
 
 def test_the_program_over_schedules_has_the_rows_of_the_paper() -> None:
     ends = [(4, 9), (6, 6), (5, 8)]
-    matrix = build(ends).program.matrix()
-    assert sum(matrix.integer) == 2 * 3
+    program = build(ends).program.program()
+    assert program.integer.sum() == 2 * 3
     # (10) and (11) once a job, (12) once a schedule between the two jobs.
-    assert len(matrix.rows) == 2 + 2 + 3
+    assert len(program.row_lower) == 2 + 2 + 3
 
 
 @pytest.mark.parametrize("ends", [[(4, 9), (6, 6), (5, 8)], [(3, 3, 3)], [(1, 2), (2, 1), (3, 1)]])

@@ -14,8 +14,8 @@ from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.solvers import ilp
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
-from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.solvers.greedy import GREEDY
 from jigsaw_opt.solvers.ilp import ILP, model_document
 from jigsaw_opt.solvers.options import Options
@@ -201,7 +201,7 @@ def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -
     limit = ilp.serial_limit(pieces)
     model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
     bounds: list[float] = []
-    engine = search(Task(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
+    engine = search(MipTask(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
     engine.cancel()
     assert engine.run() is Ending.STOPPED
     assert all(bound <= limit for bound in bounds)
@@ -212,7 +212,7 @@ def test_an_engine_cancelled_while_it_runs_stops() -> None:
     limit = ilp.serial_limit(pieces)
     model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
     bounds: list[float] = []
-    task = Task(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
+    task = MipTask(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
     engine = HighsSearch(task)
     assert engine.run() is Ending.STOPPED
     assert bounds[-1] < limit

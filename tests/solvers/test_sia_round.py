@@ -10,7 +10,7 @@ import pytest
 
 from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound, from_document
 from jigsaw_opt.solvers.allocation.sia_round import solve_round
-from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+from jigsaw_opt.solvers.engines.highs import solve_program
 
 PROGRAMS = ("64_gpus64", "128_gpus128", "256_gpus256", "512_gpus512", "512_gpus2048", "1024_gpus1024", "2048_gpus2048")
 
@@ -29,7 +29,7 @@ def random_round(seed: int) -> SiaRound:
 @pytest.mark.parametrize("seed", range(40))
 def test_no_worse_than_an_exact_engine(seed: int) -> None:
     problem = random_round(seed)
-    exact = solve_arrays(problem.program())
+    exact = solve_program(problem.program())
     solved = solve_round(problem)
     assert exact is not None and solved is not None
     assert (problem.used(solved.choice) <= problem.capacity).all()

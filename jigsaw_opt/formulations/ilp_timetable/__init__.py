@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import Pace, add_links, add_pace
 from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pairs
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
@@ -13,7 +14,6 @@ from jigsaw_opt.formulations.ilp_timetable.strengthening import add_gpu_loads, a
 from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import Network
 from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_limit, windows
@@ -46,7 +46,7 @@ class Model:
         The mixed-integer program, in microseconds.
     """
 
-    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], program: Program) -> None:
+    def __init__(self, ground: Ground, jobs: Sequence[JobVariables], program: AlgebraicModel) -> None:
         self.ground, self.jobs, self.program = ground, tuple(jobs), program
 
     def plan(self, value: Value) -> Timetable:
@@ -66,7 +66,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
-    model, ground = Program("jigsaw"), Ground(pieces)
+    model, ground = AlgebraicModel("jigsaw"), Ground(pieces)
     network = Network(ground)
     objective = model.time(pieces.objective, bound, limit)
     model.minimize(objective)
@@ -83,7 +83,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
     return Model(ground, jobs, model)
 
 
-def _add_job(model: Program, network: Network, it: JobVariables) -> Pace:
+def _add_job(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
     """Everything that concerns one job alone."""
     add_placement(model, network.ground, it)
     add_depth_rule(model, it)
@@ -96,7 +96,7 @@ def _add_job(model: Program, network: Network, it: JobVariables) -> Pace:
     return pace
 
 
-def _add_objective(model: Program, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
+def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
     """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
     if ground.pieces.objective == "weighted_completion":
         model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.program import Program
 from jigsaw_opt.formulations.timetable import pace
 from jigsaw_opt.formulations.timetable.network import Network
 from jigsaw_opt.formulations.timetable.pace import Ladder
@@ -20,7 +20,7 @@ __all__ = ["Pace", "add_links", "add_pace"]
 Pace: TypeAlias = pace.Pace["pulp.LpVariable"]
 
 
-def add_links(model: Program, network: Network, it: JobVariables) -> None:
+def add_links(model: AlgebraicModel, network: Network, it: JobVariables) -> None:
     """SPEC section 3, *Ring*: a job uses the links on the routes between neighbours of its ring."""
     if it.job.slots < 2 or not network.cluster.links:
         return
@@ -33,7 +33,7 @@ def add_links(model: Program, network: Network, it: JobVariables) -> None:
             _ring_neighbours(model, network, it, literal, pairs)
 
 
-def _bridge(model: Program, network: Network, it: JobVariables, link: int, side: frozenset[int]) -> None:
+def _bridge(model: AlgebraicModel, network: Network, it: JobVariables, link: int, side: frozenset[int]) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
     component = network.ground.pieces.routes.component
     part = {component[s] for s in side}
@@ -45,7 +45,7 @@ def _bridge(model: Program, network: Network, it: JobVariables, link: int, side:
         model.add(it.links[link] <= literal)
 
 
-def _any_used(model: Program, it: JobVariables, name: str, servers: Sequence[int]) -> pulp.LpVariable:
+def _any_used(model: AlgebraicModel, it: JobVariables, name: str, servers: Sequence[int]) -> pulp.LpVariable:
     """Literal of a worker on one of the servers."""
     if len(servers) == 1:
         return it.used[servers[0]]
@@ -55,7 +55,11 @@ def _any_used(model: Program, it: JobVariables, name: str, servers: Sequence[int
 
 
 def _ring_neighbours(
-    model: Program, network: Network, it: JobVariables, literal: pulp.LpVariable, pairs: Iterable[tuple[int, int]]
+    model: AlgebraicModel,
+    network: Network,
+    it: JobVariables,
+    literal: pulp.LpVariable,
+    pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
     component = network.ground.pieces.routes.component
@@ -66,7 +70,7 @@ def _ring_neighbours(
             model.add(literal >= both - model.total(it.used[s] for s in others if (first < s < second) != outside))
 
 
-def add_pace(model: Program, network: Network, it: JobVariables) -> Pace:
+def add_pace(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
     """SPEC section 3, *Ring*: smallest rate and largest latency among links and shared fabrics in use."""
     if it.job.slots < 2:
         return Pace(Ladder((1,), ()), Ladder((0,), ()))
@@ -82,14 +86,14 @@ def add_pace(model: Program, network: Network, it: JobVariables) -> Pace:
     return Pace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
 
 
-def _shared(model: Program, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
+def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """Literal that two or more of the workers force."""
     literal = model.binary(name)
     model.add(model.total(workers) <= 1 + (len(workers) - 1) * literal)
     return literal
 
 
-def _ladder(model: Program, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder[pulp.LpVariable]:
+def _ladder(model: AlgebraicModel, name: str, uses: Sequence[tuple[int, pulp.LpVariable]]) -> Ladder[pulp.LpVariable]:
     """Ladder over values that are worse the larger they are."""
     values = tuple(sorted({value for value, _ in uses}))
     steps = tuple(model.binary(f"{name}_{step}") for step in range(1, len(values)))

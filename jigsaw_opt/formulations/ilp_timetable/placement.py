@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.variables import tight_gpus
 from jigsaw_opt.problem.critical import candidate_levels
@@ -21,7 +21,7 @@ _DIGIT = 10**5
 """Base in which sums of bytes are stated: small enough for an engine's tolerance to be far below one unit."""
 
 
-def add_placement(model: Program, ground: Ground, it: JobVariables) -> None:
+def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> None:
     """SPEC 4.1: as many GPUs as slots, all on servers that routes join."""
     job, j = it.job, it.number
     it.here = {g: model.binary(f"here_{j}_{g}") for g in ground.allowed(job)}
@@ -34,7 +34,7 @@ def add_placement(model: Program, ground: Ground, it: JobVariables) -> None:
         _one_part(model, ground, it, parts)
 
 
-def _one_part(model: Program, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
+def _one_part(model: AlgebraicModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
     chosen = {part: model.binary(f"part_{it.number}_{part}") for part in parts}
     model.add(model.total(chosen.values()) == 1)
     for part, literal in chosen.items():
@@ -42,7 +42,7 @@ def _one_part(model: Program, ground: Ground, it: JobVariables, parts: Sequence[
         model.add(model.total(inside) == it.job.slots * literal)
 
 
-def add_depth_rule(model: Program, it: JobVariables) -> None:
+def add_depth_rule(model: AlgebraicModel, it: JobVariables) -> None:
     """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
@@ -54,7 +54,7 @@ def add_depth_rule(model: Program, it: JobVariables) -> None:
 
 
 def _level_literals(
-    model: Program, name: str, here: pulp.LpVariable, candidates: Sequence[int]
+    model: AlgebraicModel, name: str, here: pulp.LpVariable, candidates: Sequence[int]
 ) -> dict[int, pulp.LpVariable]:
     if len(candidates) == 1:
         return {candidates[0]: here}
@@ -63,14 +63,14 @@ def _level_literals(
     return literals
 
 
-def _level_multiset(model: Program, it: JobVariables, candidates: Sequence[int]) -> None:
+def _level_multiset(model: AlgebraicModel, it: JobVariables, candidates: Sequence[int]) -> None:
     multiset = it.job.rule.multiset or ()
     for levels in it.levels:
         for d in candidates:
             model.add(model.total(literals[d] for literals in levels.values()) == multiset.count(d))
 
 
-def _free_levels(model: Program, it: JobVariables) -> None:
+def _free_levels(model: AlgebraicModel, it: JobVariables) -> None:
     rule, deepest = it.job.rule, it.job.levels
     for levels in it.levels:
         model.add(model.total(literals[deepest] for literals in levels.values()) >= rule.min_contributors)
@@ -82,7 +82,7 @@ def _free_levels(model: Program, it: JobVariables) -> None:
         _balance(model, it, totals, min(rule.balance, most))
 
 
-def _balance(model: Program, it: JobVariables, totals: Mapping[int, Expression], balance: int) -> None:
+def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expression], balance: int) -> None:
     most = it.job.levels * it.job.iterations
     least = model.integer(f"least_{it.number}", 0, most)
     for g, here in it.here.items():
@@ -90,13 +90,13 @@ def _balance(model: Program, it: JobVariables, totals: Mapping[int, Expression],
         model.add(totals[g] <= least + balance)
 
 
-def add_memory(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_memory(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
     """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
     for g, inside in tight_gpus(ground, jobs):
         _memory_of_gpu(model, g, ground.memory(g), inside)
 
 
-def _memory_of_gpu(model: Program, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
+def _memory_of_gpu(model: AlgebraicModel, g: int, memory: int, inside: Sequence[JobVariables]) -> None:
     """One row for each worker whose activations may be the largest."""
     states = [(it.job.state_bytes, it.here[g]) for it in inside]
     for it in inside:
@@ -107,7 +107,7 @@ def _memory_of_gpu(model: Program, g: int, memory: int, inside: Sequence[JobVari
             _add_exact_sum(model, f"{g}_{it.number}_{i}", [*states, *activations], memory)
 
 
-def _add_exact_sum(model: Program, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
+def _add_exact_sum(model: AlgebraicModel, name: str, terms: Sequence[tuple[int, pulp.LpVariable]], limit: int) -> None:
     """State that a sum of bytes is at most `limit`, digit by digit, so that no engine loses a byte to its tolerance."""
     divisor = gcd(*(size for size, _ in terms)) or 1
     sizes, limit = [min(size // divisor, limit // divisor + 1) for size, _ in terms], limit // divisor

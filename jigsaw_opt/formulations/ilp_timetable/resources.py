@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import Pace
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.problem.critical import candidate_levels, tails_us
 
@@ -48,7 +48,7 @@ class _Piece(NamedTuple):
         return self.earliest + self.least <= other.latest - other.least
 
 
-def add_blocks_disjoint(model: Program, ground: Ground, jobs: Sequence[JobVariables]) -> None:
+def add_blocks_disjoint(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
     """SPEC 4.4: on a GPU, blocks do not overlap."""
     for g in range(len(ground.gpus)):
         inside = [it for it in jobs if g in it.here]
@@ -57,7 +57,7 @@ def add_blocks_disjoint(model: Program, ground: Ground, jobs: Sequence[JobVariab
             _add_disjoint(model, f"{g}", meet, _blocks(model, ground, one, g), _blocks(model, ground, two, g))
 
 
-def _blocks(model: Program, ground: Ground, it: JobVariables, g: int) -> list[_Piece]:
+def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> list[_Piece]:
     times = block_us(it.job, ground.gpu_type(g))
     candidates, tails = candidate_levels(it.job), tails_us(times, it.shortest)
     after = min(tails[d - 1] - times[d - 1] for d in candidates)
@@ -74,7 +74,7 @@ def _blocks(model: Program, ground: Ground, it: JobVariables, g: int) -> list[_P
     ]
 
 
-def add_transfers_disjoint(model: Program, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
+def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
     """SPEC 4.4: on a link, transfers do not overlap. One order for all links that two jobs share."""
     pieces = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
@@ -101,7 +101,7 @@ def _transfers(it: JobVariables, pace: Pace) -> list[_Piece]:
 
 
 def _add_disjoint(
-    model: Program, resource: str, meet: pulp.LpVariable, ones: Sequence[_Piece], twos: Sequence[_Piece]
+    model: AlgebraicModel, resource: str, meet: pulp.LpVariable, ones: Sequence[_Piece], twos: Sequence[_Piece]
 ) -> None:
     """Of two pieces of different jobs that meet on the resource, one ends before the other starts."""
     first = {}
@@ -121,7 +121,7 @@ def _add_disjoint(
 
 
 def _add_monotone(
-    model: Program, first: dict[tuple[str, str], pulp.LpVariable], ones: Sequence[_Piece], twos: Sequence[_Piece]
+    model: AlgebraicModel, first: dict[tuple[str, str], pulp.LpVariable], ones: Sequence[_Piece], twos: Sequence[_Piece]
 ) -> None:
     """What comes before a piece comes before all later pieces of its job."""
     for one in ones:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.program import Program
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.loads import Load, gpu_load, link_load, load_rows
 
@@ -16,19 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["add_gpu_loads", "add_link_loads"]
 
 
-def add_gpu_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
+def add_gpu_loads(
+    model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
+) -> None:
     """Work on a GPU fits between the first release and the last exchange."""
     for g in range(len(ground.gpus)):
         _add_loads(model, [gpu_load(ground, it, g, model.total) for it in jobs if g in it.here], makespan)
 
 
-def add_link_loads(model: Program, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable) -> None:
+def add_link_loads(
+    model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
+) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
     for k, link in enumerate(ground.pieces.cluster.links):
         _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 
-def _add_loads(model: Program, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
+def _add_loads(model: AlgebraicModel, loads: Sequence[Load], makespan: pulp.LpVariable) -> None:
     """The loads of jobs that may run one after the other all fit before the end."""
     for works, around in load_rows(loads):
         model.add(model.total(works) + around <= makespan)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.network import Network, identical_jobs, identical_servers
 
 __all__ = ["add_order"]
@@ -15,7 +15,7 @@ _LARGEST_CODE = 2**12
 """A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
 
 
-def add_order(model: Program, network: Network, jobs: Sequence[JobVariables]) -> None:
+def add_order(model: AlgebraicModel, network: Network, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
     ground = network.ground
     for group in identical_jobs(ground.pieces):
@@ -32,7 +32,7 @@ def add_order(model: Program, network: Network, jobs: Sequence[JobVariables]) ->
             _falling(model, ((it.here[g], it.here[h]) for it in users), [1] * len(users))
 
 
-def _falling(model: Program, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]) -> None:
+def _falling(model: AlgebraicModel, pairs: Iterable[tuple[Expression, Expression]], most: Sequence[int]) -> None:
     """The list of the first entries is lexicographically no smaller than that of the second ones.
 
     Both are read as numbers whose digits are the entries; `most` holds the largest value of each.

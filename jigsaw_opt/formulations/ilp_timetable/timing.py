@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import Pace
 from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, JobVariables
-from jigsaw_opt.formulations.program import Expression, Program
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
 from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
-def add_iterations(model: Program, it: JobVariables) -> None:
+def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
     """SPEC section 3, *Barrier*: blocks start after the end of the iteration before.
 
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
@@ -37,7 +37,7 @@ def add_iterations(model: Program, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: Program, it: JobVariables, pace: Pace) -> list[list[Expression]]:
+def add_durations(model: AlgebraicModel, it: JobVariables, pace: Pace) -> list[list[Expression]]:
     """SPEC section 3, *Transfer*: duration of every transfer, by iteration and bucket."""
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
@@ -49,7 +49,7 @@ def add_durations(model: Program, it: JobVariables, pace: Pace) -> list[list[Exp
     ]
 
 
-def _chosen(model: Program, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
+def _chosen(model: AlgebraicModel, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
@@ -66,7 +66,9 @@ def _chosen(model: Program, it: JobVariables, pace: Pace, i: int, bucket: int) -
     return value
 
 
-def _contributor_steps(model: Program, it: JobVariables, i: int, bucket: int, fewest: int) -> list[pulp.LpVariable]:
+def _contributor_steps(
+    model: AlgebraicModel, it: JobVariables, i: int, bucket: int, fewest: int
+) -> list[pulp.LpVariable]:
     """Literals that at least `fewest` + 1, `fewest` + 2, ... workers reach the bucket."""
     steps = [model.binary(f"contribute_{it.number}_{i}_{bucket}_{c}") for c in range(fewest + 1, it.job.slots + 1)]
     for above, below in pairwise(steps):
@@ -76,7 +78,7 @@ def _contributor_steps(model: Program, it: JobVariables, i: int, bucket: int, fe
     return steps
 
 
-def add_exchanges(model: Program, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
     """SPEC section 3, *Transfer*: bucket after bucket, all before the barrier. Only for jobs that may use links:
 
     the transfers of any other job share no resource, and each of them runs as early as it can.
@@ -89,12 +91,14 @@ def add_exchanges(model: Program, it: JobVariables, durations: Sequence[Sequence
         it.exchanges.append(exchanges)
 
 
-def _exchange(model: Program, it: JobVariables, i: int, bucket: int, duration: Expression) -> Exchange:
+def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, duration: Expression) -> Exchange:
     start = model.time(f"exchange_{it.number}_{i}_{bucket}", it.earliest(i), it.latest(i))
     return Exchange(start, duration, start + duration)
 
 
-def add_readiness(model: Program, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
+def add_readiness(
+    model: AlgebraicModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]
+) -> None:
     """SPEC section 3, *Transfer*: a transfer starts when its bucket is ready at every contributor."""
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
@@ -105,14 +109,14 @@ def add_readiness(model: Program, ground: Ground, it: JobVariables, durations: S
                 _bucket_ready(model, it, i, g, times, row)
 
 
-def _iteration_ends_after(model: Program, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
+def _iteration_ends_after(model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int]) -> None:
     """The iteration lasts from the start of a block over its end, and over the transfers that its buckets go into."""
     tails = tails_us(times, it.shortest)
     model.add(it.ends[i] >= it.starts[i][g] + model.total(tails[d - 1] * x for d, x in it.levels[i][g].items()))
 
 
 def _bucket_ready(
-    model: Program, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
+    model: AlgebraicModel, it: JobVariables, i: int, g: int, times: Sequence[int], row: Sequence[Expression]
 ) -> None:
     """A worker whose level does not reach the bucket may start as late as it likes; no worker starts at the barrier."""
     start, late = it.starts[i][g], it.latest(i) - it.earliest(i)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.timetable import variables
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ Exchange = variables.Exchange["pulp.LpVariable", Expression]
 JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
 
 
-def add_any(model: Program, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:
+def add_any(model: AlgebraicModel, literal: pulp.LpVariable, literals: Sequence[pulp.LpVariable]) -> None:
     """State that a 0-1 variable is 1 exactly where one of the others is."""
     model.add(model.total(literals) >= literal)
     for one in literals:
         model.add(literal >= one)
 
 
-def add_both(model: Program, name: str, literals: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
+def add_both(model: AlgebraicModel, name: str, literals: Sequence[pulp.LpVariable]) -> pulp.LpVariable:
     """A 0-1 variable that is 1 exactly where all the others are."""
     literal = model.binary(name)
     model.add(literal >= model.total(literals) - (len(literals) - 1))

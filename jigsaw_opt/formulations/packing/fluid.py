@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.linear import Entries, LinearProgram
+from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.formulations.packing.gangs import Kind, Needs, kinds, needs, references_us
 from jigsaw_opt.formulations.packing.master import Master
 from jigsaw_opt.problem.packing import PackingProblem
@@ -56,14 +56,12 @@ def fluid_program(problem: PackingProblem) -> LinearProgram:
         rows += [progress + flow.of_class, classes + flow.of_class, on, on + types, on + 2 * types]
         columns += [number] * 5
         values += [-1.0, flow.jobs, flow.work, flow.links, flow.memory]
-    return LinearProgram(
-        costs=-np.array([*master.costs, *[0.0] * len(flows)]),
-        lower=np.zeros(steps + len(flows)),
-        upper=np.array([*master.widths, *[np.inf] * len(flows)]),
-        row_lower=np.full(2 * classes + 3 * types, -np.inf),
-        row_upper=np.array([*[0.0] * classes, *(float(c.count) for c in problem.classes), *_capacity(problem)]),
-        entries=Entries(np.array(rows), np.array(columns), np.array(values)),
-    )
+    builder = ProgramBuilder()
+    builder.add_columns(-np.array(master.costs), upper=master.widths)
+    builder.add_columns(np.zeros(len(flows)))
+    most = [*[0.0] * classes, *(float(c.count) for c in problem.classes), *_capacity(problem)]
+    builder.add_rows(Entries(rows, columns, values), -np.inf, most)
+    return builder.program()
 
 
 def _capacity(problem: PackingProblem) -> list[float]:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.packing import JobClass, PackingProblem
 
 __all__ = ["Column", "Master", "Pattern", "Rates", "Team", "column"]
@@ -114,6 +115,14 @@ class Master:
     def progress(self, number: int) -> int:
         """Row of the progress of a class."""
         return self.types + self.classes + number
+
+    def program(self) -> LinearProgram:
+        """The linear relaxation with the columns ``z`` alone; it minimises the negative of the value."""
+        builder = ProgramBuilder()
+        columns = builder.add_columns([-cost for cost in self.costs], upper=self.widths)
+        rows = [step.rows[0] for step in self.steps]
+        builder.add_rows(Entries(rows, columns, [1.0] * len(rows)), float("-inf"), self.upper)
+        return builder.program()
 
     def _value(self, number: int, of_class: JobClass) -> None:
         reached = 0.0

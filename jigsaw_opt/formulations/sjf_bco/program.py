@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, TypeAlias
 
-from jigsaw_opt.formulations.program import Expression, Program
+from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 
 if TYPE_CHECKING:
     import pulp
@@ -29,7 +29,7 @@ class Model:
         ``x_j^k`` by job and schedule.
     """
 
-    program: Program
+    program: AlgebraicModel
     choice: Choice
 
     def chosen(self, values: Sequence[float]) -> int:
@@ -46,7 +46,7 @@ def build(ends: Sequence[Sequence[int]]) -> Model:
     ends
         End of every job in every schedule, ``a_j(y^k) + rho_j(y^k)`` by schedule and job; at least one of each.
     """
-    program = Program("sjf_bco")
+    program = AlgebraicModel("sjf_bco")
     jobs, schedules = range(len(ends[0])), range(len(ends))
     choice = tuple(tuple(program.binary(f"x_{j}_{k}") for k in schedules) for j in jobs)
     makespan = program.time("makespan", 0, max(map(max, ends)))
@@ -58,20 +58,20 @@ def build(ends: Sequence[Sequence[int]]) -> Model:
 
 
 def _every_end_is_within_the_makespan(
-    program: Program, makespan: Expression, choice: Choice, ends: Sequence[Sequence[int]]
+    program: AlgebraicModel, makespan: Expression, choice: Choice, ends: Sequence[Sequence[int]]
 ) -> None:
     """(10): ``makespan >= sum_k T_j(y^k) x_j^k``."""
     for j, row in enumerate(choice):
         program.add(makespan >= program.total(ends[k][j] * x for k, x in enumerate(row)))
 
 
-def _every_job_has_one_schedule(program: Program, choice: Choice) -> None:
+def _every_job_has_one_schedule(program: AlgebraicModel, choice: Choice) -> None:
     """(11): ``sum_k x_j^k = 1``."""
     for row in choice:
         program.add(program.total(row) == 1)
 
 
-def _all_jobs_have_the_same(program: Program, choice: Choice) -> None:
+def _all_jobs_have_the_same(program: AlgebraicModel, choice: Choice) -> None:
     """(12): ``x_j^k = x_j'^k``, for neighbours, which says it for all."""
     for row, following in pairwise(choice):
         for mine, other in zip(row, following, strict=True):

@@ -9,7 +9,7 @@ from typing import Literal
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, build, normalised_throughput
-from jigsaw_opt.solvers.allocation.packing_engine import optimum, relaxation
+from jigsaw_opt.solvers.allocation.set_packing import optimum, relaxation
 
 __all__ = ["Grouping", "Method", "group_jobs", "throughput_bound"]
 

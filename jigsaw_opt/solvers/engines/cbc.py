@@ -9,8 +9,8 @@ import time
 from collections.abc import Sequence
 
 from jigsaw_opt.errors import EngineDiedError
-from jigsaw_opt.formulations.program import cbc_executable
-from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.formulations.algebra import cbc_executable
+from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 from jigsaw_opt.system.children import Keeper
 
 __all__ = ["CbcSearch"]
@@ -30,7 +30,7 @@ class CbcSearch:
         What to search for.
     """
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: MipTask) -> None:
         self.task = task
         self._lock = threading.Lock()
         self._cancelled: float | None = None
@@ -57,7 +57,7 @@ class CbcSearch:
         """
         with Keeper() as keeper:
             program, solution = keeper.folder / "program.mps", keeper.folder / "solution.txt"
-            self.task.program.write(program, "mps")
+            self.task.model.write(program, "mps")
             self._execute(keeper, [str(program), *self._settings(), "-solve", "-solution", str(solution)])
             report = solution.read_text() if solution.exists() else ""
             return self._read(keeper.log(), report)
@@ -108,7 +108,7 @@ class CbcSearch:
         return Ending.STOPPED
 
     def _offer(self, lines: Sequence[str]) -> None:
-        columns = self.task.program.columns
+        columns = self.task.model.columns
         values = [0.0] * len(columns)
         for line in lines:
             _, name, value, _ = line.removeprefix("**").split()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jigsaw_opt.formulations.packing import fluid_program
 from jigsaw_opt.problem.packing import PackingProblem
-from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+from jigsaw_opt.solvers.engines.highs import solve_program
 
 __all__ = ["fluid_bound"]
 
@@ -15,6 +15,6 @@ def fluid_bound(problem: PackingProblem) -> float:
     It holds against every timetable of jobs on as few servers as they need, not only against those of one or two jobs
     that `pack` chooses from, and is weaker than the bound that `pack` gives for these.
     """
-    solved = solve_arrays(fluid_program(problem))
-    assert solved is not None, "to pack nothing is a solution"
+    solved = solve_program(fluid_program(problem))
+    assert solved.feasible, "to pack nothing is a solution"
     return -solved.objective

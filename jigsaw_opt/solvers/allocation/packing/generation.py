@@ -25,7 +25,7 @@ from jigsaw_opt.formulations.packing import (
     references_us,
 )
 from jigsaw_opt.problem.packing import PackingProblem
-from jigsaw_opt.solvers.allocation.packing.program import Program, Solution
+from jigsaw_opt.solvers.allocation.packing.program import MasterSolution, RelaxedMaster
 from jigsaw_opt.solvers.allocation.packing.timetables import Timetables
 
 __all__ = ["Generation", "Memory"]
@@ -104,7 +104,7 @@ class Generation:
 
     def relax(self) -> list[Pattern]:
         """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
-        program, patterns = Program(self.master), dict.fromkeys(self._remembered())
+        program, patterns = RelaxedMaster(self.master), dict.fromkeys(self._remembered())
         for pattern in patterns:
             program.add(column(self.master, pattern, self.rates))
         solution = program.solve()
@@ -115,9 +115,9 @@ class Generation:
             solution = program.solve()
         return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
-    def certify(self, used: Iterable[Pattern]) -> tuple[Program, Solution]:
+    def certify(self, used: Iterable[Pattern]) -> tuple[RelaxedMaster, MasterSolution]:
         """The program over patterns with timetables, beginning with those that are `used`, and its solution."""
-        program = Program(self.master)
+        program = RelaxedMaster(self.master)
         for pattern in dict.fromkeys((*used, *self._remembered())):
             self._take(program, pattern)
         solution = program.solve()
@@ -130,7 +130,7 @@ class Generation:
         self._remember(solution)
         return program, solution
 
-    def _entering(self, solution: Solution, known: Container[Pattern], bounding: bool) -> dict[Pattern, None]:
+    def _entering(self, solution: MasterSolution, known: Container[Pattern], bounding: bool) -> dict[Pattern, None]:
         """Patterns not yet known that pay at the prices of a solution; also lowers the bound with rates for it."""
         prices = self.prices(solution.prices)
         entering: dict[Pattern, None] = {}
@@ -168,7 +168,7 @@ class Generation:
             rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
         ]
 
-    def _take(self, program: Program, pattern: Pattern) -> None:
+    def _take(self, program: RelaxedMaster, pattern: Pattern) -> None:
         for team, _ in pattern.teams:
             self.timetable(team.gang)
         self.columns[pattern] = None
@@ -184,7 +184,7 @@ class Generation:
         self._certified[number] = True
         return True
 
-    def _remember(self, solution: Solution) -> None:
+    def _remember(self, solution: MasterSolution) -> None:
         names = [c.name for c in self.problem.classes]
         self.memory.recipes.clear()
         for pattern, taken in zip(self.columns, solution.columns, strict=True):

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.packing import Column, Master, Prices
+from jigsaw_opt.solvers.engines.highs import HighsEngine
 
-__all__ = ["Program", "Solution"]
+__all__ = ["MasterSolution", "RelaxedMaster"]
 
 
-class Solution(NamedTuple):
+class MasterSolution(NamedTuple):
     """A solution of the linear program: its value, how much of each column, and the prices of the rows."""
 
     value: float
@@ -18,7 +19,7 @@ class Solution(NamedTuple):
     prices: Prices
 
 
-class Program:
+class RelaxedMaster:
     """The master program without integrality.
 
     Parameters
@@ -28,36 +29,25 @@ class Program:
     """
 
     def __init__(self, master: Master) -> None:
-        import highspy
-
         self.master = master
-        self._engine = engine = highspy.Highs()
-        for name, value in {"output_flag": False, "threads": 1, "solver": "simplex", "presolve": "off"}.items():
-            engine.setOptionValue(name, value)
-        engine.changeObjectiveSense(highspy.ObjSense.kMaximize)
-        self._infinity = highspy.kHighsInf
-        for upper in master.upper:
-            engine.addRow(-self._infinity, upper, 0, [], [])
-        for cost, width, entries in zip(master.costs, master.widths, master.steps, strict=True):
-            engine.addCol(cost, 0.0, min(width, self._infinity), len(entries.rows), entries.rows, entries.coefficients)
+        self._engine = HighsEngine(master.program(), {"solver": "simplex", "presolve": "off"})
 
     def add(self, column: Column) -> None:
         """Add a pattern."""
-        self._engine.addCol(0.0, 0.0, self._infinity, len(column.rows), column.rows, column.coefficients)
+        self._engine.add_column(0.0, column.rows, column.coefficients)
 
     def limit(self, upper: Sequence[float]) -> None:
         """Change the right-hand sides of all rows."""
-        for row, value in enumerate(upper):
-            self._engine.changeRowBounds(row, -self._infinity, value)
+        self._engine.limit_rows(upper)
 
-    def solve(self) -> Solution:
+    def solve(self) -> MasterSolution:
         """Solve it from where it was."""
-        self._engine.run()
-        found = self._engine.getSolution()
-        prices = [max(0.0, price) for price in found.row_dual]
+        found = self._engine.run()
+        # The engine minimises, so a price is what the objective falls by.
+        prices = (-found.duals).clip(min=0.0).tolist()
         types, classes = self.master.types, self.master.classes
-        return Solution(
-            self._engine.getInfo().objective_function_value,
-            list(found.col_value[len(self.master.steps) :]),
+        return MasterSolution(
+            -found.objective,
+            found.values[len(self.master.steps) :].tolist(),
             Prices(prices[:types], prices[types : types + classes], prices[types + classes :]),
         )

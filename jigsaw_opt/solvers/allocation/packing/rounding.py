@@ -13,7 +13,7 @@ from jigsaw_opt.formulations.packing import Pattern, Team, Valued
 from jigsaw_opt.problem.packing import JobClass
 from jigsaw_opt.solvers.allocation.packing.filling import Filling
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
-from jigsaw_opt.solvers.allocation.packing.program import Program, Solution
+from jigsaw_opt.solvers.allocation.packing.program import MasterSolution, RelaxedMaster
 
 __all__ = ["Rounding", "marginal", "value_of"]
 
@@ -46,7 +46,7 @@ class Rounding:
         self.jobs = [c.count for c in problem.classes]
         self.progress = [0.0] * len(problem.classes)
 
-    def dive(self, program: Program, solution: Solution) -> None:
+    def dive(self, program: RelaxedMaster, solution: MasterSolution) -> None:
         """Take whole parts until a program of what is left takes no pattern once."""
         while True:
             before = self.taken.total()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.sia_round import NO_ALLOCATION, SiaRound
 from jigsaw_opt.solvers.allocation.sia_round.exchange import Base, best_exchange, within_capacity
 from jigsaw_opt.solvers.allocation.sia_round.prices import Columns, best_prices
-from jigsaw_opt.solvers.engines.highs_arrays import solve_arrays
+from jigsaw_opt.solvers.engines.highs import solve_program
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
@@ -22,6 +22,7 @@ __all__ = ["RoundSolution", "solve_round"]
 
 _NOISE = 1e-6
 """Ties between configurations are broken by costs that differ by up to this part of the mean cost."""
+_TO_THE_OPTIMUM = {"mip_rel_gap": 0.0}
 _WINDOWS = ((2**12, 32), (2**15, 64), (2**17, 96))
 """Cells and jobs of the exact search, one attempt after the other."""
 
@@ -99,8 +100,8 @@ def _solution(problem: SiaRound, picked: Integers, bound: float, prices: Floats)
 
 def _by_integer_program(problem: SiaRound, bound: float, prices: Floats) -> RoundSolution | None:
     """Only where jobs must not be idle can rounding fail to fit all of them."""
-    solved = solve_arrays(problem.program())
-    if solved is None:
+    solved = solve_program(problem.program(), _TO_THE_OPTIMUM)
+    if not solved.feasible:
         return None
     choice = problem.choice(solved.values)
     return RoundSolution(choice, problem.objective(choice), max(bound, solved.bound), prices)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from highspy import Highs
+from jigsaw_opt.formulations.linear import ProgramBuilder
+from jigsaw_opt.solvers.engines.highs import HighsEngine
 
+if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
     from jigsaw_opt.formulations.sia_round import SiaRound
 
@@ -122,25 +123,18 @@ def best_prices(columns: Columns) -> Floats:
         value, slack = columns.point(prices)
         if value > best_value:
             best_value, best = value, prices
-        master.addRow(-np.inf, value + slack @ prices, len(slack) + 1, np.arange(len(slack) + 1), np.append(slack, 1.0))
-        master.run()
-        proposed = np.array(master.getSolution().col_value)
+        master.add_row(-np.inf, float(value + slack @ prices), range(len(slack) + 1), np.append(slack, 1.0))
+        proposed = master.run().values
         if proposed[-1] - best_value <= _PRECISION * max(1.0, abs(best_value)):
             break
         prices = np.maximum(_TRUST * best + (1 - _TRUST) * proposed[:-1], 0.0)
     return best
 
 
-def _master(highest: Floats) -> Highs:
+def _master(highest: Floats) -> HighsEngine:
     """The program of the cutting planes: a column a price, and the value to be maximised."""
-    import highspy
-
-    master = highspy.Highs()
-    master.setOptionValue("output_flag", False)
-    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-        master.setOptionValue(name, 1e-10)
-    for price in highest:
-        master.addVar(0.0, float(price))
-    master.addVar(-highspy.kHighsInf, highspy.kHighsInf)
-    master.changeColCost(len(highest), -1.0)
-    return master
+    builder = ProgramBuilder()
+    builder.add_columns([0.0] * len(highest), upper=highest)
+    builder.add_columns([-1.0], float("-inf"))
+    precise = dict.fromkeys(("primal_feasibility_tolerance", "dual_feasibility_tolerance"), 1e-10)
+    return HighsEngine(builder.program(), precise)

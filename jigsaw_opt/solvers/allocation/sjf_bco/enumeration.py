@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 
 from jigsaw_opt.formulations.sjf_bco import Batch, Progress, Schedule, Spread, build, completion
-from jigsaw_opt.solvers.engines.highs import HighsSearch
-from jigsaw_opt.solvers.engines.outcome import Ending, Task
+from jigsaw_opt.solvers.engines.highs_search import HighsSearch
+from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 
 __all__ = ["all_schedules", "best_schedule", "choose"]
 
@@ -42,7 +42,7 @@ def choose(ends: Sequence[Sequence[int]]) -> int:
     """
     model = build(ends)
     found: list[Sequence[float]] = []
-    task = Task(model.program, 1, found.append, lambda bound: None, seconds=None, nodes=None, seed=0, threads=1)
+    task = MipTask(model.program, 1, found.append, lambda bound: None, seconds=None, nodes=None, seed=0, threads=1)
     ending = HighsSearch(task).run()
     assert ending is Ending.SOLVED
     return min(map(model.chosen, found), key=lambda k: max(ends[k]))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.interleave import Model
+from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
+from jigsaw_opt.solvers.engines.highs import Setting, solve_program
 
 if TYPE_CHECKING:
-    import numpy as np
-    from highspy import Highs, HighsLp
-    from numpy.typing import NDArray
+    from jigsaw_opt.formulations.linear import Floats, Integers
 
 __all__ = ["Packed", "optimum", "relaxation"]
 
@@ -25,6 +23,8 @@ _PAYS = 1e-9
 """A column pays if its reduced value is above this."""
 _MISSING = -100.0
 """Value of a part in no group, for a beginning without enough columns: far below what any group could make up for."""
+_SETTINGS: Mapping[str, Setting] = {"mip_heuristic_run_root_reduced_cost": False}
+"""It takes up to a third of the time on such programs, and has not led to a better solution on any that was tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class Packed:
 @dataclass(frozen=True, slots=True)
 class _Relaxation:
     bound: float
-    columns: NDArray[np.int64]
-    reduced: NDArray[np.float64]
+    columns: Integers
+    reduced: Floats
 
 
 def relaxation(model: Model) -> float:
@@ -75,7 +75,9 @@ def optimum(model: Model, gap: float = 0.0, nodes: int | None = None) -> Packed:
     """
     import numpy as np
 
-    stop = {"mip_rel_gap": gap} | ({} if nodes is None else {"mip_max_nodes": nodes})
+    stop: dict[str, Setting] = {"mip_rel_gap": gap}
+    if nodes is not None:
+        stop["mip_max_nodes"] = nodes
     if len(model.values) <= _FEW:
         return _integer(model, np.arange(len(model.values)), stop)
     relaxed = _relax(model)
@@ -90,8 +92,8 @@ def _relax(model: Model) -> _Relaxation:
 
     columns = np.sort(np.argsort(model.values)[::-1][:_FEW])
     while True:
-        engine = _run(_program(model, columns))
-        prices = np.array(engine.getSolution().row_dual)
+        # The engine minimises, so a price is what its objective falls by.
+        prices = -solve_program(_program(model, columns, integer=False)).duals
         reduced = _reduced(model, prices)
         best = np.argsort(reduced)[::-1][:_MORE]
         entering = np.setdiff1d(best[reduced[best] > _PAYS], columns)
@@ -104,64 +106,33 @@ def _relax(model: Model) -> _Relaxation:
     return _Relaxation(bound, columns, reduced)
 
 
-def _reduced(model: Model, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+def _reduced(model: Model, prices: Floats) -> Floats:
     import numpy as np
 
     by_part = np.append(prices[:-1], 0.0)  # Empty places of a column are -1, which is the last.
     return np.asarray(model.values - by_part[model.columns].sum(axis=1) - model.gpus * prices[-1])
 
 
-def _integer(model: Model, columns: NDArray[np.int64], stop: Mapping[str, float | int]) -> Packed:
-    import highspy
-
-    program = _program(model, columns)
-    program.integrality_ = [highspy.HighsVarType.kInteger] * program.num_col_
-    engine = _run(program, stop)
-    info = engine.getInfo()
-    if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return Packed({}, sum(model.counts) * _MISSING, float(info.mip_dual_bound))
-    values = engine.getSolution().col_value[: len(columns)]
-    solution = {int(column): round(value) for column, value in zip(columns, values, strict=True) if round(value)}
-    return Packed(solution, float(info.objective_function_value), float(info.mip_dual_bound))
+def _integer(model: Model, columns: Integers, limits: Mapping[str, Setting]) -> Packed:
+    found = solve_program(_program(model, columns, integer=True), {**_SETTINGS, **limits})
+    if not found.feasible:
+        return Packed({}, sum(model.counts) * _MISSING, -found.bound)
+    taken = zip(columns.tolist(), found.values[: len(columns)].tolist(), strict=True)
+    solution = {column: round(value) for column, value in taken if round(value)}
+    return Packed(solution, -found.objective, -found.bound)
 
 
-def _program(model: Model, columns: NDArray[np.int64]) -> HighsLp:
-    """Some columns, and one more a part for what no group holds."""
-    import highspy
+def _program(model: Model, columns: Integers, *, integer: bool) -> LinearProgram:
+    """Some columns, and one more a part for what no group holds; it minimises the negative of the value."""
     import numpy as np
 
-    parts, starts, rows, entries = len(model.parts), [0], [], []
-    taken = [Counter(part for part in column if part >= 0) for column in model.columns[columns].tolist()]
-    gpus = model.gpus[columns].tolist()
-    for number, content in enumerate(taken):
-        rows += [*content, parts]
-        entries += [*map(float, content.values()), float(gpus[number])]
-        starts.append(len(rows))
-    program = highspy.HighsLp()
-    program.num_col_, program.num_row_ = len(taken) + parts, parts + 1
-    program.col_cost_ = np.append(model.values[columns], np.full(parts, _MISSING))
-    program.col_lower_ = np.zeros(program.num_col_)
-    program.col_upper_ = np.full(program.num_col_, highspy.kHighsInf)
-    program.row_lower_ = np.array([*model.counts, -highspy.kHighsInf], dtype=float)
-    program.row_upper_ = np.array([*model.counts, model.capacity], dtype=float)
-    program.sense_ = highspy.ObjSense.kMaximize
-    program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    program.a_matrix_.start_ = [*starts, *range(len(rows) + 1, len(rows) + parts + 1)]
-    program.a_matrix_.index_ = [*rows, *range(parts)]
-    program.a_matrix_.value_ = [*entries, *([1.0] * parts)]
-    return program
-
-
-def _run(program: HighsLp, options: Mapping[str, float | int] = MappingProxyType({})) -> Highs:
-    import highspy
-
-    engine = highspy.Highs()
-    engine.setOptionValue("output_flag", False)
-    engine.setOptionValue("threads", 1)
-    # Takes up to a third of the time on such programs, and has not led to a better solution on any that was tried.
-    engine.setOptionValue("mip_heuristic_run_root_reduced_cost", False)
-    for name, value in options.items():
-        engine.setOptionValue(name, value)
-    engine.passModel(program)
-    engine.run()
-    return engine
+    builder, parts = ProgramBuilder(), len(model.parts)
+    groups = builder.add_columns(-model.values[columns], integer=integer)
+    alone = builder.add_columns(np.full(parts, -_MISSING), integer=integer)
+    content = model.columns[columns]
+    group, place = np.nonzero(content >= 0)
+    pair, times = np.unique(group * parts + content[group, place], return_counts=True)
+    rows, inside = np.append(pair % parts, np.arange(parts)), np.append(groups[pair // parts], alone)
+    builder.add_rows(Entries(rows, inside, np.append(times, np.ones(parts))), model.counts, model.counts)
+    builder.add_rows(Entries(np.zeros(len(groups)), groups, model.gpus[columns]), -np.inf, [model.capacity])
+    return builder.program()

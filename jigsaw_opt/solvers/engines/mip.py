@@ -1,35 +1,65 @@
-"""What every engine for mixed-integer programs is asked and answers."""
+"""What is asked of an engine for linear and mixed-integer programs, and what it answers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from jigsaw_opt.formulations.program import Program
+from jigsaw_opt.formulations.algebra import AlgebraicModel
 
-__all__ = ["Ending", "Search", "Task"]
+if TYPE_CHECKING:
+    from jigsaw_opt.formulations.linear import Floats
+
+__all__ = ["Ending", "MipSearch", "MipTask", "ProgramOutcome"]
 
 
 class Ending(Enum):
     """How a search ended."""
 
     SOLVED = "solved"
-    """No solution is better than the best one offered by `Task.step` or more."""
+    """No solution is better than the best one found by a step or more."""
     INFEASIBLE = "infeasible"
     """The program has no solution."""
     STOPPED = "stopped"
-    """A limit, or `Search.cancel`."""
+    """A limit, or a cancel."""
+
+
+class ProgramOutcome(NamedTuple):
+    """What an engine has found out about a program.
+
+    Parameters
+    ----------
+    ending
+        How it ended.
+    feasible
+        Whether `values` are a solution.
+    values
+        By column.
+    duals
+        By row: what a unit more of the row's side changes the objective by; for programs without integer columns.
+    objective
+        Value of the solution.
+    bound
+        What no solution is below.
+    """
+
+    ending: Ending
+    feasible: bool
+    values: Floats
+    duals: Floats
+    objective: float
+    bound: float
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class MipTask:
     """One search.
 
     Parameters
     ----------
-    program
+    model
         What to minimise, in microseconds.
     step
         Solutions that are better by less are of no interest.
@@ -44,7 +74,7 @@ class Task:
         As in `Options`.
     """
 
-    program: Program
+    model: AlgebraicModel
     step: float
     offer: Callable[[Sequence[float]], object]
     raise_bound: Callable[[float], None]
@@ -59,8 +89,8 @@ class Task:
         return self.step / 2
 
 
-class Search(Protocol):
-    """One search by an engine, made from its `Task`."""
+class MipSearch(Protocol):
+    """One search by an engine, made from its `MipTask`."""
 
     def run(self) -> Ending:
         """Search until the end, a limit or `cancel`."""

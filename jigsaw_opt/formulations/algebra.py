@@ -1,51 +1,26 @@
-"""A mixed-integer program, built with PuLP. No other module of the package knows PuLP's interface."""
+"""A mixed-integer program stated in expressions, by PuLP. No other module of the package knows PuLP's interface."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.system.children import temporary_folder
 
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Expression", "Matrix", "Program", "Row", "cbc_executable"]
+__all__ = ["AlgebraicModel", "Expression", "cbc_executable"]
 
 Expression: TypeAlias = Any
 """A variable, a linear expression or a number; PuLP's operators take and return any of them, and state no types."""
 
 
-class Row(NamedTuple):
-    """One constraint, ``low <= coefficients * columns <= high``; an absent side is None."""
-
-    columns: tuple[int, ...]
-    coefficients: tuple[float, ...]
-    low: float | None
-    high: float | None
-
-
-class Matrix(NamedTuple):
-    """A program in numbers: minimise ``costs * x`` over rows and column bounds.
-
-    Parameters
-    ----------
-    costs, lower, upper, integer
-        By column.
-    rows
-        Constraints.
-    """
-
-    costs: tuple[float, ...]
-    lower: tuple[float, ...]
-    upper: tuple[float, ...]
-    integer: tuple[bool, ...]
-    rows: tuple[Row, ...]
-
-
-class Program:
+class AlgebraicModel:
     """Variables, constraints and objective of a minimisation.
 
     Parameters
@@ -96,7 +71,7 @@ class Program:
         return pulp.lpSum(terms)
 
     def column(self, variable: pulp.LpVariable) -> int:
-        """Column of a variable in `matrix`."""
+        """Column of a variable in `program`."""
         return self._column[variable]
 
     @property
@@ -104,19 +79,35 @@ class Program:
         """Column of every variable by its name."""
         return {variable.name: column for variable, column in self._column.items()}
 
-    def matrix(self) -> Matrix:
-        """The program in numbers."""
-        variables = list(self._column)
+    def program(self) -> LinearProgram:
+        """The model in arrays.
+
+        Raises
+        ------
+        OutOfTimeError
+            The time of the solve is over.
+        """
+        builder, variables = ProgramBuilder(), list(self._column)
         costs = [0.0] * len(variables)
         for variable, cost in self.problem.objective.items():
             costs[self._column[variable]] = cost
-        return Matrix(
-            tuple(costs),
-            tuple(v.lowBound for v in variables),
-            tuple(v.upBound for v in variables),
-            tuple(v.cat == "Integer" for v in variables),
-            tuple(self._row(constraint) for constraint in looking(self.problem.constraints())),
-        )
+        lower, upper = [v.lowBound for v in variables], [v.upBound for v in variables]
+        builder.add_columns(costs, lower, upper, [v.cat == "Integer" for v in variables])
+        rows: list[int] = []
+        columns: list[int] = []
+        values: list[float] = []
+        least: list[float] = []
+        most: list[float] = []
+        for row, constraint in enumerate(looking(self.problem.constraints())):
+            for variable, value in constraint.items():
+                rows.append(row)
+                columns.append(self._column[variable])
+                values.append(value)
+            side = -float(constraint.constant)
+            least.append(side if constraint.sense >= 0 else -inf)
+            most.append(side if constraint.sense <= 0 else inf)
+        builder.add_rows(Entries(rows, columns, values), least, most)
+        return builder.program()
 
     def document(self, kind: Literal["mps", "lp"]) -> bytes:
         """The program as an MPS or an LP file."""
@@ -138,12 +129,6 @@ class Program:
 
     def _contradiction(self) -> pulp.LpConstraint:
         return self.integer(f"never_{len(self._column)}", 0, 0) >= 1
-
-    def _row(self, constraint: pulp.LpConstraint) -> Row:
-        terms, side = dict(constraint.items()), -constraint.constant
-        low = side if constraint.sense >= 0 else None
-        high = side if constraint.sense <= 0 else None
-        return Row(tuple(self._column[v] for v in terms), tuple(map(float, terms.values())), low, high)
 
 
 def cbc_executable() -> Path:
