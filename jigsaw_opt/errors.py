@@ -18,6 +18,7 @@ __all__ = [
     "RunFailedError",
     "TooLargeError",
     "UsageError",
+    "WrongPlanError",
     "reason_of",
 ]
 
@@ -146,6 +147,10 @@ def _how(code: int | None) -> str:
 
 class RunFailedError(JigsawError):
     """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
+
+
+class WrongPlanError(JigsawError):
+    """A plan was made here, checked, and breaks a rule: a bug in what made it, never the user's fault."""
 
 
 @dataclass(slots=True)

@@ -18,9 +18,9 @@ from run_one import stated_plan
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.problem import Instance, Plan, cut
-from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import relative_gap
+from jigsaw_opt.solvers.solve import solve
 
 
 class Outcome(NamedTuple):
@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
 
 def solve_ours(instance: Instance, seconds: float, workers: int) -> Outcome:
-    result = CPSAT(instance, Options(time_limit=seconds, workers=workers), lambda event: None)
+    result = solve(instance, "cpsat", Options(time_limit=seconds, workers=workers))
     _require_correct(instance, result.plan)
     return Outcome(result.objective, result.bound, result.seconds)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.registry import Solver, find
-from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.solver import GREEDY
+from jigsaw_opt.solvers.portfolio import PORTFOLIO
+from jigsaw_opt.solvers.registry import ControlledSolver
+from jigsaw_opt.solvers.result import Result
 
 __all__ = ["AUTO", "Auto"]
 
@@ -27,14 +29,15 @@ class Auto:
         """Never: it takes every instance."""
         return None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve with the chosen solver; the result names it."""
-        return self.choose()(instance, options, report)
+        chosen = self.choose()
+        control.name = chosen.name
+        return chosen.run(control)
 
-    def choose(self) -> Solver:
+    def choose(self) -> ControlledSolver:
         """The solver for this installation."""
-        everything = find("portfolio")
-        return everything if everything.unavailable() is None else find("greedy")
+        return PORTFOLIO if PORTFOLIO.unavailable() is None else GREEDY
 
 
 AUTO = Auto()

@@ -1,6 +1,6 @@
 """One solve under way: incumbent, bound, stop rules and the progress stream.
 
-A solver makes a `Control`, offers it every plan and every bound, asks it when to stop, and
+`solve` hands a solver a `Control`; it offers it every plan and every bound, asks it when to stop, and
 ends with its `result`. Engines that block run under `Control.run`, so Ctrl-C, time and every other
 stop rule work the same for all of them.
 """

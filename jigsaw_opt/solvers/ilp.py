@@ -20,7 +20,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
 )
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import Pieces, cut
+from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
@@ -28,8 +28,7 @@ from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipSearch, MipTask
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.result import Result, StoppedBy
 
 __all__ = ["ILP", "Ilp", "model_document"]
 
@@ -65,7 +64,7 @@ class Ilp:
         """A cyclic horizon: the order of pieces that repeat has no first one."""
         return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve the instance: greedy, and where its plan does not meet the bound, the program.
 
         Raises
@@ -73,9 +72,8 @@ class Ilp:
         EngineDiedError
             The engine died, and no plan was known before.
         """
-        pieces = cut(instance)
-        control = Control(self.name, pieces, options, report)
-        return control.conclude(lambda: _solve(control, pieces), _DISTRIBUTIONS[options.engine or "highs"])
+        engines = _DISTRIBUTIONS[control.options.engine or "highs"]
+        return control.conclude(lambda: _solve(control, control.pieces), engines)
 
 
 ILP = Ilp()

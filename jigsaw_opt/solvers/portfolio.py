@@ -9,13 +9,11 @@ from functools import partial
 from threading import Event
 
 from jigsaw_opt.problem.clock import in_context
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import Pieces, cut
+from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
 __all__ = ["PORTFOLIO", "Portfolio"]
@@ -43,7 +41,7 @@ class Portfolio(OrtoolsSolver):
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve the instance.
 
         Raises
@@ -51,11 +49,9 @@ class Portfolio(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        pieces = cut(instance)
-        require_size(pieces)
-        control = Control(self.name, pieces, options, report)
-        run = _side_by_side if options.workers > 1 else _in_turn
-        return control.conclude(lambda: run(control, pieces), engines=["ortools"])
+        require_size(control.pieces)
+        run = _side_by_side if control.options.workers > 1 else _in_turn
+        return control.conclude(lambda: run(control, control.pieces), engines=["ortools"])
 
 
 PORTFOLIO = Portfolio()

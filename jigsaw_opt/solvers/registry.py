@@ -6,23 +6,33 @@ import difflib
 from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
 
-__all__ = ["GROUP", "Solver", "find", "load", "names", "nearest", "registered"]
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.control import Control
+
+__all__ = [
+    "GROUP",
+    "CallableSolver",
+    "ControlledSolver",
+    "Solver",
+    "find",
+    "load",
+    "names",
+    "nearest",
+    "registered",
+]
 
 GROUP = "jigsaw_opt.solvers"
 
 
-class Solver(Protocol):
-    """What an entry point of the group ``jigsaw_opt.solvers`` names.
-
-    Loading it must not import its engine.
-    """
+class _Described(Protocol):
+    """What every solver says of itself."""
 
     @property
     def name(self) -> str:
@@ -38,8 +48,23 @@ class Solver(Protocol):
     def unsupported(self, instance: Instance) -> str | None:
         """Why it does not take this instance, or None where it does."""
 
+
+class ControlledSolver(_Described, Protocol):
+    """A solver that works on the cut instance and the books that `solve` keeps."""
+
+    def run(self, control: Control) -> Result:
+        """Solve ``control.pieces``; the plan is checked by the caller."""
+
+
+class CallableSolver(_Described, Protocol):
+    """A solver that cuts the instance and keeps its books itself."""
+
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Solve the instance; the plan is checked by the caller."""
+
+
+Solver = ControlledSolver | CallableSolver
+"""What an entry point of the group ``jigsaw_opt.solvers`` names; loading it must not import its engine."""
 
 
 def names() -> tuple[str, ...]:

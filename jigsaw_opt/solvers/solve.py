@@ -1,27 +1,23 @@
-"""The one way to solve an instance: certain causes first, then the solver, then the check."""
+"""The one way to solve an instance: it is cut once, then come certain causes, the solver, and the check."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.errors import JigsawError, MissingEngineError, OutOfTimeError, UsageError
+from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError, WrongPlanError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.bounds import Bound
-from jigsaw_opt.solvers.control import NO_BOUND, first_bound
+from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
 from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
 from jigsaw_opt.system.interrupts import on_interrupt
 
-__all__ = ["UncheckedPlanError", "solve"]
-
-
-class UncheckedPlanError(JigsawError):
-    """A solver returned a plan that breaks a rule; a bug in the solver, never the user's fault."""
+__all__ = ["solve"]
 
 
 def solve(
@@ -48,7 +44,7 @@ def solve(
         The solver does not exist, does not take the instance, or has no such engine.
     MissingEngineError
         The solver's engine is not installed.
-    UncheckedPlanError
+    WrongPlanError
         The solver's plan did not pass `check`.
     """
     options, report = options or Options(), report or _ignore
@@ -89,7 +85,9 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         causes = certain_causes(pieces)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(pieces), causes)
-        return method(instance, options, report)
+        if callable(method):
+            return method(instance, options, report)
+        return method.run(Control(method.name, pieces, options, report))
     except OutOfTimeError:
         return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
 
@@ -115,9 +113,7 @@ def _checked(instance: Instance, result: Result) -> Result:
     violations = check(instance, result.plan)
     if violations:
         shown = "; ".join(f"{v.path}: {v.message} (rule {v.rule})" for v in violations[:5])
-        raise UncheckedPlanError(
-            f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}"
-        )
+        raise WrongPlanError(f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}")
     return replace(result, objective=result.plan.objective)
 
 

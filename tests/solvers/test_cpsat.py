@@ -12,6 +12,7 @@ from jigsaw_opt.instances.catalogue import load
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, cut
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat import CPSAT
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
@@ -24,7 +25,8 @@ pytest.importorskip("ortools")
 
 
 def solve(instance: Instance, **options: object) -> Result:
-    return CPSAT(instance, Options(**{"workers": 1, "work_limit": 20.0, **options}), lambda event: None)
+    asked = Options(**{"workers": 1, "work_limit": 20.0, **options})
+    return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
 
 
 def fitting(servers: int, memory: int, jobs: int) -> Instance:
@@ -51,7 +53,7 @@ def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
     instance = load("server/full")
     events: list[Event] = []
-    result = CPSAT(instance, Options(workers=1, work_limit=20.0), events.append)
+    result = CPSAT.run(Control("cpsat", cut(instance), Options(workers=1, work_limit=20.0), events.append))
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     assert result.status == Status.OPTIMAL

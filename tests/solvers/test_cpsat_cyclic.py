@@ -35,7 +35,8 @@ def crowded() -> Instance:
 
 
 def solve(instance: Instance, **options: object) -> Result:
-    return CPSAT(instance, Options(**{"workers": 1, "work_limit": 20.0, **options}), lambda event: None)
+    asked = Options(**{"workers": 1, "work_limit": 20.0, **options})
+    return CPSAT.run(Control("cpsat", cut(instance), asked, lambda event: None))
 
 
 def has_period(instance: Instance, period: int) -> bool:
@@ -75,7 +76,7 @@ def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pyt
 
 def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:
     events: list[Event] = []
-    result = CPSAT(crowded, Options(workers=1, work_limit=SHORT), events.append)
+    result = CPSAT.run(Control("cpsat", cut(crowded), Options(workers=1, work_limit=SHORT), events.append))
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
     assert result.plan is not None
     assert result.objective is not None

@@ -34,6 +34,7 @@ from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.greedy import GREEDY, greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -256,13 +257,13 @@ def test_absurd_size_is_refused() -> None:
     with pytest.raises(TooLargeError, match="blocks"):
         greedy_timetable(cut(instance))
     with pytest.raises(TooLargeError, match="blocks"):
-        GREEDY(instance, Options(), lambda event: None)
+        solve(instance, GREEDY, Options())
 
 
 def test_solver_reports_bound_and_every_better_plan() -> None:
     instance = generate("server", 1)
     events: list[Event] = []
-    result = GREEDY(instance, Options(), events.append)
+    result = solve(instance, GREEDY, Options(), events.append)
     assert result.plan is not None
     assert check(instance, result.plan) == ()
     assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)
@@ -274,7 +275,7 @@ def test_solver_reports_bound_and_every_better_plan() -> None:
 def test_cancelled_solver_keeps_its_first_plan() -> None:
     options = Options()
     options.cancel.set()
-    result = GREEDY(generate("server", 2), options, lambda event: None)
+    result = solve(generate("server", 2), GREEDY, options)
     assert result.stopped_by is StoppedBy.INTERRUPT
     assert result.plan is not None
 

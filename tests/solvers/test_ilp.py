@@ -30,12 +30,8 @@ pytest.importorskip("pulp")
 ENGINES = ("highs", "cbc")
 
 
-def ignore(event: Event) -> None:
-    """Drop an event."""
-
-
 def run(instance: Instance, engine: str = "highs", work: float | None = None, workers: int = 1) -> Result:
-    result = ILP(instance, Options(engine=engine, work_limit=work, workers=workers), ignore)
+    result = solve(instance, ILP, Options(engine=engine, work_limit=work, workers=workers))
     assert result.plan is None or check(instance, result.plan) == ()
     return result
 
@@ -122,18 +118,18 @@ def test_beyond_the_precision_of_the_engine_the_status_stays_honest(no_warm_star
 
 def test_a_plan_that_fills_its_windows_is_not_lost(no_warm_start: None) -> None:
     instance = extreme_instance(3709)
-    known = GREEDY(instance, Options(), ignore).objective
+    known = solve(instance, GREEDY, Options()).objective
     assert known is not None
     for seed in (2, 3):
-        result = ILP(instance, Options(seed=seed, workers=1), ignore)
+        result = solve(instance, ILP, Options(seed=seed, workers=1))
         assert result.bound <= known == result.objective
 
 
 @pytest.mark.parametrize("seed", [374, 8722])
 def test_weights_beyond_the_precision_of_the_engine_raise_no_bound(no_warm_start: None, seed: int) -> None:
     instance = extreme_instance(seed)
-    known = GREEDY(instance, Options(), ignore)
-    result = ILP(instance, Options(seed=seed, workers=1, work_limit=1000), ignore)
+    known = solve(instance, GREEDY, Options())
+    result = solve(instance, ILP, Options(seed=seed, workers=1, work_limit=1000))
     assert known.objective is not None
     assert known.bound <= result.bound <= known.objective
 

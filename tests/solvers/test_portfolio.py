@@ -123,7 +123,8 @@ def test_without_a_plan_it_proves_so_and_names_the_conflict(objective: Objective
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
     deep = replace(crowd(), jobs=(Job("a", "m", 1, 1, depth=FreeDepth(1, 2)),))
-    result = PORTFOLIO(deep, Options(workers=workers, work_limit=0.5), lambda event: None)
+    options = Options(workers=workers, work_limit=0.5)
+    result = PORTFOLIO.run(Control("portfolio", cut(deep), options, lambda event: None))
     assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
 
 

@@ -205,7 +205,7 @@ def deeper_than_deep() -> Instance:
 @pytest.mark.parametrize("make", [crowd, deeper_than_deep])
 @pytest.mark.parametrize("work", [None, 0.05])
 def test_what_has_no_plan_ends_without_one(make: Callable[[], Instance], work: float | None) -> None:
-    result = SEARCH(make(), Options(workers=1, work_limit=work), lambda event: None)
+    result = SEARCH.run(Control("search", cut(make()), Options(workers=1, work_limit=work), lambda event: None))
     assert result.status is Status.UNKNOWN
     assert result.stopped_by is (StoppedBy.COMPLETED if work is None or make is deeper_than_deep else StoppedBy.TIME)
     assert result.plan is None

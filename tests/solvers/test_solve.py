@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 
 import pytest
 
-from jigsaw_opt.errors import MissingEngineError, UsageError
+from jigsaw_opt.errors import MissingEngineError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem import Instance, Pieces, cut
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find, names
+from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
-from jigsaw_opt.solvers.solve import UncheckedPlanError, solve
+from jigsaw_opt.solvers.solve import solve
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,64 @@ class Scripted:
         return result
 
 
+@dataclass(frozen=True)
+class Handed:
+    """A third party's solver that is handed the control."""
+
+    name: str = "handed"
+    display_name: str = "another solver of a test"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        return None
+
+    def run(self, control: Control) -> Result:
+        timetable = greedy_timetable(control.pieces)
+        assert timetable is not None
+        control.offer(timetable)
+        return control.result(StoppedBy.COMPLETED)
+
+
+@pytest.fixture
+def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Instance]:
+    """Every instance that is cut, whoever cuts it."""
+    seen: list[Instance] = []
+
+    def counted(instance: Instance) -> Pieces:
+        seen.append(instance)
+        return cut(instance)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("jigsaw_opt.")]:
+        if getattr(module, "cut", None) is cut:
+            monkeypatch.setattr(module, "cut", counted)
+    return seen
+
+
+@pytest.mark.parametrize("solver", ["auto", "cpsat", "greedy", "ilp", "portfolio", "search"])
+def test_an_instance_is_cut_once(solver: str, pair: Instance, cuts: list[Instance]) -> None:
+    assert solve(pair, solver, Options(workers=1, work_limit=0.1)).plan is not None
+    assert cuts == [pair]
+
+
+def test_a_changed_instance_is_cut_once(pair: Instance, cuts: list[Instance]) -> None:
+    plan = solve(pair, "greedy").plan
+    assert plan is not None
+    cuts.clear()
+    assert resolve(pair, plan, options=Options(workers=1)).plan is not None
+    assert cuts == [pair]
+
+
+def test_both_forms_of_a_solver_find_the_same(pair: Instance) -> None:
+    by_itself: list[Event] = []
+    handed: list[Event] = []
+    plans = [solve(pair, Scripted(), report=by_itself.append).plan, solve(pair, Handed(), report=handed.append).plan]
+    assert plans[0] is not None and plans[1] is not None
+    assert plans[0].jobs == plans[1].jobs
+    assert [event[1:] for event in by_itself] == [event[1:] for event in handed]
+
+
 def test_every_registered_solver_is_found_and_says_what_it_is() -> None:
     assert set(names()) >= {"auto", "cpsat", "greedy", "ilp"}
     for name in names():
@@ -62,7 +122,7 @@ def test_a_solver_need_not_be_registered(pair: Instance) -> None:
 
 
 def test_a_wrong_plan_never_leaves(pair: Instance) -> None:
-    with pytest.raises(UncheckedPlanError, match=r"4\.6"):
+    with pytest.raises(WrongPlanError, match=r"4\.6"):
         solve(pair, Scripted(shift_us=-1))
 
 

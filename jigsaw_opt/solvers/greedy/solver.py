@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import Pieces, cut
+from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.result import Result, StoppedBy
 
 __all__ = ["GREEDY", "Greedy", "offer_greedy"]
 
@@ -29,7 +28,7 @@ class Greedy:
         """Never: it takes both horizons and every objective."""
         return None
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve the instance.
 
         Raises
@@ -37,12 +36,10 @@ class Greedy:
         TooLargeError
             For more blocks and transfers than `MOST_PIECES`.
         """
-        pieces = cut(instance)
-        require_size(pieces)
-        control = Control(self.name, pieces, options, report)
+        require_size(control.pieces)
 
         def run() -> StoppedBy | None:
-            offer_greedy(control, pieces, options.seed)
+            offer_greedy(control, control.pieces, control.options.seed)
             return control.reason()
 
         return control.conclude(run)

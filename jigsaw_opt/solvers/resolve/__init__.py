@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.problem.plan import Plan
-from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.fix import Fix, breaches, placements_of, problems
+from jigsaw_opt.solvers.resolve.fix import Fix, breaches, placements_of
 from jigsaw_opt.solvers.resolve.warm import Warm
 from jigsaw_opt.solvers.result import Report, Result
-from jigsaw_opt.solvers.solve import UncheckedPlanError, solve
+from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Fix", "placements_of", "resolve"]
 
@@ -51,18 +49,14 @@ def resolve(
     ------
     InvalidInputError
         What is fixed cannot hold in the instance; with all problems.
-    UncheckedPlanError
+    WrongPlanError
         The plan found breaks a rule or what is fixed: a bug.
     MissingEngineError
         OR-Tools is not installed.
     """
     fix = fix or Fix()
-    # What has more workers than GPUs may be too large to cut, and `solve` says so.
-    found = () if too_wide(instance) else tuple(problems(cut(instance), plan, fix))
-    if found:
-        raise InvalidInputError(found)
     result = solve(instance, Warm(plan, fix), options, report)
     broken = list(breaches(result.plan.jobs, plan, fix)) if result.plan is not None else []
     if broken:
-        raise UncheckedPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")
+        raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")
     return result

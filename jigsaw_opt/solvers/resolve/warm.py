@@ -8,19 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.carrying import carried
-from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced
+from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems
 from jigsaw_opt.solvers.resolve.line import Line
 from jigsaw_opt.solvers.resolve.mending import laid_anew, mend
-from jigsaw_opt.solvers.result import Report, Result, StoppedBy
+from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.rounds import Rounds
@@ -54,19 +52,21 @@ class Warm(OrtoolsSolver):
     name: str = "resolve"
     display_name: str = "an old plan mended and improved"
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve the instance.
 
         Raises
         ------
         InvalidInputError
-            What has started cannot stay with the durations of now.
+            What is fixed cannot hold in the instance, or what has started not with the durations of now.
         TooLargeError
             For more blocks than a plan is written for.
         """
-        pieces = cut(instance)
+        pieces = control.pieces
         require_size(pieces)
-        control = Control(self.name, pieces, options, report)
+        found = tuple(problems(pieces, self.plan, self.fix))
+        if found:
+            raise InvalidInputError(found)
         return control.conclude(_Resolving(control, pieces, self.plan, self.fix).run, engines=["ortools"])
 
 
@@ -121,7 +121,7 @@ class _Resolving:
             It overlaps or breaks an order with the durations of now.
         """
         board = Board(self.ground, None, self.fix.moment)
-        problems = []
+        clashes = []
         jobs = {job.name: index for index, job in enumerate(self.pieces.jobs)}
         for old in self.plan.jobs:
             if old.name not in self.begun or old.name not in jobs:
@@ -129,11 +129,11 @@ class _Resolving:
             index = jobs[old.name]
             place, laid = f'$.before_us: job "{old.name}"', board.read(index, old)
             if not board.begin(index, laid):
-                problems.append(Problem(place, "what it has started overlaps something with the durations of now"))
+                clashes.append(Problem(place, "what it has started overlaps something with the durations of now"))
             elif board.lay(index, laid.spot, self.pieces.jobs[index].release_us, None) is None:
-                problems.append(Problem(place, "what it has started breaks an order with the durations of now"))
-        if problems:
-            raise InvalidInputError(problems)
+                clashes.append(Problem(place, "what it has started breaks an order with the durations of now"))
+        if clashes:
+            raise InvalidInputError(clashes)
         return Line(board, self.fixed, self.draw)
 
     def _insert(self, line: Line, waiting: Sequence[int]) -> bool:

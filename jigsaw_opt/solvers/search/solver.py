@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
-from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.rounds import Rounds
 
 __all__ = ["SEARCH", "Search"]
@@ -23,7 +20,7 @@ class Search(OrtoolsSolver):
     name: str = "search"
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
 
-    def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
+    def run(self, control: Control) -> Result:
         """Solve the instance.
 
         Raises
@@ -31,10 +28,8 @@ class Search(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        pieces = cut(instance)
-        require_size(pieces)
-        control = Control(self.name, pieces, options, report)
-        return control.conclude(lambda: Rounds(control, pieces).run(), engines=["ortools"])
+        require_size(control.pieces)
+        return control.conclude(lambda: Rounds(control, control.pieces).run(), engines=["ortools"])
 
 
 SEARCH = Search()

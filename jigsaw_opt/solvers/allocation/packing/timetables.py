@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import partial
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.formulations.packing import Gang, gang_instance, with_cheapest_levels
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
@@ -18,7 +19,6 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
-from jigsaw_opt.solvers.solve import UncheckedPlanError
 
 __all__ = ["ITERATIONS", "Timetables", "cyclic_plan", "shortest_period"]
 
@@ -88,7 +88,7 @@ def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
     assert plan is not None
     wrong = check(instance, plan)
     if wrong:
-        raise UncheckedPlanError(f"wrong timetable of {instance.name}: {wrong[0].message} (rule {wrong[0].rule})")
+        raise WrongPlanError(f"wrong timetable of {instance.name}: {wrong[0].message} (rule {wrong[0].rule})")
     return plan
 
 
