@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Result as Result
     from jigsaw_opt.solvers.solve import solve as solve
 
+__version__ = "0.2.0"
+
 _HOMES = {
     "Fix": "solvers.resolve",
     "Instance": "problem.instance",

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterable
 from importlib import import_module
 
+from jigsaw_opt import __version__
 from jigsaw_opt.cli.parser import Parser
 
 __all__ = ["parser_of"]
@@ -38,10 +39,8 @@ def parser_of(names: Iterable[str]) -> argparse.ArgumentParser:
 
 
 class _Version(argparse.Action):
-    """Looks the version up only when it is asked for: the lookup reads the file system."""
+    """Prints the version where argparse's own action would hide that nobody reads it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from importlib.metadata import version
-
-        print(f"jigsaw {version('jigsaw-opt')}")
+        print(f"jigsaw {__version__}")
         parser.exit()

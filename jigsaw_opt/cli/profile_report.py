@@ -7,6 +7,7 @@ from importlib.metadata import version
 from platform import python_version
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt import __version__
 from jigsaw_opt.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _as_json(device: str, profile: Profile | None, model: Model | None, links: L
 
     from jigsaw_opt.documents import encode_model
 
-    versions = {"jigsaw-opt": version("jigsaw-opt"), "torch": version("torch"), "python": python_version()}
+    versions = {"jigsaw-opt": __version__, "torch": version("torch"), "python": python_version()}
     return {
         "device": device,
         "date": date.today().isoformat(),

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from importlib.metadata import version
 from typing import TypeVar
 
+from jigsaw_opt import __version__
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
 from jigsaw_opt.problem import clock
@@ -210,7 +211,12 @@ class Control:
             bound=self.bound,
             period_us=self.best.period_us,
             jobs=self.best.jobs,
-            solver={"name": self.name, "seconds": round(seconds, 3), "seed": self.options.seed},
+            solver={
+                "name": self.name,
+                "version": __version__,
+                "seconds": round(seconds, 3),
+                "seed": self.options.seed,
+            },
         )
 
     def _emit(self) -> None:

@@ -7,9 +7,9 @@ import platform
 import resource
 import time
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Any
 
+from jigsaw_opt import __version__
 from jigsaw_opt.documents import decode_instance
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.instance import Instance
@@ -81,7 +81,7 @@ def _outcome(result: Result) -> dict[str, Any]:
         "seconds_to_objective": _seconds_to(result),
         "versions": {
             "python": platform.python_version(),
-            "jigsaw-opt": version("jigsaw-opt"),
+            "jigsaw-opt": __version__,
             **dict(result.versions),
         },
         "trajectory": [list(event) for event in result.trajectory],
