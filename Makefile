@@ -1,16 +1,18 @@
 # make demo   make the environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
+# make test-core  the tests once more without the extras: what needs one is skipped and named
 # make bench  the measured comparisons of benchmarks/
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
 
 VENV ?= .venv
+CORE ?= .venv-core
 PYTHON ?= python3
 BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo test bench faults peers clean
+.PHONY: install demo test test-core bench faults peers clean
 
 install: $(VENV)/.installed
 
@@ -32,6 +34,14 @@ test: install
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2
 
+$(CORE)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(CORE)
+	$(CORE)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+test-core: $(CORE)/.installed
+	$(CORE)/bin/python -m pytest -n 2 -rs
+
 bench: install
 	$(BIN)/python benchmarks/greedy_scale.py
 	$(BIN)/python benchmarks/check_speed.py
@@ -48,4 +58,4 @@ peers: install
 	$(BIN)/python benchmarks/peers/compare.py --set rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
 
 clean:
-	rm -rf $(VENV) $(OUT) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(CORE) $(OUT) .pytest_cache .mypy_cache .ruff_cache
