@@ -21,9 +21,10 @@ from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 
 
@@ -46,7 +47,7 @@ def by_cpsat(ground: Ground, plan: Timetable, seconds: float, seed: int) -> Time
     options = Options(time_limit=seconds, workers=1, seed=seed)
     control = Control("benchmark", ground.pieces, options, lambda event: None)
     control.offer(plan)
-    retiming = Retiming(control, ground, Engine(control))
+    retiming = RepairModel(control, ground, Engine(Budget(control)))
     while control.reason() is None:
         better = retiming.improve(plan, range(len(plan.jobs)), seconds)
         if better is None:

@@ -23,7 +23,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, lower_bound
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.result import Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
 
 __all__ = ["NO_BOUND", "Control", "first_bound"]
@@ -60,6 +60,7 @@ class Control:
         self.objective: int | None = None
         self.best: Timetable | None = None
         self.trajectory: list[Event] = []
+        self.moves: dict[str, MoveRecord] = {}
         self._report = report
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
@@ -110,6 +111,15 @@ class Control:
                 self.bound, self.bound_reason = bound, reason or f"search by {self.name}"
                 self._deadlines = deadlines or self._deadlines
                 self._emit()
+
+    def credit(self, move: str, seconds: float, before: int | None, after: int | None) -> None:
+        """Record a call of a move of the search, with the objective before and after it."""
+        with self._lock:
+            old = self.moves.get(move, MoveRecord(move))
+            gain = 0 if before is None or after is None else before - after
+            self.moves[move] = MoveRecord(
+                move, old.calls + 1, old.successes + (before != after), old.seconds + seconds, old.improvement + gain
+            )
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""
@@ -189,6 +199,7 @@ class Control:
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
             failure=failure,
+            moves=tuple(self.moves.values()),
             solver=self.name,
             seconds=seconds,
             seed=self.options.seed,

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from threading import Event as Flag
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["MOST_WORKERS", "Options"]
 
@@ -38,6 +42,8 @@ class Options:
         Number of threads, at most `MOST_WORKERS`; with one, the same input and seed give the same plan.
     engine
         The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
+    params
+        Parameters of the search, or None for their defaults.
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 
@@ -55,6 +61,7 @@ class Options:
     seed: int = 0
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     engine: str | None = None
+    params: SearchParams | None = None
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __post_init__(self) -> None:

@@ -59,11 +59,11 @@ PORTFOLIO = Portfolio()
 
 
 def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
-    from jigsaw_opt.solvers.search.rounds import Rounds
+    from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        search, limit = Rounds(control, pieces), math.inf if work is None else work
+        search, limit = Driver(control), math.inf if work is None else work
         prove = partial(_prove, control, pieces, control.options.workers - 1, limit, search.begun)
         proof = pool.submit(in_context(prove))
         try:
@@ -76,14 +76,14 @@ def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
 
 def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
     from jigsaw_opt.solvers.cpsat_search import explore, fits
-    from jigsaw_opt.solvers.search.rounds import Rounds
+    from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
     exact = fits(control, pieces)
     _require_plan(control, pieces)
     most = BOUND_WORK if exact else _LONG_BOUND_WORK
     raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
-    reason = Rounds(control, pieces).run(_SEARCH_SHARE if exact else 1.0)
+    reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
     return explore(control, pieces, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
@@ -96,7 +96,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: E
     """
     from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
-    from jigsaw_opt.solvers.search.rounds import Rounds
+    from jigsaw_opt.solvers.search.driver import Driver
 
     exact = fits(control, pieces)
     limit = math.inf if control.limit is None else control.limit
@@ -121,7 +121,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: E
     while twice and control.reason() is None and not begun.wait(_POLL_SECONDS):
         pass
     if twice and control.reason() is None:
-        return Rounds(control, pieces, stream=1).run()
+        return Driver(control, stream=1).run()
     return control.reason()
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.plan import Plan
 
-__all__ = ["Conflict", "Event", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
+__all__ = ["Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
 
 
 class Status(StrEnum):
@@ -77,6 +77,29 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """What the calls of one move of the search came to.
+
+    Parameters
+    ----------
+    name
+        Name of the move.
+    calls, successes
+        How often it was made, and how often there was a better plan then.
+    seconds
+        Wall-clock time of all calls.
+    improvement
+        By how much the objective fell in its calls, in the objective's unit; the first plan counts as none.
+    """
+
+    name: str
+    calls: int = 0
+    successes: int = 0
+    seconds: float = 0.0
+    improvement: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The outcome of one solve.
 
@@ -98,6 +121,8 @@ class Result:
         Why there is no plan, where that is proven.
     failure
         What an engine died of; empty where none did.
+    moves
+        What each move of the search earned, in the order in which they were first made.
     solver, seconds, seed, versions
         Name, wall-clock time, seed, and the versions of the libraries that took part.
     """
@@ -111,6 +136,7 @@ class Result:
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
+    moves: tuple[MoveRecord, ...] = ()
     solver: str = ""
     seconds: float = 0.0
     seed: int = 0

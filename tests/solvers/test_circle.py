@@ -16,8 +16,8 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search.berths import Catalogue, Fits
-from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue, Fits
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
 from jigsaw_opt.solvers.search.loads import Ground, fullest_us
 
 

@@ -21,7 +21,8 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import code_cache
 from jigsaw_opt.solvers.engines.native import Recipe
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.search import rounds
+from jigsaw_opt.solvers.search import opening
+from jigsaw_opt.solvers.search.driver import Driver
 from tests.solvers import small_kernels
 
 ROOT = Path(__file__).parents[2]
@@ -253,7 +254,7 @@ def test_the_wait_for_functions_is_within_the_limit(
         waits.append(wait)
         options.cancel.set()
 
-    monkeypatch.setattr(rounds, "prepare", prepare)
-    rounds.Rounds(control, control.pieces).run()
+    monkeypatch.setattr(opening, "prepare", prepare)
+    Driver(control).run()
     assert waits
     assert max(waits) <= most

@@ -19,15 +19,16 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels.assignment_annealing import anneal_assignment, reassign_pairs
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search import nesting as nesting_module
-from jigsaw_opt.solvers.search.berths import Catalogue
-from jigsaw_opt.solvers.search.board import Board
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue
+from jigsaw_opt.solvers.search.cyclic.group_insertion import Company, Grouped
+from jigsaw_opt.solvers.search.cyclic.hierarchy import COLD, HOT, Nesting
+from jigsaw_opt.solvers.search.cyclic.joint_model import timed_together
+from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Company, Grouped
-from jigsaw_opt.solvers.search.groups import groups_of
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.nesting import COLD, HOT, Nesting
-from jigsaw_opt.solvers.search.together import timed_together
+from jigsaw_opt.solvers.search.state.partial_schedule import Board
 
 
 def ignore(event: Event) -> None:
@@ -56,7 +57,9 @@ def lay(
     control = Control("grouped", ground.pieces, Options(workers=1), ignore)
     known = {} if untimed is None else untimed
     weights = [float(nesting.berth(index).length) for index in range(len(ground.pieces.jobs))]
-    grouped = Grouped(Catalogue(ground), nesting, period, Random(1), Engine(control), weights, lambda: False, known)
+    grouped = Grouped(
+        Catalogue(ground), nesting, period, Random(1), Engine(Budget(control)), weights, lambda: False, known
+    )
     timetable = grouped.lay(patience)
     if timetable is None:
         return None
@@ -187,7 +190,7 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     ground = ground_of(CROWDED)
     nesting = nested(ground)
     period = 2 * lower_bound(ground.pieces).value
-    engine = Engine(Control("together", ground.pieces, Options(workers=1), ignore))
+    engine = Engine(Budget(Control("together", ground.pieces, Options(workers=1), ignore)))
     wide = [k for k in range(len(ground.pieces.jobs)) if nesting.berth(k).alone.links and nesting.group(k) == 0]
     board = Board(ground, period)
     for some in (wide[:3], wide[3:6]):
@@ -196,7 +199,7 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
         assert all(map(board.admits, laid))
         for index, it in zip(some, laid, strict=True):
             board.put(index, it)
-    assert engine.work > 0
+    assert engine.budget.work > 0
 
 
 @pytest.mark.parametrize("threads", [1, 2])

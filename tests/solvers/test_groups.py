@@ -12,14 +12,15 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search.berths import Catalogue, Given
-from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue, Given
+from jigsaw_opt.solvers.search.cyclic.group_insertion import Grouped
+from jigsaw_opt.solvers.search.cyclic.hierarchies import Nestings
+from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
+from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, regrouped
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Grouped
-from jigsaw_opt.solvers.search.groups import groups_of, regrouped
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.nesting import Nesting
-from jigsaw_opt.solvers.search.nestings import Nestings
 
 MICRO = 1_000_000
 SLOW = 400
@@ -100,7 +101,7 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     assert nesting.longest <= period
     assert None not in [nesting.group(index) for index in range(7)]
     control = Control("groups", ground.pieces, Options(workers=1), ignore)
-    grouped = Grouped(catalogue, nesting, period, Random(0), Engine(control), [1.0] * 7, lambda: False, {})
+    grouped = Grouped(catalogue, nesting, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {})
     timetable = grouped.lay(5)
     assert timetable is not None
     control.offer(timetable)

@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import rounds
+from jigsaw_opt.solvers.search import driver
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -80,12 +80,12 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
 ) -> None:
     draws = []
 
-    class Recorded(rounds.Rounds):
-        def __init__(self, control: Control, pieces: Pieces, stream: int = 0) -> None:
-            super().__init__(control, pieces, stream)
-            draws.append(self.draw.getstate())
+    class Recorded(driver.Driver):
+        def __init__(self, control: Control, stream: int = 0) -> None:
+            super().__init__(control, stream)
+            draws.append(self.rng.getstate())
 
-    monkeypatch.setattr(rounds, "Rounds", Recorded)
+    monkeypatch.setattr(driver, "Driver", Recorded)
     monkeypatch.setattr(cpsat_search, "fits", lambda control, pieces: fits)
     result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
     assert len(set(draws)) == len(draws) == searches

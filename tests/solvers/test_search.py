@@ -21,11 +21,16 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH, loads, rounds
+from jigsaw_opt.solvers.search import SEARCH, loads, opening
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.parts import Parts
-from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.moves import names
+from jigsaw_opt.solvers.search.moves.cp_repair import Repair
+from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
+from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
@@ -104,8 +109,8 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
         pieces = cut(load(name))
         options = Options(workers=1, work_limit=1.0)
         control = Control("test", pieces, options, lambda event: None)
-        monkeypatch.setattr(rounds, "prepare", lambda wait, cancel=options.cancel: cancel.set())
-        reason = rounds.Rounds(control, pieces).run()
+        monkeypatch.setattr(opening, "prepare", lambda wait, cancel=options.cancel: cancel.set())
+        reason = Driver(control).run()
         assert reason is StoppedBy.PROOF or options.cancel.is_set()
         assert control.objective is not None
         found.append(control.objective / min(values_of_placements(pieces)))
@@ -181,9 +186,9 @@ def test_it_is_cancelled_while_it_runs() -> None:
     assert result.objective == plans[-1]
 
 
-def test_without_limits_it_ends_by_itself(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "_PATIENCE", 4)
-    result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(workers=1))
+def test_without_limits_it_ends_by_itself(pair: Instance) -> None:
+    params = SearchParams(driver=DriverParams(patience=4))
+    result = solve(random_instance(5, "finite", "makespan", 8), "search", Options(workers=1, params=params))
     assert result.stopped_by in (StoppedBy.COMPLETED, StoppedBy.PROOF)
     assert result.plan is not None
     assert solve(pair, "search", Options(workers=1)).objective == 1800
@@ -230,19 +235,20 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     control = Control("test", pieces, Options(workers=1), lambda event: None)
     control.offer(plan)
     before = control.objective
-    retiming = Retiming(control, Ground(pieces, Layout(pieces), asked), Engine(control))
+    budget = Budget(control)
+    model = RepairModel(control, Ground(pieces, Layout(pieces), asked), Engine(budget))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()
-        better = retiming.improve(plan, chosen, 0.1)
+        better = model.improve(plan, chosen, 0.1)
         assert better is not None and better.jobs[stays] == plan.jobs[stays]
     else:
-        better = retiming.at_period(plan, chosen, plan.period_us - 1, 0.1)
+        better = model.at_period(plan, chosen, plan.period_us - 1, 0.1)
     assert better is not None and before is not None
     assert control.offer(better)
     assert control.objective is not None and control.objective < before
     assert [job.gpus for job in better.jobs] == [job.gpus for job in plan.jobs]
-    assert 0 < retiming.engine.work < 0.2
+    assert 0 < budget.work < 0.6
 
 
 def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,27 +262,19 @@ def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkey
     control = Control("test", pieces, Options(workers=1), lambda event: None)
     control.offer(plan)
     tried: list[int] = []
-    monkeypatch.setattr(Retiming, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
-    parts = Parts(control, Ground(pieces, Layout(pieces), asked), Engine(control), Random(0), lambda: False)
-    parts.improve(plan)
+    monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
+    Repair(Context(control, asked, Random(0), Budget(control))).improve(plan)
     room = plan.period_us - control.bound
     assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
 
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_is_never_behind_the_heuristic(
-    horizon: Horizon, objective: Objective, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_is_never_behind_the_heuristic(horizon: Horizon, objective: Objective, seed: int) -> None:
     instance = random_instance(seed, horizon, objective, pieces=40)
     greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
 
-    def no_moves(search: rounds.Rounds) -> dict[str, Callable[[], None]]:
-        search.control.options.cancel.set()
-        return {"nothing": lambda: None}
-
     # Only what the search begins with.
-    monkeypatch.setattr(rounds.Rounds, "_list", lambda search: None)
-    monkeypatch.setattr(rounds.Rounds, "_moves", property(no_moves))
-    begun = solve(instance, "search", Options(workers=1, seed=seed))
+    params = SearchParams(without=names(), driver=DriverParams(opening_work=0.0))
+    begun = solve(instance, "search", Options(workers=1, seed=seed, params=params))
     assert begun.objective == greedy.objective

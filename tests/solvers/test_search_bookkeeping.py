@@ -31,12 +31,13 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search import balance as balance_module
-from jigsaw_opt.solvers.search.balance import Balance
-from jigsaw_opt.solvers.search.choice import Choice
-from jigsaw_opt.solvers.search.levelling import Levelling
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.timeline import Timeline, union
+from jigsaw_opt.solvers.search.moves import load_balancing as balance_module
+from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_smoothing import Levelling
+from jigsaw_opt.solvers.search.params import DriverParams
+from jigsaw_opt.solvers.search.selection import AdaptiveSelection
+from jigsaw_opt.solvers.search.state.calendar import Timeline, union
 from tests.random_instances import random_instance
 
 GOALS: tuple[tuple[Horizon, Objective], ...] = (
@@ -278,7 +279,7 @@ def test_moves_keep_to_types_and_routes(horizon: Horizon, objective: Objective) 
 
 def test_every_kind_is_tried_first_and_what_pays_comes_most() -> None:
     names = ("a", "b", "c")
-    choice = Choice(names, Random(2))
+    choice = AdaptiveSelection(names, Random(2), DriverParams())
     assert [choice.next() for _ in names] == list(names)
     for name in names:
         choice.reward(name, name == "b", 1.0)
@@ -292,7 +293,7 @@ def test_every_kind_is_tried_first_and_what_pays_comes_most() -> None:
 
 
 def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
-    choice = Choice(("cheap", "dear"), Random(5))
+    choice = AdaptiveSelection(("cheap", "dear"), Random(5), DriverParams())
     seen: Counter[str] = Counter()
     for _ in range(300):
         name = choice.next()

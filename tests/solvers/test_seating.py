@@ -15,9 +15,10 @@ from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.seating import Seating
+from jigsaw_opt.solvers.search.moves.cp_placement import PlacementModel
 
 
 def ignore(event: Event) -> None:
@@ -33,7 +34,7 @@ def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> Non
     ground = Ground(pieces, Layout(pieces), asked)
     control = Control("seating", pieces, Options(workers=1), ignore)
     assert cpsat_loads.fits(pieces)
-    seating = Seating(ground, Engine(control), Random(1))
+    seating = PlacementModel(ground, Engine(Budget(control)), Random(1))
     assert seating.within(control.bound // 2) is None
     assert seating.failed == control.bound // 2
     spots = seating.within(2 * control.bound)

@@ -27,11 +27,12 @@ from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search import sequence_search
-from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.relocation import Relocation
-from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.relocation import Relocation
+from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
@@ -125,7 +126,7 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
 def best_at_placement(ground: Ground, plan: Timetable) -> int:
     """The best objective at the placement of a plan, by CP-SAT; of a period within a thousandth."""
     control, jobs = control_of(ground, plan), range(len(plan.jobs))
-    retiming, low = Retiming(control, ground, Engine(control)), control.bound
+    retiming, low = RepairModel(control, ground, Engine(Budget(control))), control.bound
     while plan.period_us is not None and low + 1 < plan.period_us and low < 0.999 * plan.period_us:
         period = (low + plan.period_us) // 2
         shorter = retiming.at_period(plan, jobs, period, 0.3)

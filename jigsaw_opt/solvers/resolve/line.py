@@ -6,9 +6,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.board import Board
-from jigsaw_opt.solvers.search.laying import Laid
-from jigsaw_opt.solvers.search.places import Places
+from jigsaw_opt.solvers.search.candidates import Places
+from jigsaw_opt.solvers.search.state.insertion import Laid
+from jigsaw_opt.solvers.search.state.partial_schedule import Board
 
 __all__ = ["Line"]
 

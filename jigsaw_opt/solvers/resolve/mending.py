@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.berths import Given
-from jigsaw_opt.solvers.search.circle import Circle
-from jigsaw_opt.solvers.search.laying import Laid
+from jigsaw_opt.solvers.search.candidates import Places
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Given
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
 from jigsaw_opt.solvers.search.loads import Ground, Loads, fullest_us
-from jigsaw_opt.solvers.search.places import Places
+from jigsaw_opt.solvers.search.state.insertion import Laid
 
 __all__ = ["Partly", "laid_anew", "mend"]
 

@@ -19,9 +19,9 @@ from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems
 from jigsaw_opt.solvers.resolve.line import Line
 from jigsaw_opt.solvers.resolve.mending import laid_anew, mend
 from jigsaw_opt.solvers.result import Result, StoppedBy
-from jigsaw_opt.solvers.search.board import Board
+from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.rounds import Rounds
+from jigsaw_opt.solvers.search.state.partial_schedule import Board
 
 __all__ = ["Warm"]
 
@@ -217,7 +217,7 @@ class _Resolving:
         wanted = self._limited or options.gap is not None or options.target is not None
         if not self.fix.empty or (self.control.best is not None and not wanted):
             return StoppedBy.COMPLETED
-        return Rounds(self.control, self.pieces).run(self._share_left())
+        return Driver(self.control).run(self._share_left())
 
     def _share_left(self) -> float:
         limit = self.control.options.work_limit

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.search.budget import Budget
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -19,6 +19,8 @@ __all__ = ["Engine"]
 _SECONDS_OF_WORK, _SECONDS_OF_SMALL_WORK = 6.0, 20.0
 """Seconds of the clock that a deterministic second of the engine may take; for small models, whose presolve takes about
 as long as the search but hardly counts, more."""
+_SECONDS_OF_ENGINE = 3.0
+"""What a deterministic second of the engine takes, in ours."""
 _FEASIBLE = {
     "linearization_level": 0,
     "search_random_variable_pool_size": 10,
@@ -32,18 +34,12 @@ class Engine:
 
     Parameters
     ----------
-    control
-        The solve under way.
-
-    Attributes
-    ----------
-    work
-        Deterministic seconds so far.
+    budget
+        Is told the work done.
     """
 
-    def __init__(self, control: Control) -> None:
-        self.control = control
-        self.work = 0.0
+    def __init__(self, budget: Budget) -> None:
+        self.budget, self.control = budget, budget.control
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
@@ -84,7 +80,8 @@ class Engine:
                 solver.stop_search()
 
         statuses = self.control.run(all_of_them, cancel)
-        self.work += sum(solver.response_proto.deterministic_time for solver in solvers)
+        deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
+        self.budget.spend(_SECONDS_OF_ENGINE * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 

@@ -8,7 +8,7 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.result import Result
-from jigsaw_opt.solvers.search.rounds import Rounds
+from jigsaw_opt.solvers.search.driver import Driver
 
 __all__ = ["SEARCH", "Search"]
 
@@ -29,7 +29,7 @@ class Search(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(control.pieces)
-        return control.conclude(lambda: Rounds(control, control.pieces).run(), engines=["ortools"])
+        return control.conclude(Driver(control).run, engines=["ortools"])
 
 
 SEARCH = Search()

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.compiled import Reals
 from jigsaw_opt.solvers.kernels.assignment import CandidateSets
-from jigsaw_opt.solvers.search.berths import Berth
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.search.nesting import Nesting
+    from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
 
 __all__ = ["CandidateArrays", "Choices"]
 

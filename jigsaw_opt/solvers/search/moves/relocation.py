@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.sequence_moves import beyond_cutoff
-from jigsaw_opt.solvers.search.balance import Balance
+from jigsaw_opt.solvers.search.moves.load_balancing import Balance
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
 __all__ = ["Relocation"]

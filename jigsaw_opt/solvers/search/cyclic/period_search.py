@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.berths import Berths, Catalogue, Fits, Given
-from jigsaw_opt.solvers.search.circle import Circle
-from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.grouped import Company, Grouped
-from jigsaw_opt.solvers.search.loads import Ground, fullest_us
-from jigsaw_opt.solvers.search.nesting import Nesting
-from jigsaw_opt.solvers.search.nestings import Nestings
+from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Berths, Catalogue, Fits, Given
+from jigsaw_opt.solvers.search.cyclic.group_insertion import Company, Grouped
+from jigsaw_opt.solvers.search.cyclic.hierarchies import Nestings
+from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
+from jigsaw_opt.solvers.search.loads import fullest_us
 
-__all__ = ["Periods"]
+__all__ = ["PeriodSearch"]
 
 _ATTEMPTS = 4
 """Periods tried, by bisection between what the placement allows and the best one."""
@@ -38,35 +36,20 @@ _WORK_OF_NESTING, _WORK_OF_LAYING = 4e-7, 1e-5
 """Deterministic seconds that a step of a nesting, and a piece that is laid, count as."""
 
 
-class Periods:
+class PeriodSearch:
     """Periods tried below the best one.
 
     Parameters
     ----------
-    control
-        Receives the plans.
-    ground
-        What the search stands on.
-    engine
-        Times the jobs of a group together.
-    draw
-        Source of chance.
-    stop
-        Asked after every job that is laid; once it holds, what is under way is given up.
-
-    Attributes
-    ----------
-    work
-        Deterministic seconds so far, without those of the engine.
+    context
+        The search.
     """
 
-    def __init__(
-        self, control: Control, ground: Ground, engine: Engine, draw: random.Random, stop: Callable[[], bool]
-    ) -> None:
-        self.control, self.ground, self.engine, self.draw, self._stop = control, ground, engine, draw, stop
-        self.catalogue = Catalogue(ground)
-        self.work = 0.0
-        self._nestings = Nestings(self._nested, stop)
+    def __init__(self, context: Context) -> None:
+        self.control, self.ground, self.engine = context.control, context.ground, context.engine
+        self.draw, self.budget = context.rng, context.budget
+        self.catalogue = Catalogue(context.ground)
+        self._nestings = Nestings(self._nested, context.budget.over)
         self._lain: Sequence[PlacedJob] | None = None
         self._untimed: dict[Company, int] = {}
         self._fruitful: set[str] = set()
@@ -86,7 +69,7 @@ class Periods:
         low = max(self.control.bound, fullest_us(spots))
         for _ in range(_ATTEMPTS):
             period = (low + objective) // 2
-            if period >= objective or self._stop():
+            if period >= objective or self.budget.over():
                 return
             if self._laid(Given(spots), self._weights(spots, self.draw.choice(_WEIGHTS)), period):
                 objective = period
@@ -103,7 +86,7 @@ class Periods:
         return Nesting(self.catalogue, target, longest, self.draw, threads, self._count_nesting)
 
     def _count_nesting(self, steps: int) -> None:
-        self.work += steps * _WORK_OF_NESTING
+        self.budget.spend(steps * _WORK_OF_NESTING)
 
     def _laid_in_groups(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
@@ -131,7 +114,7 @@ class Periods:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
         failures = 0
         while failures < (_MOST_AFTER_SUCCESS[name] if name in self._fruitful else _MOST_FAILURES):
-            if self._stop():
+            if self.budget.over():
                 return
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
@@ -161,8 +144,7 @@ class Periods:
     def _laid_one(self) -> bool:
         """Count a job that was laid; says whether to stop."""
         size = (self.ground.pieces.blocks + self.ground.pieces.transfers) // len(self.ground.pieces.jobs)
-        self.work += size * _WORK_OF_LAYING
-        return self._stop()
+        return self.budget.spend(size * _WORK_OF_LAYING)
 
     def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
         """Length of exchanges, or of jobs, or that times the links; blurred by chance."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from typing import ClassVar
 
 from jigsaw_opt.problem.timetable import Timetable, job_end
-from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.retiming import Retiming
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["Parts"]
+__all__ = ["Repair", "RepairBest", "RepairOther"]
 
 _PIECES = (80, 200, 700)
 _LEAST_WORK, _MOST_WORK = 0.03, {"finite": 0.7, "cyclic": 2.0}
@@ -23,31 +22,21 @@ _LONGER = 1.5
 _WINDOWS = 12
 
 
-class Parts:
-    """Improves a plan by timing parts of it anew.
+class Repair:
+    """Improves plans by timing parts of them anew.
 
     Parameters
     ----------
-    control
-        Receives the plans.
-    ground
-        The instance.
-    engine
-        Solves the models.
-    draw
-        Source of chance.
-    stop
-        Asked between calls of the engine; once it holds, nothing more is tried.
+    context
+        The search.
     """
 
-    def __init__(
-        self, control: Control, ground: Ground, engine: Engine, draw: random.Random, stop: Callable[[], bool]
-    ) -> None:
-        self.control, self.ground, self.draw, self.stop = control, ground, draw, stop
-        self._retiming = Retiming(control, ground, engine)
-        self._limit, self._most_work = _LEAST_WORK, _MOST_WORK[ground.pieces.horizon]
-        self._all = range(len(ground.pieces.jobs))
-        self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in ground.pieces.jobs]
+    def __init__(self, context: Context) -> None:
+        self.control, self.ground, self.rng, self.budget = context.control, context.ground, context.rng, context.budget
+        self._model = RepairModel(context.control, context.ground, context.engine)
+        self._limit, self._most_work = _LEAST_WORK, _MOST_WORK[context.pieces.horizon]
+        self._all = range(len(context.pieces.jobs))
+        self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.pieces.jobs]
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
@@ -56,9 +45,9 @@ class Parts:
 
     def _line(self, plan: Timetable) -> bool:
         found = False
-        while not self.stop():
+        while not self.budget.over():
             jobs = self._around(plan, self._first(plan))
-            better = self._retiming.improve(plan, jobs, self._limit)
+            better = self._model.improve(plan, jobs, self._limit)
             if better is None:
                 break
             plan, found = better, self.control.offer(better) or found
@@ -70,9 +59,9 @@ class Parts:
             return False
         low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
         failures = 0
-        while plan.period_us is not None and low < plan.period_us and failures < _PERIODS and not self.stop():
+        while plan.period_us is not None and low < plan.period_us and failures < _PERIODS and not self.budget.over():
             period = (low + plan.period_us) // 2
-            better = self._retiming.at_period(plan, jobs, period, self._limit)
+            better = self._model.at_period(plan, jobs, period, self._limit)
             if better is None:
                 low, failures = period + 1, failures + 1
             else:
@@ -82,17 +71,17 @@ class Parts:
     def _first(self, plan: Timetable) -> int:
         """The job that ends last, or with weighted ends any."""
         if self.ground.pieces.objective == "weighted_completion":
-            return self.draw.randrange(len(plan.jobs))
+            return self.rng.randrange(len(plan.jobs))
         return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
 
     def _around(self, plan: Timetable, first: int) -> list[int]:
         """A job and those that have most in common with it, up to a number of pieces."""
         most, features = (
-            self.draw.choice(_PIECES),
-            self.draw.choice((self._gpus, self._servers, self._links, self._times)),
+            self.rng.choice(_PIECES),
+            self.rng.choice((self._gpus, self._servers, self._links, self._times)),
         )
         own = features(plan, first)
-        closeness = [(-len(own.intersection(features(plan, index))), self.draw.random()) for index in self._all]
+        closeness = [(-len(own.intersection(features(plan, index))), self.rng.random()) for index in self._all]
         chosen, left = {first}, most - self._sizes[first]
         for index in sorted(self._all, key=closeness.__getitem__):
             if index not in chosen and self._sizes[index] <= left:
@@ -123,3 +112,44 @@ class Parts:
         begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
         window = max(1, max(map(job_end, jobs)) // _WINDOWS)
         return frozenset(range(begin // window, end // window + 1))
+
+
+class RepairBest:
+    """Times parts of the best plan anew."""
+
+    name: ClassVar[str] = "cp_repair"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.repair = context, context.shared(Repair)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """On a finite horizon, and where a cyclic one has too many pieces for their sequence to be annealed."""
+        return not (context.cyclic and context.sequenced)
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Repair."""
+        if incumbent is not None:
+            self.repair.improve(incumbent.timetable)
+        return self.context.incumbent
+
+
+class RepairOther:
+    """Times parts of the best plan at another placement anew: its schedule may have more to give."""
+
+    name: ClassVar[str] = "cp_repair_other"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.repair, self.sequences = context, context.shared(Repair), context.shared(SequenceAnnealing)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """On a finite horizon, where sequences are annealed."""
+        return context.shared(SequenceAnnealing).fits and not context.cyclic
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Repair."""
+        other = self.sequences.other()
+        if other is not None:
+            self.repair.improve(other)
+        return self.context.incumbent

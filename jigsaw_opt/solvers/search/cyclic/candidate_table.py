@@ -8,8 +8,8 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.candidates import Places
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.places import Places
 
 __all__ = ["Berth", "Berths", "Catalogue", "Fits", "Given"]
 

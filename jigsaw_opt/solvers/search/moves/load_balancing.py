@@ -14,8 +14,8 @@ from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.greedy.layout import Demand
 from jigsaw_opt.solvers.greedy.levels import SHAPES
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.candidates import Places
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.places import Places
 
 __all__ = ["Balance", "drawn_order"]
 

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.timeline import Timeline
+from jigsaw_opt.solvers.search.state.calendar import Timeline
 
 __all__ = ["Begun", "Laid", "lay", "least_length", "rhythm"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jigsaw_opt.solvers.search.nesting import Nesting
+from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
 
 __all__ = ["Nestings"]
 

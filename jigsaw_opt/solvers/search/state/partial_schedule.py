@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.laying import Begun, Laid, lay
 from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.timeline import Timeline, union
+from jigsaw_opt.solvers.search.state.calendar import Timeline, union
+from jigsaw_opt.solvers.search.state.insertion import Begun, Laid, lay
 
 __all__ = ["Board"]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.berths import Berths
-from jigsaw_opt.solvers.search.board import Board
-from jigsaw_opt.solvers.search.laying import Laid, least_length, rhythm
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Berths
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.timeline import Timeline
+from jigsaw_opt.solvers.search.state.calendar import Timeline
+from jigsaw_opt.solvers.search.state.insertion import Laid, least_length, rhythm
+from jigsaw_opt.solvers.search.state.partial_schedule import Board
 
 __all__ = ["Circle"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.search.berths import Berth, Catalogue
+from jigsaw_opt.solvers.search.candidates import by_type
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth, Catalogue
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.places import by_type
 
 __all__ = ["fast_enough", "groups_of", "regrouped"]
 

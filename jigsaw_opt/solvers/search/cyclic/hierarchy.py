@@ -25,9 +25,9 @@ from jigsaw_opt.solvers.kernels.assignment_annealing import (
     reassign_pairs,
     remove,
 )
-from jigsaw_opt.solvers.search.berths import Berth, Catalogue
-from jigsaw_opt.solvers.search.candidate_arrays import CandidateArrays, Choices
-from jigsaw_opt.solvers.search.groups import fast_enough, groups_of, regrouped
+from jigsaw_opt.solvers.search.cyclic.candidate_arrays import CandidateArrays, Choices
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth, Catalogue
+from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, regrouped
 
 __all__ = ["COLD", "HOT", "Nesting"]
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from functools import cached_property
 
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.search.balance import Balance
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.relocation import Relocation
+from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
-__all__ = ["Orders"]
+__all__ = ["SequenceAnnealing"]
 
 _WORK_OF_PIECE = {"finite": 2e-8, "cyclic": 6e-8}
 """Deterministic seconds that a piece in a sweep counts as."""
@@ -30,54 +27,47 @@ _MOST_WAITS = 2_000_000
 """Above so many pairs of a block and a transfer that waits for it a sweep takes too long to be of use."""
 
 
-class Orders:
+class SequenceAnnealing:
     """Plans of a finite horizon made better by another order of their pieces.
 
     Parameters
     ----------
-    control
-        Receives the plans.
-    ground
-        The instance.
-    draw
-        Source of chance.
-    stop
-        Asked now and then; true ends what is under way.
+    context
+        The search.
 
     Attributes
     ----------
     work
         Deterministic seconds so far.
     fits
-        Whether orders are annealed at all: the horizon is finite, and there are not too many pieces.
+        Whether sequences are annealed at all: there are not too many pieces.
     """
 
-    def __init__(self, control: Control, ground: Ground, draw: random.Random, stop: Callable[[], bool]) -> None:
-        self.control, self.draw, self.stop = control, draw, stop
+    def __init__(self, context: Context) -> None:
+        self.context, self.control, self.rng = context, context.control, context.rng
         self.work = 0.0
-        self._ground = ground
-        waits = sum(job.iterations * job.slots * len(job.transfers) for job in ground.pieces.jobs)
+        waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.pieces.jobs)
         self.fits = waits <= _MOST_WAITS
         self._others: list[tuple[int, Timetable]] = []
         self._farther = 1.0
 
     @cached_property
     def _sequencing(self) -> SequenceSearch:
-        return SequenceSearch(self._ground, self.draw)
+        return SequenceSearch(self.context.ground, self.rng)
 
     def mend(self, plan: Timetable) -> None:
         """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
         start = self._sequencing.given(plan)
-        steps = max(1, _MENDED[self._ground.pieces.horizon] // self._sequencing.size)
-        after = self._sequencing.anneal(start, start.spots, steps, self.draw.choice(_MEND_HEATS), self._swept)
+        steps = max(1, _MENDED[self.context.pieces.horizon] // self._sequencing.size)
+        after = self._sequencing.anneal(start, start.spots, steps, self.rng.choice(_MEND_HEATS), self._swept)
         if not self._offer(after):
             self._remember(self._sequencing.timetable(after))
 
     def relocate(self, balance: Balance, plan: Timetable) -> None:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
-        before, relocation = self.control.objective, Relocation(balance, self._sequencing, self.draw)
+        before, relocation = self.control.objective, Relocation(balance, self._sequencing, self.rng)
         steps = round(self._farther * _RELOCATIONS)
-        heat, start = self.draw.choice(_RELOCATION_HEATS), self._sequencing.given(plan)
+        heat, start = self.rng.choice(_RELOCATION_HEATS), self._sequencing.given(plan)
         after = relocation.run(start, steps, heat, self._offer, self._swept)
         self.mend(self._sequencing.timetable(after))
         fruitless = self.control.objective == before
@@ -102,5 +92,6 @@ class Orders:
             self._others = sorted(self._others, key=lambda one: one[0])[:_OTHERS]
 
     def _swept(self, pieces: int) -> bool:
-        self.work += pieces * _WORK_OF_PIECE[self._ground.pieces.horizon]
-        return self.stop()
+        work = pieces * _WORK_OF_PIECE[self.context.pieces.horizon]
+        self.work += work
+        return self.context.budget.spend(work)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from jigsaw_opt.formulations import cpsat_circle
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.board import Board
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.timeline import union
+from jigsaw_opt.solvers.search.state.calendar import union
+from jigsaw_opt.solvers.search.state.insertion import Laid
+from jigsaw_opt.solvers.search.state.partial_schedule import Board
 
 __all__ = ["timed_together"]
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.berths import Catalogue
-from jigsaw_opt.solvers.search.circle import Circle
+from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue
+from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
+from jigsaw_opt.solvers.search.cyclic.joint_model import timed_together
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.laying import Laid
 from jigsaw_opt.solvers.search.loads import Loads
-from jigsaw_opt.solvers.search.nesting import Nesting
-from jigsaw_opt.solvers.search.together import timed_together
+from jigsaw_opt.solvers.search.state.insertion import Laid
 
 __all__ = ["Company", "Grouped"]
 

@@ -14,7 +14,7 @@ from jigsaw_opt.solvers.magnitude import engine_holds
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.loads import Ground
 
-__all__ = ["Retiming"]
+__all__ = ["RepairModel"]
 
 _GAINS = 500
 """The least gain, as a part of the room between bound and objective."""
@@ -22,7 +22,7 @@ _MOST_READINESS = 500_000
 """A model with more conditions of readiness takes longer to build than it is worth: jobs of thousands of segments."""
 
 
-class Retiming:
+class RepairModel:
     """Improves a plan around some of its jobs.
 
     Parameters

@@ -1,0 +1,151 @@
+"""What all moves of a search share: the instance cut once, chance, the budget, the engine, and the plans found."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.params import SearchParams
+
+__all__ = ["Candidate", "Context", "ListSchedule"]
+
+T = TypeVar("T")
+_WORK_OF_PIECE = 4e-7
+"""Deterministic seconds that a piece in an evaluation counts as."""
+_SEQUENCED_PIECES = {"finite": 1000, "cyclic": 400}
+"""Up to so many blocks and transfers the sequence of pieces does better than the best list schedule annealed once more,
+or on a cyclic horizon jobs inserted one by one and all of them timed anew."""
+_MOST_WAITS = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ListSchedule:
+    """A placement with priorities, and the list schedule that comes out.
+
+    Parameters
+    ----------
+    spots
+        Where every job is.
+    priority, offset_us
+        By job, the factor on its priority, and its earliest start in microseconds.
+    outcome
+        The schedule.
+    """
+
+    spots: Sequence[PlacedJob]
+    priority: Sequence[float]
+    offset_us: Sequence[int]
+    outcome: Outcome
+
+    @property
+    def value(self) -> int:
+        """Its objective."""
+        return self.outcome.value
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A plan that a move starts from or proposes.
+
+    Parameters
+    ----------
+    timetable
+        The plan.
+    value
+        Its objective.
+    """
+
+    timetable: Timetable
+    value: int
+
+
+class Context:
+    """One search under way, as its moves see it.
+
+    Parameters
+    ----------
+    control
+        Receives the plans and says when to stop.
+    demands
+        What each job asks for.
+    rng
+        Source of chance.
+    budget
+        What the search may use.
+    stream
+        Number of this search among several on one incumbent.
+
+    Attributes
+    ----------
+    pieces, ground
+        The instance, cut, and what is worked out about it.
+    evaluator
+        Makes list schedules.
+    params
+        Parameters of all parts.
+    engine
+        Solves small models by CP-SAT.
+    best_list
+        The best list schedule so far.
+    balanced
+        The placement that was balanced last, with its levels.
+    """
+
+    def __init__(
+        self, control: Control, demands: Sequence[Demand], rng: random.Random, budget: Budget, stream: int = 0
+    ) -> None:
+        self.control, self.pieces, self.rng, self.budget, self.stream = control, control.pieces, rng, budget, stream
+        self.params: SearchParams = control.options.params or SearchParams()
+        self.ground = Ground(self.pieces, Layout(self.pieces), demands)
+        self.evaluator = Evaluator(self.pieces, self.ground.layout)
+        self.engine = Engine(budget)
+        self.best_list: ListSchedule | None = None
+        self.balanced: Sequence[PlacedJob] | None = None
+        self._shared: dict[Callable[[Context], Any], Any] = {}
+
+    @property
+    def cyclic(self) -> bool:
+        """Whether the horizon is cyclic."""
+        return self.pieces.horizon == "cyclic"
+
+    @property
+    def evaluation_work(self) -> float:
+        """Deterministic seconds that a list schedule counts as."""
+        return self.evaluator.pieces_a_look * _WORK_OF_PIECE
+
+    @property
+    def sequenced(self) -> bool:
+        """Whether there are so few pieces that annealing their sequence does better than other moves."""
+        pieces = self.pieces
+        waits = sum(job.iterations * job.slots * len(job.transfers) for job in pieces.jobs)
+        return waits <= _MOST_WAITS and pieces.blocks + pieces.transfers <= _SEQUENCED_PIECES[pieces.horizon]
+
+    @property
+    def incumbent(self) -> Candidate | None:
+        """The best plan so far, of this search or another one beside it."""
+        best, objective = self.control.best, self.control.objective
+        return None if best is None or objective is None else Candidate(best, objective)
+
+    def shared(self, kind: Callable[[Context], T]) -> T:
+        """The one object of a kind in this search, made when it is first asked for."""
+        if kind not in self._shared:
+            self._shared[kind] = kind(self)
+        found: T = self._shared[kind]
+        return found
+
+    def offer_list(self, schedule: ListSchedule) -> None:
+        """Take a list schedule as the best one, and its plan as the incumbent, where it is better."""
+        if self.best_list is None or schedule.value < self.best_list.value:
+            self.best_list = schedule
+            if self.control.objective is None or schedule.value < self.control.objective:
+                self.control.offer(self.evaluator.timetable(schedule.outcome))

@@ -1,0 +1,59 @@
+"""Moves of the cyclic horizon: jobs inserted one by one or group by group at shorter periods."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
+from jigsaw_opt.solvers.search.moves.placing import Placing
+
+__all__ = ["BestFitInsertion", "FixedInsertion", "GroupInsertion"]
+
+
+class FixedInsertion:
+    """Inserts jobs where they are: at the placement balanced last, or that of the best list schedule."""
+
+    name: ClassVar[str] = "fixed_insertion"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.periods = context, context.shared(PeriodSearch)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """On a cyclic horizon with too many pieces for their sequence to be annealed."""
+        return context.cyclic and not context.sequenced
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Bisect the period."""
+        context, best = self.context, self.context.best_list
+        if context.rng.random() < 0.5:
+            spots = context.balanced
+        else:
+            spots = None if best is None else context.shared(Placing).settled(best.spots)
+        if spots is not None:
+            self.periods.around(spots)
+        return context.incumbent
+
+
+class BestFitInsertion(FixedInsertion):
+    """Inserts jobs wherever they fit best."""
+
+    name: ClassVar[str] = "best_fit_insertion"
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Try shorter periods."""
+        self.periods.wherever()
+        return self.context.incumbent
+
+
+class GroupInsertion(FixedInsertion):
+    """Inserts jobs group by group, with exchanges between groups."""
+
+    name: ClassVar[str] = "group_insertion"
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Try shorter periods."""
+        self.periods.in_groups()
+        return self.context.incumbent

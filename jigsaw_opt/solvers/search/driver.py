@@ -1,0 +1,99 @@
+"""The adaptive large neighbourhood search driver: choose a move, make it, keep what is better, reward the move.
+
+Every move has a number of steps or a limit of deterministic work, and chance comes from the seed; only the engine's
+parts are ended by a clock where the solve has a time limit and no limit of work.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from threading import Event
+
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.layout import demands
+from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.moves import Move, move_types
+from jigsaw_opt.solvers.search.opening import open_search
+from jigsaw_opt.solvers.search.selection import AdaptiveSelection
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """One search under way.
+
+    Parameters
+    ----------
+    control
+        Receives the plans and says when to stop.
+    stream
+        Number of this search among several on one incumbent; each has chance of its own.
+
+    Attributes
+    ----------
+    begun
+        Set once the first plans are there: a search beside this one would only find the same before.
+    """
+
+    def __init__(self, control: Control, stream: int = 0) -> None:
+        self.control, self.stream = control, stream
+        self.rng = random.Random(control.options.seed + (stream << 64))
+        self.begun = Event()
+
+    def run(self, share: float = 1.0) -> StoppedBy:
+        """Search until there is a reason to stop.
+
+        Parameters
+        ----------
+        share
+            Of the limits of time and work, how much the search may use.
+        """
+        asked = demands(self.control.pieces)
+        if asked is None:
+            return StoppedBy.COMPLETED
+        budget = Budget(self.control, share)
+        context = Context(self.control, asked, self.rng, budget, self.stream)
+        open_search(context, self.begun)
+        # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
+        moves = _moves(context)
+        if not moves:
+            return budget.reason() or StoppedBy.COMPLETED
+        selection, idle = AdaptiveSelection(tuple(moves), self.rng, context.params.driver), 0
+        while (reason := budget.reason()) is None:
+            if idle >= context.params.driver.patience and not self._limited:
+                return StoppedBy.COMPLETED
+            name = selection.next()
+            better, spent = self._make(name, moves[name], context)
+            selection.reward(name, better, spent)
+            idle = 0 if better else idle + 1
+        return reason
+
+    def _make(self, name: str, move: Move, context: Context) -> tuple[bool, float]:
+        """Make a move; returns whether there is a better plan, and what it took, 0 for nothing.
+
+        That is work, or seconds where only a clock limits the solve. On a cyclic horizon it is always work: by the
+        time that they take in vain, moves on groups would come too rarely.
+        """
+        control, began = self.control, time.monotonic()
+        before, work = control.objective, context.budget.work
+        found = move.run(context.incumbent, context.budget)
+        if found is not None:
+            control.offer(found.timetable)
+        after, seconds = control.objective, time.monotonic() - began
+        control.credit(name, seconds, before, after)
+        spent = context.budget.work - work
+        return after != before, seconds if spent and control.options.clocked and not context.cyclic else spent
+
+    @property
+    def _limited(self) -> bool:
+        options = self.control.options
+        return not (options.time_limit is None and options.work_limit is None)
+
+
+def _moves(context: Context) -> dict[str, Move]:
+    """The moves that apply and are not left out, by name."""
+    kinds = [kind for kind in move_types() if kind.name not in context.params.without]
+    return {kind.name: kind(context) for kind in kinds if kind.applies(context)}

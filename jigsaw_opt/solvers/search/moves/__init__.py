@@ -1,0 +1,78 @@
+"""The moves of the search by name: ours, and third parties' of the entry-point group ``jigsaw_opt.moves``."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import ClassVar, Protocol
+
+from jigsaw_opt.solvers.registry import load, registered
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+
+__all__ = ["GROUP", "Move", "move_types", "names"]
+
+GROUP = "jigsaw_opt.moves"
+_HERE = "jigsaw_opt.solvers.search"
+_OWN = {
+    "group_insertion": "cyclic.moves:GroupInsertion",
+    "best_fit_insertion": "cyclic.moves:BestFitInsertion",
+    "fixed_insertion": "cyclic.moves:FixedInsertion",
+    "restart": "moves.restart:Restart",
+    "intensify": "moves.intensify:Intensify",
+    "cp_repair": "moves.cp_repair:RepairBest",
+    "cp_repair_other": "moves.cp_repair:RepairOther",
+    "relocation": "moves.relocate:Relocate",
+    "cp_placement": "moves.cp_placement:CpPlacement",
+}
+"""Each is tried once in this order before any is preferred."""
+
+
+class Move(Protocol):
+    """A way to get from the best plan to a better one; a search makes one object of each class.
+
+    Parameters
+    ----------
+    context
+        What all moves of the search share.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, context: Context) -> None: ...
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Whether the move can be of use to a search; asked once there are first plans."""
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Look for a better plan.
+
+        Parameters
+        ----------
+        incumbent
+            The best plan so far; None before there is any.
+        budget
+            Is told the work that is done, and says when to stop.
+
+        Returns
+        -------
+        Candidate or None
+            A plan, or None where none was found. A move may also offer plans to the control as it goes; these are not
+            lost where the time ends before it does.
+        """
+
+
+def names() -> tuple[str, ...]:
+    """Names of all moves, ours first."""
+    return (*_OWN, *(name for name in registered(GROUP) if name not in _OWN))
+
+
+def move_types() -> list[type[Move]]:
+    """All moves, in the order in which they are first tried."""
+    return [_own(name) if name in _OWN else load(GROUP, "move", name) for name in names()]
+
+
+def _own(name: str) -> type[Move]:
+    module, kind = _OWN[name].split(":")
+    found: type[Move] = getattr(import_module(f"{_HERE}.{module}"), kind)
+    return found

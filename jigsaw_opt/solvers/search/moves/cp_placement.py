@@ -1,0 +1,101 @@
+"""Placements that CP-SAT finds without a timetable: memory, levels, and loads within a target."""
+
+from __future__ import annotations
+
+import random
+from typing import ClassVar
+
+from jigsaw_opt.formulations import cpsat_loads
+from jigsaw_opt.solvers.bounds.server_partition import server_partitions
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.moves.list_annealing import draft
+from jigsaw_opt.solvers.search.moves.placing import Placing
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+
+__all__ = ["CpPlacement", "PlacementModel"]
+
+_WORK = 0.5
+"""Deterministic seconds for one placement."""
+
+
+class PlacementModel:
+    """Places all jobs at once.
+
+    Parameters
+    ----------
+    ground
+        The instance, for which `cpsat_loads.fits` holds; its objective is makespan or period.
+    engine
+        Solves the models.
+    rng
+        Source of chance.
+
+    Attributes
+    ----------
+    failed
+        Largest limit within which no placement was found; 0 before.
+    """
+
+    def __init__(self, ground: Ground, engine: Engine, rng: random.Random) -> None:
+        self.ground, self.engine, self.rng = ground, engine, rng
+        self.failed = 0
+        self._places = [places for places in server_partitions(ground.pieces.cluster) if not places.shared]
+
+    def within(self, limit: int) -> list[PlacedJob] | None:
+        """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""
+        ground = self.ground
+        model = cpsat_loads.build(ground.pieces, limit, self._places)
+        value = self.engine.solve_all([model.model], _WORK)[0]
+        if value is None:
+            self.failed = max(self.failed, limit)
+            return None
+        placement = model.placement(value)
+        spots = []
+        for index, (gpus, caps) in enumerate(zip(placement, ground.caps(placement), strict=True)):
+            shapes = list(ground.shapes(index))
+            self.rng.shuffle(shapes)
+            found = (ground.spot(index, demand, gpus, caps) for demand in shapes)
+            spot = next((spot for spot in found if spot is not None), None)
+            if spot is None:
+                return None
+            spots.append(spot)
+        return spots
+
+
+class CpPlacement:
+    """Places all jobs at once, with a target between bound and objective, and then some of them elsewhere."""
+
+    name: ClassVar[str] = "cp_placement"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.model = context, PlacementModel(context.ground, context.engine, context.rng)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Where a makespan or period is at stake, and memory keeps workers of the best list schedule from levels."""
+        if not context.shared(SequenceAnnealing).fits or not cpsat_loads.fits(context.pieces):
+            return False
+        if context.pieces.objective == "weighted_completion" or context.best_list is None:
+            return False
+        caps = context.ground.caps([spot.gpus for spot in context.best_list.spots])
+        return any(min(own) < job.levels for own, job in zip(caps, context.pieces.jobs, strict=True))
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Ask for a placement, schedule it, relocate from it."""
+        context = self.context
+        least = max(context.control.bound, self.model.failed)
+        most = 2 * least if incumbent is None else incumbent.value
+        spots = self.model.within(round(context.rng.uniform(least, most)))
+        if spots is None or budget.over():
+            return None
+        balance = context.shared(Placing).balance()
+        balance.adopt(spots)
+        schedule = draft(context, balance)
+        if schedule is not None:
+            context.offer_list(schedule)
+            context.shared(SequenceAnnealing).relocate(balance, context.evaluator.timetable(schedule.outcome))
+        return context.incumbent

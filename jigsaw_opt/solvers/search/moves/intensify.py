@@ -1,0 +1,33 @@
+"""Intensification: the best list schedule annealed once more."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.moves.list_annealing import Annealer
+from jigsaw_opt.solvers.search.moves.placing import Placing
+
+__all__ = ["Intensify"]
+
+
+class Intensify:
+    """Anneals from the best list schedule."""
+
+    name: ClassVar[str] = "intensify"
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Where there are too many pieces for their sequence to be annealed in a moment."""
+        return not context.sequenced
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Anneal."""
+        context = self.context
+        if context.best_list is not None:
+            context.shared(Annealer).run(context.shared(Placing).balance(1.0), context.best_list)
+        return context.incumbent

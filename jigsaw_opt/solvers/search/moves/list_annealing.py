@@ -1,0 +1,161 @@
+"""Simulated annealing over placement, priorities and release offsets; a list schedule says what a change is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp
+
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.search.context import Context, ListSchedule
+from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_smoothing import Levelling
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+
+__all__ = ["Annealer", "ListAnnealing", "draft"]
+
+_LEAST_FACTOR, _MOST_FACTOR = 0.3, 1.7
+_PLACE_SHARE = 0.6
+_FOCUS_SHARE = 0.4
+_STEP_PIECES = 1_200_000
+_LEAST_STEPS, _MOST_STEPS = 5, 5_000
+_BRIEFLY = 0.5
+"""For how long a new placement is annealed briefly."""
+_LONGER, _LONGEST = 1.5, {"finite": 4.0, "cyclic": 30.0}
+"""By what factor annealing takes longer otherwise after each time that it found no better plan, and at most."""
+_LEVELLING_STEPS = 2000
+_HEATS = (0.01, 0.003, 0.02)
+
+
+def draft(context: Context, balance: Balance) -> ListSchedule | None:
+    """The placement at hand under the plain priorities; None where memory admits no levels."""
+    spots = balance.loads.settled()
+    if spots is None:
+        return None
+    priority, offset = [1.0] * len(spots), [0] * len(spots)
+    return ListSchedule(balance.spots(), priority, offset, context.evaluator.evaluate(spots, priority, offset))
+
+
+class ListAnnealing:
+    """One annealing.
+
+    Parameters
+    ----------
+    context
+        The search. It is offered the best list schedule after every step.
+    balance
+        Makes the changes of the placement.
+    """
+
+    def __init__(self, context: Context, balance: Balance) -> None:
+        self.context, self.balance, self.evaluator, self.rng = context, balance, context.evaluator, context.rng
+
+    def run(self, start: ListSchedule, steps: int, heat: float) -> ListSchedule:
+        """The best list schedule that some steps lead to.
+
+        Parameters
+        ----------
+        start
+            Where to begin.
+        steps
+            How many are tried.
+        heat
+            Share of the objective that the first steps may lose; it falls to 0.
+        """
+        self.balance.adopt(start.spots)
+        best = current = start
+        for step in range(steps):
+            temperature = heat * best.value * (1 - step / steps) ** 2
+            after = self._step(current, temperature)
+            if after is not None:
+                current = after
+                if after.value < best.value:
+                    best = after
+            self.context.budget.spend(self.context.evaluation_work)
+            self.context.offer_list(best)
+            if self.context.budget.over():
+                break
+        return best
+
+    def _step(self, current: ListSchedule, temperature: float) -> ListSchedule | None:
+        """The list schedule after one change, or None where the change is not kept."""
+        priority, offset = current.priority, current.offset_us
+        moved: Sequence[tuple[int, PlacedJob]] = ()
+        if self.rng.random() < _PLACE_SHARE:
+            change = self.balance.change(self._late(current))
+            if change is None:
+                return None
+            moved = change[0]
+        else:
+            priority, offset = self._priorities(current)
+        spots = self.balance.loads.settled()
+        outcome = None if spots is None else self.evaluator.evaluate(spots, priority, offset)
+        if outcome is not None and self._accepts(outcome.value - current.value, temperature):
+            return ListSchedule(self.balance.spots(), priority, offset, outcome)
+        self.balance.undo(moved)
+        return None
+
+    def _accepts(self, loss: int, temperature: float) -> bool:
+        return loss <= 0 or (temperature > 0 and self.rng.random() < exp(-loss / temperature))
+
+    def _late(self, current: ListSchedule) -> int | None:
+        """Now and then the job that ends last, or one that shares a GPU with it."""
+        if self.rng.random() >= _FOCUS_SHARE:
+            return None
+        ends = current.outcome.ends
+        last = max(range(len(ends)), key=ends.__getitem__)
+        gpu = self.rng.choice(current.outcome.jobs[last].gpus)
+        return self.rng.choice(list(self.balance.loads.on_gpu[gpu]))
+
+    def _priorities(self, current: ListSchedule) -> tuple[list[float], list[int]]:
+        """One or two factors drawn again, or a job released only when another one begins or ends."""
+        rng, count = self.rng, len(current.spots)
+        priority, offset = list(current.priority), list(current.offset_us)
+        for _ in range(rng.choice((1, 1, 2))):
+            priority[rng.randrange(count)] = rng.uniform(_LEAST_FACTOR, _MOST_FACTOR)
+        if rng.random() < 0.3:
+            other, outcome = rng.randrange(count), current.outcome
+            offset[rng.randrange(count)] = rng.choice((0, 0, outcome.begins[other], outcome.ends[other]))
+        return priority, offset
+
+
+class Annealer:
+    """All annealings of a search, each as long as the ones before were in vain.
+
+    Parameters
+    ----------
+    context
+        The search.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._longer = 1.0
+
+    def run(self, balance: Balance, start: ListSchedule, brief: bool = False) -> None:
+        """Anneal a list schedule, briefly or not; its loads are smoothed then, and its sequence annealed."""
+        context, control = self.context, self.context.control
+        context.offer_list(start)
+        steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // context.evaluator.pieces_a_look))
+        before, longer = control.objective, _BRIEFLY if brief else self._longer
+        best = ListAnnealing(context, balance).run(start, round(longer * steps), context.rng.choice(_HEATS))
+        if not context.budget.over():
+            best = self._smoothed(best)
+        sequences = context.shared(SequenceAnnealing)
+        if sequences.fits and not context.budget.over():
+            sequences.mend(context.evaluator.timetable(best.outcome))
+        if not brief:
+            fruitless, most = control.objective == before, _LONGEST[context.pieces.horizon]
+            self._longer = min(most, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
+
+    def _smoothed(self, schedule: ListSchedule) -> ListSchedule:
+        """The loads of a schedule's GPUs made even, where that makes it better."""
+        context, evaluator = self.context, self.context.evaluator
+        levelling = Levelling(context.ground, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
+        if levelling.run(_LEVELLING_STEPS):
+            spots = levelling.placed()
+            outcome = evaluator.evaluate(spots, schedule.priority, schedule.offset_us)
+            smooth = ListSchedule(spots, schedule.priority, schedule.offset_us, outcome)
+            context.offer_list(smooth)
+            if smooth.value < schedule.value:
+                return smooth
+        return schedule

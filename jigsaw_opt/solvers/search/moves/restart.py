@@ -1,0 +1,41 @@
+"""Restart: a placement made anew, balanced and annealed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.moves.intensify import Intensify
+from jigsaw_opt.solvers.search.moves.list_annealing import Annealer, draft
+from jigsaw_opt.solvers.search.moves.placing import Placing
+
+__all__ = ["Restart"]
+
+_BRIEF = 0.65
+"""How often a new placement is annealed briefly."""
+
+
+class Restart:
+    """Begins anew; where memory leaves no drawn order room, it intensifies instead."""
+
+    name: ClassVar[str] = "restart"
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Always."""
+        return True
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Place, balance, anneal."""
+        context = self.context
+        balance = context.shared(Placing).balanced()
+        if balance is None:
+            return Intensify(context).run(incumbent, budget)
+        schedule = draft(context, balance)
+        if schedule is not None:
+            context.shared(Annealer).run(balance, schedule, brief=context.rng.random() < _BRIEF)
+        return context.incumbent

@@ -1,0 +1,76 @@
+"""What a search begins with: the heuristic's plans, and placements constructed in drawn orders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from threading import Event
+
+from jigsaw_opt.solvers.engines.compiled import prepare
+from jigsaw_opt.solvers.greedy.evaluation import Outcome
+from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS, trials
+from jigsaw_opt.solvers.search.context import Context, ListSchedule
+from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
+from jigsaw_opt.solvers.search.moves.placing import Placing
+
+__all__ = ["open_search"]
+
+_HURRY = 5.0
+"""Seconds; under a shorter limit all trials of the heuristic come first."""
+_LISTED_IN_VAIN, _LISTED_STEPS = 25, 60
+"""How many placements bring nothing before construction ends, and steps of annealing that follow."""
+
+
+def open_search(context: Context, begun: Event) -> None:
+    """First plans: all that the heuristic finds, so that no search ends behind it, and what construction adds.
+
+    Parameters
+    ----------
+    context
+        The search. Only the first of several makes all trials of the heuristic; it does so for others.
+    begun
+        Set as soon as there are plans.
+    """
+    budget, control = context.budget, context.control
+    found, first = trials(context.evaluator, context.ground.demands, control.options.seed), context.stream == 0
+    _take(context, islice(found, PLAIN_TRIALS))
+    begun.set()
+    # Within so short a limit, time would be over soon after compiled functions are read; with these, trials take none.
+    limit = control.options.time_limit
+    if first and limit is not None and limit < _HURRY and not budget.over():
+        _take(context, found)
+    _construct(context)
+    if not budget.over():
+        # Until functions are read the search hardly moves, and keeps the thread beside it from running.
+        wait = context.params.driver.compile_wait
+        prepare(wait if control.remaining is None else min(wait, control.remaining / 2))
+    if first and not budget.over():
+        _take(context, found)
+
+
+def _take(context: Context, found: Iterator[Outcome | None]) -> None:
+    """Keep what trials of the heuristic find, at least one of them, until there is a reason to stop."""
+    for outcome in found:
+        over = context.budget.spend(context.evaluation_work)
+        if outcome is not None:
+            context.offer_list(ListSchedule(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
+            over = context.budget.over()
+        if over:
+            return
+
+
+def _construct(context: Context) -> None:
+    """Jobs placed in drawn orders and scheduled, and the best of that annealed, as far as it takes a moment."""
+    placing, budget, control = context.shared(Placing), context.budget, context.control
+    most, idle = int(context.params.driver.opening_work / (placing.construction_work + context.evaluation_work)), 0
+    for _ in range(most):
+        if idle >= _LISTED_IN_VAIN or budget.over():
+            break
+        balance, before = placing.balance(), control.objective
+        schedule = draft(context, balance) if placing.construct(balance) else None
+        budget.spend(context.evaluation_work)
+        if schedule is not None:
+            context.offer_list(schedule)
+        idle = 0 if control.objective != before else idle + 1
+    if most and context.best_list is not None and not budget.over():
+        ListAnnealing(context, placing.balance(1.0)).run(context.best_list, min(most, _LISTED_STEPS), 0.003)

@@ -1,0 +1,1 @@
+"""What a search holds: partial schedules and the calendars of their GPUs and links."""
