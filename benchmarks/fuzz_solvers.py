@@ -96,7 +96,7 @@ def failures(worker: Worker, seed: int, solvers: list[str], seconds: float, cold
 def _broken_rules(instance: Instance, solver: str, result: Result) -> Iterator[str]:
     if result.plan is not None:
         for violation in check(instance, decode_plan(encode_plan(result.plan))):
-            yield f"{solver}: rule {violation.rule}, {violation.path}: {violation.message}"
+            yield f"{solver}: {violation}"
 
 
 def _contradictions(results: dict[str, Result]) -> Iterator[str]:

@@ -29,13 +29,13 @@ def ctrl_c_is_heard() -> Iterator[None]:
 
 @pytest.fixture
 def pair_path() -> Path:
-    """The example instance of the specification, section 2."""
+    """Two jobs on one server (specification: instance)."""
     return DATA / "pair.json"
 
 
 @pytest.fixture
 def pair_plan_path() -> Path:
-    """Its optimal plan, section 6."""
+    """Its optimal plan (specification: plan)."""
     return DATA / "pair.plan.json"
 
 

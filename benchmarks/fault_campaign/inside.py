@@ -52,7 +52,7 @@ def _judged(document: Json, plan: Json) -> str:
         broken = check(instance, decode_plan(json.dumps(plan).encode()))
     except JigsawError as error:
         return f"{type(error).__name__}: {error}"
-    return f"{broken[0].rule}: {broken[0].message}" if broken else ""
+    return str(broken[0]) if broken else ""
 
 
 def hashed(document: Json) -> str:

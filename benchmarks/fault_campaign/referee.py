@@ -1,7 +1,7 @@
 """The rules of a correct plan, written a second time from the specification: documents in, a verdict out.
 
-Shares nothing with the package: neither its dataclasses nor its checker, costs, routes or hash. Numbers in brackets are
-those of the specification.
+Shares nothing with the package: neither its dataclasses nor its checker, costs, routes or hash. Each function
+cites the rules that it judges.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def verdict(instance: Json, plan: Any) -> str:
 
 
 def objective(instance: Json, plan: Json) -> int:
-    """Its value, worked out from the starts and ends that it states (rule 4.6)."""
+    """Its value, worked out from the starts and ends that it states (specification: objective)."""
     if instance.get("horizon", "finite") == "cyclic":
         return int(plan["period_us"])
     lasts = [job["iterations"][-1] for job in plan["jobs"]]
@@ -40,7 +40,7 @@ def objective(instance: Json, plan: Json) -> int:
 
 
 def canonical(instance: Json) -> bytes:
-    """The canonical form of an instance (section 6)."""
+    """The canonical form of an instance (specification: hash)."""
 
     def depth(given: Json) -> Json:
         return {"min_contributors": 1, **given} if given["rule"] == "free" else given
@@ -80,12 +80,14 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan)
     value = objective(instance, plan)
-    if plan["objective"] != value or plan["bound"] > value or (plan["status"] == "optimal" and plan["bound"] != value):
-        yield f"4.6: objective {value}"
+    if plan["objective"] != value:
+        yield f"objective: it is {value}"
+    if plan["bound"] > value or (plan["status"] == "optimal" and plan["bound"] != value):
+        yield f"bound: the objective is {value}"
 
 
 def _structure(plan: Json) -> Iterator[str]:
-    """Keys, types and ranges (section 6, rule 4.7)."""
+    """Keys, types and ranges (specification: plan, validity)."""
     top = {"format", "instance", "instance_sha256", "status", "objective", "bound", "period_us", "solver", "jobs"}
     yield from _keys(plan, top)
     if plan["format"] != "jigsaw-plan/1" or plan["status"] not in ("optimal", "feasible"):
@@ -111,21 +113,21 @@ def _keys(found: Any, wanted: set[str]) -> Iterator[str]:
 
 
 def _belonging(instance: Json, plan: Json) -> Iterator[str]:
-    """Rule 4.7."""
+    """Name, hash, jobs and counts (specification: document)."""
     if plan["instance"] != instance["name"] or plan["instance_sha256"] != sha256(instance):
-        yield "4.7: name or hash"
+        yield "document: name or hash"
     if [job["name"] for job in plan["jobs"]] != [job["name"] for job in instance["jobs"]]:
-        yield "4.7: jobs"
+        yield "document: jobs"
     for given, job in zip(instance["jobs"], plan["jobs"]):
         depth = len(_levels(instance["models"][given["model"]]))
         buckets = list(range(1, depth + 1)) if given["workers"] > 1 else []
         if len(job["gpus"]) != given["workers"] or len(job["iterations"]) != given["iterations"]:
-            yield "4.7: counts"
+            yield "document: counts"
         for iteration in job["iterations"]:
             if len(iteration["blocks"]) != given["workers"]:
-                yield "4.7: blocks"
+                yield "document: blocks"
             if [transfer["bucket"] for transfer in iteration["transfers"]] != buckets:
-                yield "4.7: buckets"
+                yield "document: buckets"
 
 
 def _levels(model: Json) -> list[int]:
@@ -138,66 +140,72 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
     homes = [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
     numbers = [gpu.rpartition("/")[2] for gpu in job["gpus"]]
     if any(not n.isascii() or str(int(n)) != n or int(n) >= home["gpus"] for n, home in zip(numbers, homes)):
-        yield "4.1: no such GPU"
+        yield "placement: no such GPU"
     if len(set(job["gpus"])) != len(job["gpus"]):
-        yield "4.1: a GPU twice"
+        yield "placement: a GPU twice"
     tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
     if any(home["gpu_type"] not in table for home in homes for table in tables):
-        yield "4.1: type"
+        yield "placement: type"
     yield from _depths(given, _levels(model), job["iterations"])
     rate, latency, _ = _channel(instance, homes)
     if rate is None:
-        yield "4.1: no route"
+        yield "placement: no route"
         return
     yield from _timing(given, model, job, homes, (rate, latency), period)
 
 
 def _depths(given: Json, levels: Sequence[int], iterations: Sequence[Json]) -> Iterator[str]:
-    """Rule 4.2."""
+    """Levels by the depth rule (specification: levels, coverage, mean-depth, balance)."""
     rule, workers, depth = given.get("depth", {"rule": "full"}), given["workers"], len(levels)
     rows = [[block["level"] for block in iteration["blocks"]] for iteration in iterations]
     if any(not 1 <= level <= depth for row in rows for level in row):
-        yield "4.2: no such level"
+        yield "levels: no such level"
     multiset = {"full": [depth] * workers, "staircase": sorted(-(-depth * k // workers) for k in range(1, workers + 1))}
     if rule["rule"] != "free":
         if any(sorted(row) != multiset[rule["rule"]] for row in rows):
-            yield "4.2: levels"
+            yield "levels: multiset"
         return
     least = min(rule.get("min_contributors", 1), workers)
     if any(sum(level >= b for level in row) < least for row in rows for b in range(1, depth + 1)):
-        yield "4.2: coverage"
+        yield "coverage"
     mean = Fraction(rule["mean_depth"]) if "mean_depth" in rule else Fraction(workers + 1, 2 * workers)
     if sum(map(sum, rows)) < mean * depth * workers * len(rows):
-        yield "4.2: mean depth"
+        yield "mean-depth"
     totals = [sum(column) for column in zip(*rows)]
     if "balance" in rule and max(totals) - min(totals) > rule["balance"]:
-        yield "4.2: balance"
+        yield "balance"
 
 
 def _timing(
     given: Json, model: Json, job: Json, homes: Sequence[Json], channel: tuple[int, int], period: int | None
 ) -> Iterator[str]:
-    """Rule 4.3 and section 5."""
-    free, spans = given.get("release_us", 0), []
+    """When all runs (specification: duration, readiness, order, release, barrier, period)."""
+    rule, free, spans = "release", given.get("release_us", 0), []
     for iteration in job["iterations"]:
         blocks, before = iteration["blocks"], 0
         for block, home in zip(blocks, homes):
-            if block["start_us"] < free or block["end_us"] - block["start_us"] < _ready(model, home, block["level"]):
-                yield "4.3: a block"
+            if block["start_us"] < free:
+                yield f"{rule}: a block"
+            if block["end_us"] - block["start_us"] < _ready(model, home, block["level"]):
+                yield "duration: a block"
         for transfer in iteration["transfers"]:
             b, contributing = transfer["bucket"], [k for k, x in enumerate(blocks) if x["level"] >= transfer["bucket"]]
             ready = [blocks[k]["start_us"] + _ready(model, homes[k], b) for k in contributing]
             needs = _transfer_us(model, b, len(contributing), given["workers"], channel)
-            if transfer["start_us"] < max([before, *ready]) or transfer["end_us"] - transfer["start_us"] < needs:
-                yield "4.3: a transfer"
+            if transfer["start_us"] < max(ready, default=0):
+                yield "readiness: a transfer"
+            if transfer["start_us"] < before:
+                yield "order: a transfer"
+            if transfer["end_us"] - transfer["start_us"] < needs:
+                yield "duration: a transfer"
             before = transfer["end_us"]
         intervals = [*blocks, *iteration["transfers"]]
         if any(x["end_us"] < x["start_us"] for x in intervals):
-            yield "4.3: ends before it starts"
-        free = max(x["end_us"] for x in intervals)
+            yield "duration: ends before it starts"
+        rule, free = "barrier", max(x["end_us"] for x in intervals)
         spans.append((min(x["start_us"] for x in blocks), free))
     if period is not None and spans[0][0] + period < spans[-1][1]:
-        yield "5: the barrier wraps"
+        yield "period: the barrier wraps"
 
 
 def _ready(model: Json, home: Json, level: int) -> int:
@@ -215,7 +223,7 @@ def _transfer_us(model: Json, bucket: int, c: int, w: int, channel: tuple[int, i
 
 
 def _channel(instance: Json, homes: Sequence[Json]) -> tuple[int | None, int, frozenset[str]]:
-    """Rate, latency and links of a ring (section 3); no rate where two servers have no path."""
+    """Rate, latency and links of a ring (specification: ring, route); no rate where two servers have no path."""
     counts = Counter(home["name"] for home in homes)
     ring = [server for server in instance["cluster"]["servers"] if server["name"] in counts]
     if len(ring) == 1:
@@ -254,7 +262,7 @@ def _route(links: Sequence[Json], start: str, end: str) -> list[Json] | None:
 
 
 def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
-    """Rule 4.4."""
+    """One at a time (specification: exclusive, cyclic-horizon)."""
     servers = {server["name"]: server for server in instance["cluster"]["servers"]}
     lanes: dict[str, list[tuple[int, int]]] = {}
     for job in plan["jobs"]:
@@ -268,7 +276,7 @@ def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
                     lanes.setdefault(f"link {link}", []).append((transfer["start_us"], transfer["end_us"]))
     for name, intervals in lanes.items():
         if _overlapping([(start, end) for start, end in intervals if end > start], period):
-            yield f"4.4: {name}"
+            yield f"exclusive: {name}"
 
 
 def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
@@ -281,7 +289,7 @@ def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
 
 
 def _memory(instance: Json, plan: Json) -> Iterator[str]:
-    """Rule 4.5."""
+    """What all workers of a GPU need (specification: memory)."""
     states: Counter[str] = Counter()
     largest: dict[str, int] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
@@ -297,4 +305,4 @@ def _memory(instance: Json, plan: Json) -> Iterator[str]:
     memory = {server["name"]: server["gpu_memory"] for server in instance["cluster"]["servers"]}
     for gpu, state in states.items():
         if state + largest[gpu] > memory[gpu.rpartition("/")[0]]:
-            yield f"4.5: {gpu}"
+            yield f"memory: {gpu}"

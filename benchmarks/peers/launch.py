@@ -99,6 +99,6 @@ def judged(order: Order, folder: Path, found: dict[str, Any]) -> Run:
         return make(verdict=Verdict.WRONG, note=str(error).partition("\n")[0])
     violations = check(order.instance, plan)
     if violations:
-        return make(verdict=Verdict.WRONG, note=f"{violations[0].path}: {violations[0].message}")
+        return make(verdict=Verdict.WRONG, note=str(violations[0]))
     trajectory = tuple((seconds, value) for seconds, value in found["trajectory"])
     return make(verdict=Verdict.PLAN, objective=plan.objective, trajectory=trajectory, note=found["note"])

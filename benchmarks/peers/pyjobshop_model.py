@@ -143,7 +143,7 @@ class ShopModel:
         self.model.add_mode_dependency(mode, list(on))
 
     def _iterations(self, it: ShopJob) -> None:
-        """Blocks, transfers and the barriers between iterations (SPEC section 3)."""
+        """Blocks, transfers and the barriers between iterations (specification: iteration)."""
         shop = self.model.add_job(weight=it.job.weight, release_date=it.job.release_us)
         barrier: Choice[None] | None = None
         for row in it.rows:
@@ -196,14 +196,14 @@ class ShopModel:
         return it.job.blocks[0].duration_us[self.types[gpu]]
 
     def _one_place(self, it: ShopJob) -> None:
-        """The GPUs of every iteration are those of the first one (SPEC 4.1)."""
+        """The GPUs of every iteration are those of the first one (specification: placement)."""
         for roles in it.roles[1:]:
             for role in roles:
                 for gpu, (_, mode) in role.modes.items():
                     self._depends(mode, [other.modes[gpu][1] for other in it.roles[0]])
 
     def _one_set_of_servers(self, it: ShopJob) -> None:
-        """All transfers take the modes of the set of servers that hold a worker (SPEC section 3, *Ring*)."""
+        """All transfers take the modes of the set of servers that hold a worker (specification: ring)."""
         chosen: Choice[Servers] = self._task()
         for servers in it.channels:
             self._mode(chosen, servers, ())
@@ -218,7 +218,7 @@ class ShopModel:
                 self._depends(mode, [transfer.modes[servers][1]])
 
     def _activations(self, gpu: int) -> None:
-        """The largest activations of the workers on a GPU take memory once (SPEC 4.5)."""
+        """The largest activations of the workers on a GPU take memory once (specification: memory)."""
         users = [
             (it.job.activation_bytes[level - 1], role.modes[gpu][1])
             for it in self.jobs

@@ -1,4 +1,4 @@
-"""Is a plan correct? Every rule of SPEC sections 3 to 5, written from that page alone.
+"""Is a plan correct? Every rule (specification: correct-plan), written from that page alone.
 
 The room takes nothing but the dataclasses of `problem` (and the hash of `documents`): costs, routes,
 memory and objective are worked out here a second time, so that a mistake in the code that plans are
@@ -6,6 +6,6 @@ made with cannot hide itself.
 """
 
 from jigsaw_opt.checking.checker import check
-from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.checking.violation import RULES, Rule, Violation
 
-__all__ = ["Violation", "check"]
+__all__ = ["RULES", "Rule", "Violation", "check"]

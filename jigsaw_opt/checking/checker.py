@@ -10,7 +10,7 @@ import jigsaw_opt.checking.placement as placement
 import jigsaw_opt.checking.timing as timing
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.jobs import pair_up
-from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 
@@ -18,7 +18,7 @@ __all__ = ["check"]
 
 
 def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
-    """List every broken rule of SPEC sections 3 to 5.
+    """List every broken rule (specification: correct-plan).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     tuple of Violation
         In the order of the rules; empty for a correct plan.
     """
-    return tuple(sorted(_violations(instance, plan), key=lambda violation: violation.rule))
+    return tuple(sorted(_violations(instance, plan), key=lambda violation: RULES.index(violation.rule)))
 
 
 def _violations(instance: Instance, plan: Plan) -> Iterator[Violation]:

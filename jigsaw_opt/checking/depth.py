@@ -1,4 +1,4 @@
-"""Rule 4.2: levels exist and obey the job's depth rule (SPEC section 2, *Jobs*)."""
+"""Levels exist and obey the job's depth rule (specification: levels, coverage, mean-depth, balance)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _range(job: CheckedJob) -> Iterator[Violation]:
         for worker, block in enumerate(iteration.blocks):
             if not 1 <= block.level <= deepest:
                 where = f"{path}.blocks[{worker}].level"
-                yield Violation("4.2", where, f"level {block.level}, but the model has levels 1 to {deepest}")
+                yield Violation("levels", where, f"level {block.level}, but the model has levels 1 to {deepest}")
 
 
 def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
@@ -49,7 +49,7 @@ def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[V
         name, expected = "staircase", [(deepest * k + workers - 1) // workers for k in range(1, workers + 1)]
     if sorted(levels) != expected:
         message = f"levels {sorted(levels)}, but depth rule {name!r} asks for {expected}"
-        yield Violation("4.2", f"{path}.blocks", message)
+        yield Violation("levels", f"{path}.blocks", message)
 
 
 def _coverage(job: CheckedJob, rule: FreeDepth, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
@@ -58,7 +58,7 @@ def _coverage(job: CheckedJob, rule: FreeDepth, levels: tuple[int, ...], path: s
     reached = levels.count(job.terms.depth)
     if reached < needed:
         message = f"bucket {job.terms.depth} has {reached} contributors, but needs {needed}"
-        yield Violation("4.2", f"{path}.blocks", message)
+        yield Violation("coverage", f"{path}.blocks", message)
 
 
 def _mean_depth(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
@@ -67,11 +67,11 @@ def _mean_depth(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator
     needed = share * job.terms.depth * workers * job.job.iterations
     if sum(totals) < needed:
         message = f"the levels add up to {sum(totals)}, but mean depth {share} asks for {needed}"
-        yield Violation("4.2", job.path, message)
+        yield Violation("mean-depth", job.path, message)
 
 
 def _balance(job: CheckedJob, rule: FreeDepth, totals: list[int]) -> Iterator[Violation]:
     spread = max(totals) - min(totals)
     if rule.balance is not None and spread > rule.balance:
         message = f"the level totals of two workers differ by {spread}, but balance allows {rule.balance}"
-        yield Violation("4.2", job.path, message)
+        yield Violation("balance", job.path, message)

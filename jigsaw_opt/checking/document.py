@@ -1,4 +1,4 @@
-"""Rule 4.7: the document belongs to the instance; rules 4.6 and 5: what it says of objective, bound and period."""
+"""What the document says of its instance and itself (specification: document, objective, bound, period)."""
 
 from __future__ import annotations
 
@@ -14,65 +14,65 @@ __all__ = ["belonging", "bound", "contents", "objective", "period"]
 
 
 def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Name, hash, and the jobs in the instance's order (rule 4.7)."""
+    """Name, hash, and the jobs in the instance's order (specification: document)."""
     if plan.instance != instance.name:
-        yield Violation("4.7", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
+        yield Violation("document", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
     expected = instance_sha256(instance)
     if plan.instance_sha256 != expected:
-        yield Violation("4.7", "$.instance_sha256", f"{plan.instance_sha256}, but the instance has {expected}")
+        yield Violation("document", "$.instance_sha256", f"{plan.instance_sha256}, but the instance has {expected}")
     names, claimed = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
     if len(claimed) != len(names):
-        yield Violation("4.7", "$.jobs", f"{len(claimed)} jobs, but the instance has {len(names)}")
+        yield Violation("document", "$.jobs", f"{len(claimed)} jobs, but the instance has {len(names)}")
     for index, (name, found) in enumerate(zip(names, claimed, strict=False)):
         if found != name:
-            yield Violation("4.7", f"$.jobs[{index}].name", f"job {found!r} where the instance has {name!r}")
+            yield Violation("document", f"$.jobs[{index}].name", f"job {found!r} where the instance has {name!r}")
 
 
 def contents(job: CheckedJob) -> Iterator[Violation]:
-    """As many GPUs, iterations and blocks as were asked for, and buckets 1 to D in order (rule 4.7)."""
+    """As many GPUs, iterations and blocks as were asked for, and buckets 1 to D in order (specification: document)."""
     workers, iterations = job.job.workers, job.job.iterations
     if len(job.plan.gpus) != workers:
-        yield Violation("4.7", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {workers} workers")
+        yield Violation("document", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {workers} workers")
     if len(job.plan.iterations) != iterations:
         found = len(job.plan.iterations)
-        yield Violation("4.7", f"{job.path}.iterations", f"{found} iterations, but the job has {iterations}")
+        yield Violation("document", f"{job.path}.iterations", f"{found} iterations, but the job has {iterations}")
     for path, iteration in job.iterations():
         if not job.has_all_blocks(iteration):
-            yield Violation("4.7", f"{path}.blocks", f"{len(iteration.blocks)} blocks for {workers} workers")
+            yield Violation("document", f"{path}.blocks", f"{len(iteration.blocks)} blocks for {workers} workers")
         if not job.has_all_transfers(iteration):
             buckets = [transfer.bucket for transfer in iteration.transfers]
             expected = f"1 to {job.terms.depth} in order" if workers >= 2 else "none, for one worker exchanges nothing"
-            yield Violation("4.7", f"{path}.transfers", f"buckets {buckets}, but must be {expected}")
+            yield Violation("document", f"{path}.transfers", f"buckets {buckets}, but must be {expected}")
 
 
 def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """A period for a cyclic plan and none for a finite one, stated also as the objective (rule 5)."""
+    """A period of a cyclic plan only, stated also as the objective (specification: period, objective)."""
     if instance.horizon == "finite":
         if plan.period_us is not None:
-            yield Violation("5", "$.period_us", f"{plan.period_us}, but a finite plan has no period")
+            yield Violation("period", "$.period_us", f"{plan.period_us}, but a finite plan has no period")
     elif plan.period_us is None:
-        yield Violation("5", "$.period_us", "a cyclic plan needs its period")
+        yield Violation("period", "$.period_us", "a cyclic plan needs its period")
     elif plan.period_us < 1:
-        yield Violation("5", "$.period_us", f"the period is {plan.period_us}, but must be at least 1")
+        yield Violation("period", "$.period_us", f"the period is {plan.period_us}, but must be at least 1")
     elif plan.objective != plan.period_us:
-        yield Violation("5", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
+        yield Violation("objective", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
 
 
 def objective(instance: Instance, plan: Plan, jobs: Sequence[CheckedJob]) -> Iterator[Violation]:
-    """The objective of a finite plan, worked out again from the ends of its jobs (rule 4.6)."""
+    """The objective of a finite plan, worked out again from the ends of its jobs (specification: objective)."""
     if instance.horizon == "cyclic" or len(jobs) < len(instance.jobs) or not all(job.is_whole for job in jobs):
         return
     ends = [iteration_end(job.plan.iterations[-1]) for job in jobs]
     weighted = sum(job.job.weight * end for job, end in zip(jobs, ends, strict=True))
     value = max(ends) if instance.objective == "makespan" else weighted
     if plan.objective != value:
-        yield Violation("4.6", "$.objective", f"{plan.objective}, but the {instance.objective} is {value}")
+        yield Violation("objective", "$.objective", f"{plan.objective}, but the {instance.objective} is {value}")
 
 
 def bound(plan: Plan) -> Iterator[Violation]:
-    """The bound does not exceed the objective, and equals it in an optimal plan (rule 4.6)."""
+    """The bound does not exceed the objective, and equals it in an optimal plan (specification: bound)."""
     if plan.bound > plan.objective:
-        yield Violation("4.6", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")
+        yield Violation("bound", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")
     elif plan.status == "optimal" and plan.bound != plan.objective:
         message = f"called optimal, but the bound {plan.bound} is below the objective {plan.objective}"
-        yield Violation("4.6", "$.status", message)
+        yield Violation("bound", "$.status", message)

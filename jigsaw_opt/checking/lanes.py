@@ -1,4 +1,4 @@
-"""Rule 4.4: no two blocks at once on a GPU, no two transfers at once on a link (cyclic: modulo the period)."""
+"""No two blocks at once on a GPU, no two transfers at once on a link (specification: exclusive, cyclic-horizon)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def overlaps(jobs: Sequence[CheckedJob], cluster: Cluster, period_us: int | None
         pairs = _clashes(uses) if period_us is None else _clashes_modulo(uses, period_us)
         for use, holder in pairs:
             message = f"starts at {use.start_us} on {name} while {holder.path} runs ({_times(holder, period_us)})"
-            yield Violation("4.4", use.path, message)
+            yield Violation("exclusive", use.path, message)
 
 
 def _times(use: _Use, period_us: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Routes, rings and what an exchange over them gets (SPEC section 3, *Ring* and *Route*)."""
+"""Routes, rings and what an exchange over them gets (specification: ring, route)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules 4.1 and 4.5: where workers sit, and the memory that they need there."""
+"""Where workers sit, and the memory that they need there (specification: placement, memory)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["memory", "placement"]
 
 
 def placement(job: CheckedJob, cluster: Cluster) -> Iterator[Violation]:
-    """GPUs that exist, differ, and run the model; servers that reach each other (rule 4.1)."""
+    """GPUs that exist, differ, and run the model; servers that reach each other (specification: placement)."""
     worker_of: dict[str, int] = {}
     for worker, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
         path = f"{job.path}.gpus[{worker}]"
         if server is None:
-            yield Violation("4.1", path, f"the cluster has no GPU {gpu!r}")
+            yield Violation("placement", path, f"the cluster has no GPU {gpu!r}")
         elif job.durations[worker] is None:
             message = f"GPU {gpu} is a {cluster.servers[server].gpu_type}, which model {job.job.model!r} cannot run on"
-            yield Violation("4.1", path, message)
+            yield Violation("placement", path, message)
         first = worker_of.setdefault(gpu, worker)
         if first != worker:
-            yield Violation("4.1", path, f"GPU {gpu} also holds worker {first} of the job")
+            yield Violation("placement", path, f"GPU {gpu} also holds worker {first} of the job")
     complete = len(job.servers) == job.job.workers and None not in job.servers
     if complete and job.exchange is None:
-        yield Violation("4.1", f"{job.path}.gpus", "no route joins all the servers of the job")
+        yield Violation("placement", f"{job.path}.gpus", "no route joins all the servers of the job")
 
 
 def memory(jobs: Sequence[CheckedJob], cluster: Cluster) -> Iterator[Violation]:
-    """State of all workers of a GPU, and the largest of their activations (rule 4.5)."""
+    """State of all workers of a GPU, and the largest of their activations (specification: memory)."""
     state: defaultdict[str, int] = defaultdict(int)
     activations: defaultdict[str, int] = defaultdict(int)
     last_worker: dict[str, tuple[str, int]] = {}
@@ -44,7 +44,7 @@ def memory(jobs: Sequence[CheckedJob], cluster: Cluster) -> Iterator[Violation]:
     for gpu, (path, server) in last_worker.items():
         need, limit = state[gpu] + activations[gpu], cluster.servers[server].gpu_memory
         if need > limit:
-            yield Violation("4.5", path, f"the workers on GPU {gpu} need {need} bytes, but it has {limit}")
+            yield Violation("memory", path, f"the workers on GPU {gpu} need {need} bytes, but it has {limit}")
 
 
 def _activation_bytes(job: CheckedJob, worker: int) -> int:

@@ -1,4 +1,4 @@
-"""Durations, buckets and memory of a model, from its segments (SPEC sections 2, 3 and 4.5)."""
+"""Durations, buckets and memory of a model, from its segments (specification: models, block, transfer, memory)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def model_terms(model: Model) -> ModelTerms:
 
 
 def transfer_duration(payload: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
-    """Least duration of a transfer in microseconds (SPEC section 3, *Transfer*); `rate` in bytes per second."""
+    """Least duration of a transfer in microseconds (specification: transfer); `rate` in bytes per second."""
     steps = (contributors - 1) * workers + (workers - 1) * contributors
     moving = Fraction(payload * steps * 10**6, contributors * workers * rate)
     return ceil(moving) + (contributors + workers - 2) * latency_us

@@ -1,10 +1,31 @@
-"""One broken rule."""
+"""The rules of a correct plan by name, and one broken rule (specification: correct-plan)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
-__all__ = ["Violation"]
+__all__ = ["RULES", "Rule", "Violation"]
+
+Rule = Literal[
+    "document",
+    "placement",
+    "levels",
+    "coverage",
+    "mean-depth",
+    "balance",
+    "duration",
+    "readiness",
+    "order",
+    "release",
+    "barrier",
+    "exclusive",
+    "memory",
+    "objective",
+    "bound",
+    "period",
+]
+RULES: tuple[Rule, ...] = get_args(Rule)
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,13 +35,22 @@ class Violation:
     Parameters
     ----------
     rule
-        ``"4.1"`` to ``"4.7"``, or ``"5"`` for what only a period can break, as numbered in SPEC.
+        Name of the rule in the specification.
     path
         Where in the plan, as in ``$.jobs[0].iterations[1].blocks[0]``.
     message
         What is wrong there, in the user's terms.
     """
 
-    rule: str
+    rule: Rule
     path: str
     message: str
+
+    @property
+    def read(self) -> str:
+        """Where the rule stands, as in ``docs/specification.md#memory``."""
+        return f"docs/specification.md#{self.rule}"
+
+    def __str__(self) -> str:
+        """Return all of it in one line, for messages."""
+        return f"{self.rule} at {self.path}: {self.message} ({self.read})"

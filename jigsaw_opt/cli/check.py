@@ -26,10 +26,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     violations = check(instance_from(arguments.instance), load_plan(arguments.plan))
     if arguments.json:
-        rows = [{"rule": v.rule, "path": v.path, "message": v.message} for v in violations]
+        rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
         print_json({"correct": not violations, "violations": rows})
     elif violations:
-        print_table(("rule", "where", "what"), [(v.rule, v.path, v.message) for v in violations[:_SHOWN]])
+        shown = violations[:_SHOWN]
+        print_table(("rule", "where", "what", "read"), [(v.rule, v.path, v.message, v.read) for v in shown])
         if len(violations) > _SHOWN:
             note(f"and {len(violations) - _SHOWN} more (all with --json)")
     else:

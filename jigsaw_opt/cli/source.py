@@ -107,9 +107,8 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     instance, plan = instance_from(source), load_plan(plan_path)
     violations = check(instance, plan)
     if violations:
-        first = violations[0]
         raise CheckFailedError(
-            f"{plan_path} breaks {len(violations)} rule(s), first {first.rule} at {first.path}: {first.message};"
+            f"{plan_path} is wrong in {len(violations)} place(s), first {violations[0]};"
             f" all with: jigsaw check {source} {plan_path}"
         )
     return instance, plan

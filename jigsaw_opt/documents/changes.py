@@ -30,7 +30,7 @@ def add_job(instance: Instance, job: Job, models: Mapping[str, Model] | None = N
     Raises
     ------
     InvalidInputError
-        The result breaks SPEC section 2; with all problems.
+        The result is no valid instance (specification: validity); with all problems.
     """
     return _valid(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
 

@@ -1,4 +1,4 @@
-"""Writing both documents, and the hash that ties a plan to its instance (SPEC section 6)."""
+"""Writing both documents, and the hash that ties a plan to its instance (specification: hash)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 
 def canonical_json(instance: Instance) -> bytes:
-    """The canonical form of an instance that its hash is taken of (SPEC section 6).
+    """The canonical form of an instance that its hash is taken of (specification: hash).
 
     Every default is written out; keys are sorted by code point; there is no whitespace.
     """
@@ -25,7 +25,7 @@ def canonical_json(instance: Instance) -> bytes:
 
 
 def instance_sha256(instance: Instance) -> str:
-    """SHA-256 of the canonical form in lower-case hex, as plans state it (SPEC section 6)."""
+    """SHA-256 of the canonical form in lower-case hex, as plans state it (specification: hash)."""
     return hashlib.sha256(canonical_json(instance)).hexdigest()
 
 

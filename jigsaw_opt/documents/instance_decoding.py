@@ -1,4 +1,4 @@
-"""Reading `jigsaw-instance/1` (SPEC section 2)."""
+"""Reading `jigsaw-instance/1` (specification: instance)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
     Parameters
     ----------
     data
-        The document ``jigsaw-instance/1`` (SPEC section 2).
+        The document ``jigsaw-instance/1`` (specification: instance).
     source
         What problems with the document as a whole are said of: ``$`` or a file name.
 

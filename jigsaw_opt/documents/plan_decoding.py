@@ -1,4 +1,4 @@
-"""Reading `jigsaw-plan/1` (SPEC section 6)."""
+"""Reading `jigsaw-plan/1` (specification: plan)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
     Parameters
     ----------
     data
-        The document ``jigsaw-plan/1`` (SPEC section 6).
+        The document ``jigsaw-plan/1`` (specification: plan).
     source
         What problems with the document as a whole are said of: ``$`` or a file name.
 

@@ -1,7 +1,7 @@
-"""Gradient exchange by bucket: contributors reduce, all workers receive (SPEC section 3, *Transfer*).
+"""Gradient exchange by bucket: contributors reduce, all workers receive (specification: transfer).
 
 An all-reduce among the ``c`` contributors and a broadcast from one of them to the ``w - c`` other workers move
-``2(c-1) + (w-c) = (c-1) + (w-1)`` times the bucket in all, as much as SPEC's ring; an all-reduce among all
+``2(c-1) + (w-c) = (c-1) + (w-1)`` times the bucket in all, as much as the specification's ring; an all-reduce among all
 workers, to which the others add zeros, would move ``2(w-1)`` times.
 """
 

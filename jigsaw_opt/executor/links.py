@@ -1,7 +1,7 @@
 """The cost of an all-reduce, measured and fitted: latency and bandwidth for an instance's links.
 
 A ring all-reduce of ``P`` bytes among ``w`` processes takes ``2(w-1) * latency + 2(w-1)/w * P / bandwidth``
-(SPEC section 3); the fit has the least sum of squared relative residuals.
+(specification: transfer); the fit has the least sum of squared relative residuals.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ def saved_bytes(model: SegmentedModel, batch: Batch, level: int) -> tuple[int, .
     """Bytes that a block at `level` saves for its backward pass, by segment.
 
     A storage that several segments save counts once, for the one nearest the output. So the sum over the last
-    segments of a full pass is what a pass to their level saves, as SPEC 4.5 counts activations. Parameters do
-    not count, as they are held anyway.
+    segments of a full pass is what a pass to their level saves, as activations are counted (specification: memory).
+    Parameters do not count, as they are held anyway.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Measured profiles: time and memory of a model's segments and levels, and the model of an instance that they make.
 
 What a plan needs is how long a block at each level lasts, so blocks are timed as a worker runs them, with the
-optimiser's step and the drawing of the batch, and the model's times add up to them (SPEC section 3): ``backward_us``
-of a segment is what a block takes longer when its level takes the segment in, and ``forward_us`` is the rest. Segments
-are also timed one by one, with a pause at every boundary: that shares out the shallowest block, and shows where
-time goes.
+optimiser's step and the drawing of the batch, and the model's times add up to them (specification: block):
+``backward_us`` of a segment is what a block takes longer when its level takes the segment in, and ``forward_us`` is
+the rest. Segments are also timed one by one, with a pause at every boundary: that shares out the shallowest
+block, and shows where time goes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model in segments whose backward pass may stop at any level (SPEC section 2, SPB).
+"""A model in segments whose backward pass may stop at any level by SPB (specification: models).
 
 The prefix below the level runs without a graph, so it stores no activations, and as the first tensor of the suffix
 needs no gradient, the backward pass stops there, without even the gradient of the suffix's input.

@@ -135,7 +135,7 @@ class Worker:
     def step(self) -> None:
         """Take the optimiser's step with the gradients in the buckets, if that of the last iteration is still due.
 
-        It is part of the next block (SPEC section 3); only after the last one need it be called for itself.
+        It is part of the next block (specification: block); only after the last one need it be called for itself.
         """
         if self._step_due:
             self.optimiser.step()

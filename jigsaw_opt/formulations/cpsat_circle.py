@@ -130,7 +130,7 @@ def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: B
 
 
 def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _Variables:
-    """Readiness, order and barrier (SPEC section 3); the last barrier wraps (SPEC section 5)."""
+    """Readiness, order, barrier; the last one wraps (specification: readiness, order, barrier, period)."""
     it = _Variables(task, [], [], [])
     phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")
     for iteration in task.iterations:
@@ -156,7 +156,7 @@ def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _
 def _add_disjoint(
     proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int, busy_machines: Busy, busy_links: Busy
 ) -> None:
-    """SPEC 4.4: pieces on a machine or link do not overlap, neither each other nor what is fixed."""
+    """Pieces on a machine or link do not overlap, neither each other nor what is fixed (specification: exclusive)."""
     users: dict[tuple[str, int], list[User]] = {}
     for j, it in enumerate(jobs):
         for place, machine in enumerate(it.task.machines):

@@ -171,7 +171,7 @@ class _Seats:
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
     def add_levels(self) -> None:
-        """SPEC 4.1 and 4.2: GPUs of their own, and levels as the rule wants them in all iterations together."""
+        """GPUs of their own; levels over all iterations together (specification: placement, depth-rules)."""
         job, model = self.job, self.model
         n, rule = job.iterations, job.rule
         for gpu, s in enumerate(self.server_of):
@@ -205,7 +205,7 @@ class _Seats:
         return [count for (_, d), count in self.count.items() if d == level]
 
     def add_mode(self) -> None:
-        """SPEC section 3, *Ring*: one server or several, where the least span of the job allows it."""
+        """One server or several, where the least span of the job allows it (specification: ring)."""
         job, model = self.job, self.model
         if job.slots == 1:
             return
@@ -224,7 +224,7 @@ class _Seats:
         return [literal for gpu, literal in self.here.items() if self.server_of[gpu] == server]
 
     def add_iterations(self) -> None:
-        """SPEC section 3, *Barrier*: each iteration lasts from a block here to the end of what waits for it."""
+        """Each iteration lasts from a block here to the end of what waits for it (specification: barrier)."""
         room = self.clock.of(self.clock.limit - self.job.release_us)
         for gpu in self.here:
             s = self.server_of[gpu]
@@ -276,7 +276,7 @@ def _add_order(model: cp_model.CpModel, seats: Sequence[_Seats], gpus: Sequence[
 
 
 def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int) -> None:
-    """SPEC 4.4: the blocks of all workers on a GPU, none before its release or without its tail."""
+    """The blocks of all workers on a GPU, none before its release or without its tail (specification: exclusive)."""
     finite = bool(here) and here[0].pieces.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
     _add_windows(model, clock, ends, [each.work(gpu) for each in here], 1)
@@ -310,7 +310,7 @@ def _thinned(values: set[int]) -> list[int]:
 
 
 def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memory: int) -> None:
-    """SPEC 4.5: states of all workers and the largest activations among them."""
+    """States of all workers and the largest activations among them (specification: memory)."""
     largest = max((each.job.activation_bytes[candidate_levels(each.job)[-1] - 1] for each in here), default=0)
     if sum(each.job.state_bytes for each in here) + largest <= memory:
         return
@@ -329,7 +329,7 @@ def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memor
 def _add_transfers(
     model: cp_model.CpModel, pieces: Pieces, clock: _Clock, seats: Sequence[_Seats], places: Places
 ) -> None:
-    """SPEC 4.4: a job that sits in several groups uses a link that leaves each of them."""
+    """A job that sits in several groups uses a link that leaves each of them (specification: exclusive)."""
     uses: dict[int, list[tuple[_Seats, cp_model.IntVar]]] = {group: [] for group in places.leaving}
     for each in seats:
         if each.ring is not None:

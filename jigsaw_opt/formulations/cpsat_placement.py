@@ -1,6 +1,6 @@
 """Whether the workers of all jobs find a place, as a CP-SAT model without time.
 
-Any placement and levels that obey SPEC 4.1, 4.2 and 4.5 extend to a plan, in either horizon: run all
+Any placement and levels that obey placement, depth rules and memory extend to a plan, in either horizon: run all
 pieces one after the other. So an instance has a plan exactly where this model has a solution. Iterations
 are not expanded. A job with a fixed multiset of levels may keep one iteration's levels in all of them,
 for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as well,
@@ -47,7 +47,7 @@ def build(pieces: Pieces) -> cp_model.CpModel:
 
 
 def _add_job(model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph) -> Literals:
-    """SPEC 4.1 and 4.2: a GPU of its own and a largest level for every worker."""
+    """A GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
     literals: Literals = {}
     for gpu, s in enumerate(server_of):
         server = pieces.cluster.servers[s]
@@ -77,7 +77,7 @@ def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
 def _add_one_part(
     model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph, literals: Literals
 ) -> None:
-    """SPEC section 3, *Route*: all workers on servers that paths join."""
+    """All workers on servers that paths join (specification: route)."""
     inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
     for (gpu, _), literal in literals.items():
         inside[pieces.routes.component[server_of[gpu]]].append(literal)
@@ -88,7 +88,7 @@ def _add_one_part(
 
 
 def _add_balance(model: cp_model.CpModel, job: PieceGraph, balance: int, literals: Literals) -> None:
-    """SPEC section 2, *Jobs*: totals of levels within `balance` of each other, every iteration covered.
+    """Totals of levels within `balance` of each other, every iteration covered (specification: balance, coverage).
 
     Coverage takes each worker some of the iterations at level D; any shares that are large enough together
     can be dealt out so that every iteration has its own `min_contributors` workers.
@@ -113,7 +113,7 @@ def _add_balance(model: cp_model.CpModel, job: PieceGraph, balance: int, literal
 
 
 def _add_memory(model: cp_model.CpModel, pieces: Pieces, placed: list[Literals], gpu: int, memory: int) -> None:
-    """SPEC 4.5: the states of all workers on a GPU and the largest activations among them fit into its memory."""
+    """The workers on a GPU fit into its memory (specification: memory)."""
     inside = [
         (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
         for job, literals in zip(pieces.jobs, placed, strict=True)

@@ -1,4 +1,4 @@
-"""Resources for one piece at a time (SPEC 4.4), on a line or on a circle of known length, as parts of CP-SAT models."""
+"""Resources for one piece at a time, on a line or circle of known length, for CP-SAT (specification: exclusive)."""
 
 from __future__ import annotations
 

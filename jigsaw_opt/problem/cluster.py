@@ -1,4 +1,4 @@
-"""Servers, links and routes (SPEC sections 2 and 3)."""
+"""Servers, links and routes (specification: cluster, ring, route)."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ class Cluster:
         return sum(server.gpus for server in self.servers)
 
     def gpu_name(self, server: int, index: int) -> str:
-        """Name of GPU `index` of server number `server` (SPEC section 2)."""
+        """Name of GPU `index` of server number `server` (specification: cluster)."""
         return f"{self.servers[server].name}/{index}"
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """What the transfers of a placed job use (SPEC section 3, *Ring*).
+    """What the transfers of a placed job use (specification: ring).
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class Routes:
         """Links of the route between two different servers, or None where there is no path.
 
         The path with fewest links; among those the smallest sequence of names walked from
-        the server that stands first in the cluster (SPEC section 3, *Route*).
+        the server that stands first in the cluster (specification: route).
         """
         key = (first, second) if first < second else (second, first)
         if key not in self._routes:

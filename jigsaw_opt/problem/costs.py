@@ -1,4 +1,4 @@
-"""Exact integer costs that are not a model's own (SPEC section 3)."""
+"""Exact integer costs that are not a model's own (specification: transfer)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ceil_div(numerator: int, denominator: int) -> int:
 
 
 def transfer_us(payload_bytes: int, contributors: int, workers: int, rate: int, latency_us: int) -> int:
-    """Duration of one bucket's exchange (SPEC section 3, *Transfer*).
+    """Duration of one bucket's exchange (specification: transfer).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The instance: cluster, models, jobs, horizon and objective (SPEC section 2)."""
+"""The instance: cluster, models, jobs, horizon and objective (specification: instance)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and their depth rules (SPEC section 2, *Jobs*)."""
+"""Jobs and their depth rules (specification: jobs, depth-rules)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models: segments, levels, buckets and memory (SPEC section 2)."""
+"""Models: segments, levels, buckets and memory (specification: models, memory)."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Model:
 
     @property
     def state_bytes(self) -> int:
-        """Bytes that a resident worker holds for weights, gradients and optimiser state (SPEC 4.5)."""
+        """Bytes that a resident worker holds for weights, gradients and optimiser state (specification: memory)."""
         return self.state_factor * sum(s.parameter_bytes for s in self.segments)
 
     def block_us(self, gpu_type: str) -> tuple[int, ...]:
-        """Duration of a block on `gpu_type`, by level (SPEC section 3, *Block*)."""
+        """Duration of a block on `gpu_type`, by level (specification: block)."""
         forward = sum(s.forward_us[gpu_type] for s in self.segments)
         return tuple(forward + backward for backward in self._of_levels(s.backward_us[gpu_type] for s in self.segments))
 
@@ -83,7 +83,7 @@ class Model:
         return tuple(high - low for low, high in zip([0, *suffix], suffix, strict=False))
 
     def activation_bytes(self) -> tuple[int, ...]:
-        """Bytes of activations ``activations(d)`` by level (SPEC 4.5); never falls with the level."""
+        """Bytes of activations ``activations(d)`` by level (specification: memory); never falls with the level."""
         sizes = [s.activation_bytes for s in self.segments]
         largest = [0, *accumulate(sizes, max)]
         kept = zip(self._of_levels(sizes), self.levels, strict=True)

@@ -26,7 +26,7 @@ class _Grade(NamedTuple):
 class Pace:
     """Best rate and latency of jobs on two or more servers.
 
-    The rate of a ring is that of its slowest link and fabric (SPEC section 3, *Ring*). So a rate can be
+    The rate of a ring is that of its slowest link and fabric (specification: ring). So a rate can be
     reached only where links of at least that rate join servers with room for all workers.
 
     Parameters

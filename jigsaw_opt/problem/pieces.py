@@ -2,7 +2,7 @@
 
 Everything above this room reads pieces and never models or segments, so a new way of
 training is a new cutter here. `cut` is the cutter of data-parallel jobs with partial
-backpropagation (SPEC section 3).
+backpropagation (specification: iteration).
 
 The pieces of one iteration are *nodes*: the blocks, then the transfers, then one barrier.
 An edge ``before -> after`` with lag 0 joins nodes of one iteration, with lag 1 a node of an
@@ -81,7 +81,7 @@ class Edge(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LevelRule:
-    """A depth rule in numbers (SPEC section 2, *Jobs*).
+    """A depth rule in numbers (specification: depth-rules).
 
     Parameters
     ----------

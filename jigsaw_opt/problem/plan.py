@@ -1,4 +1,4 @@
-"""The plan: where every worker sits, and when every block and transfer runs (SPEC section 6)."""
+"""The plan: where every worker sits, and when every block and transfer runs (specification: plan)."""
 
 from __future__ import annotations
 

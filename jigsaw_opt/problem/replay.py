@@ -100,7 +100,7 @@ class MeasuredGpu:
     memory_bytes
         The most that its process held: on CUDA by torch's allocator, on a CPU resident (the interpreter included).
     planned_memory_bytes
-        What the workers placed there need by SPEC 4.5.
+        What the workers placed there need (specification: memory).
     """
 
     name: str

@@ -64,13 +64,13 @@ def assemble(pieces: Pieces, decisions: Sequence[JobDecision]) -> tuple[JobPlan,
 
 
 def job_end(job: JobPlan) -> int:
-    """Largest end among blocks and transfers of the last iteration (SPEC section 3, *Barrier*)."""
+    """Largest end among blocks and transfers of the last iteration (specification: job-end)."""
     last = job.iterations[-1]
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
 
 
 def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:
-    """Objective of a timetable (SPEC section 2, *Whole*)."""
+    """Objective of a timetable (specification: objective)."""
     if pieces.objective == "period":
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")
@@ -82,7 +82,7 @@ def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None 
 
 
 def minimal_period(jobs: Sequence[JobPlan]) -> int:
-    """Least period that the spans of the jobs allow (SPEC section 5); resources may ask for more."""
+    """Least period that the spans of the jobs allow (specification: period); resources may ask for more."""
     return max(1, *(job_end(job) - min(b.start_us for b in job.iterations[0].blocks) for job in jobs))
 
 

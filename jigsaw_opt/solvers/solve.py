@@ -112,8 +112,10 @@ def _checked(instance: Instance, result: Result) -> Result:
         return result
     violations = check(instance, result.plan)
     if violations:
-        shown = "; ".join(f"{v.path}: {v.message} (rule {v.rule})" for v in violations[:5])
-        raise WrongPlanError(f"solver {result.solver!r} returned a wrong plan, {len(violations)} broken rules: {shown}")
+        shown = "; ".join(map(str, violations[:5]))
+        raise WrongPlanError(
+            f"solver {result.solver!r} returned a plan that is wrong in {len(violations)} place(s): {shown}"
+        )
     return replace(result, objective=result.plan.objective)
 
 

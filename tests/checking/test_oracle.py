@@ -1,4 +1,4 @@
-"""The oracle itself, on what is known (SPEC section 7)."""
+"""The oracle itself, on what is known (specification: known-answers)."""
 
 from __future__ import annotations
 

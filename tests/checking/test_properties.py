@@ -73,7 +73,7 @@ def test_a_start_that_moves_on_a_full_gpu_is_rejected(lead: int) -> None:
     plan = Plan("full", instance_sha256(instance), "optimal", 60, 60, None, tuple(plans))
     assert check(instance, plan) == ()
     early = replace(plans[1], iterations=(Iteration((Block(1, 20 - lead, 40 - lead),), ()),))
-    assert {v.rule for v in check(instance, replace(plan, jobs=(plans[0], early, plans[2])))} == {"4.4"}
+    assert {v.rule for v in check(instance, replace(plan, jobs=(plans[0], early, plans[2])))} == {"exclusive"}
 
 
 def test_no_plan_beats_the_oracle() -> None:

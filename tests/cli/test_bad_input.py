@@ -236,8 +236,13 @@ def test_the_plan_of_another_instance_fails_the_check(
     other = tmp_path / "other.json"
     other.write_text(json.dumps(document))
     assert run("check", other, pair_plan_path) == 7
-    assert "4.7" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "\ndocument " in told and "docs/specification.md#document" in told
+    assert run("check", other, pair_plan_path, "--json") == 7
+    found = json.loads(capsys.readouterr().out)["violations"]
+    assert {(row["rule"], row["read"]) for row in found} == {("document", "docs/specification.md#document")}
     assert run("plot", other, pair_plan_path, "-o", tmp_path / "x.html") == 7
+    assert "docs/specification.md#document" in capsys.readouterr().err
     assert not (tmp_path / "x.html").exists()
 
 

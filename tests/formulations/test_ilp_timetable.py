@@ -95,7 +95,7 @@ def test_smith_rule_on_one_gpu(proven: Optimum) -> None:
 
 
 def flow_shop(times: tuple[tuple[int, int], ...]) -> Instance:
-    """Two-worker jobs on two servers of one GPU: both GPUs at once, then the link (SPEC section 7)."""
+    """Two-worker jobs on two servers of one GPU: both GPUs at once, then the link (specification: known-answers)."""
     models = {f"m{k}": one_segment(1, first - 1, second) for k, (first, second) in enumerate(times)}
     jobs = tuple(Job(f"j{k}", f"m{k}", 2, 1) for k in range(len(times)))
     servers = tuple(Server(name, "v", 1, GIGA, 1) for name in ("a", "b"))

@@ -203,7 +203,7 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 
 
 def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
-    """Memory of a GPU's workers by SPEC 4.5."""
+    """Memory that a GPU's workers need (specification: memory)."""
     state, activations = 0, 0
     for job, placed in zip(instance.jobs, plan.jobs, strict=True):
         if gpu in placed.gpus:

@@ -106,7 +106,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
 
 
 def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: Clock) -> None:
-    """SPEC section 5: the barrier wraps, so a job's span is at most the period."""
+    """The barrier wraps, so a job's span is at most the period (specification: period)."""
     model.add(it.ends[-1] <= clock.period)
 
 

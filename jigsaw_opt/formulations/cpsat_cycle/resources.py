@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time modulo the period (SPEC 4.4, section 5).
+"""GPUs and links, each for one piece at a time modulo the period (specification: exclusive, cyclic-horizon).
 
 A piece that starts at ``offset`` on the clock of a job of phase ``f`` has the residue ``r = (f + offset) mod T``.
 As ``f < T`` and no offset exceeds ``T``, that is ``f + offset`` or ``f + offset - T``: one literal. Pieces of at
@@ -81,7 +81,7 @@ class Clock:
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: Clock) -> None:
-    """SPEC 4.4 modulo the period: on a GPU, blocks do not overlap."""
+    """On a GPU, blocks do not overlap (specification: exclusive, cyclic-horizon)."""
     for g in range(len(ground.gpus)):
         intervals: list[cp_model.IntervalVar] = []
         for it, phase in zip(jobs, clock.phases, strict=True):
@@ -105,7 +105,7 @@ def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_mo
 def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace], clock: Clock
 ) -> None:
-    """SPEC 4.4 modulo the period: on a link, transfers do not overlap."""
+    """On a link, transfers do not overlap (specification: exclusive, cyclic-horizon)."""
     contended = contended_links(jobs)
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):

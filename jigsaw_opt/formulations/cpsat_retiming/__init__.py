@@ -100,7 +100,7 @@ def build(tasks: Sequence[Task], frame: Frame, busy_gpus: Busy, busy_links: Busy
 
 
 def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame) -> None:
-    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
     objective = proto.new_int_var(frame.bound, frame.limit, "objective")
     proto.minimize(objective)
     if frame.weighted:

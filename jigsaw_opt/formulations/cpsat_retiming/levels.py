@@ -1,4 +1,4 @@
-"""Levels of the slots (SPEC 4.2), within what memory admits (SPEC 4.5)."""
+"""Levels of the slots (specification: depth-rules), within what memory admits (specification: memory)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["add_depth_rule"]
 
 
 def add_depth_rule(model: cp_model.CpModel, it: TaskVariables) -> None:
-    """SPEC 4.2: one level for every slot in every iteration, by the job's depth rule."""
+    """One level for every slot in every iteration, by the job's depth rule (specification: depth-rules)."""
     task, candidates = it.task, candidate_levels(it.task.job)
     for _ in range(task.job.iterations):
         it.levels.append([_literals(model, [d for d in candidates if d <= cap]) for cap in task.caps])

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (SPEC 4.4), on a line or on a circle of known length."""
+"""GPUs and links, each for one piece at a time (specification: exclusive), on a line or on a circle of known length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_TURNS = 2
 def add_disjoint(
     model: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame, busy_gpus: Busy, busy_links: Busy
 ) -> None:
-    """SPEC 4.4: on a GPU blocks, on a link transfers do not overlap, neither each other nor what is fixed."""
+    """Blocks and transfers overlap neither each other nor what is fixed (specification: exclusive)."""
     users: dict[tuple[str, int], list[User]] = {}
     for j, it in enumerate(jobs):
         for slot, gpu in enumerate(it.task.gpus):

@@ -1,4 +1,4 @@
-"""When the blocks and transfers of one job run: readiness, order and barrier (SPEC section 3)."""
+"""When the blocks and transfers of one job run (specification: readiness, order, barrier)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_job"]
 
 
 def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
-    """SPEC section 3 for all iterations of a job; on a circle its barrier wraps (SPEC section 5)."""
+    """All iterations of a job; on a circle its barrier wraps (specification: readiness, order, barrier, period)."""
     task, period = it.task, frame.period
     latest = task.deadline if period is None else 2 * period
     phase = None if period is None else model.new_int_var(0, period - 1, "")

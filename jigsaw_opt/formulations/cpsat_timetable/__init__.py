@@ -90,7 +90,7 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
 def _add_objective(
     proto: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: int
 ) -> None:
-    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
     objective = proto.new_int_var(bound, limit, ground.pieces.objective)
     proto.minimize(objective)
     if ground.pieces.objective == "weighted_completion":

@@ -1,4 +1,4 @@
-"""Which links the transfers of a job use, and how long that makes them (SPEC section 3, *Ring* and *Transfer*)."""
+"""Which links the transfers of a job use, and how long that makes them (specification: ring, transfer)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pace: TypeAlias = pace.Pace["cp_model.IntVar"]
 
 
 def add_links(model: cp_model.CpModel, network: Network, it: JobVariables) -> None:
-    """SPEC section 3, *Ring*: a job uses the links on the routes between neighbours of its ring."""
+    """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
     if it.job.slots < 2 or not network.cluster.links:
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
@@ -81,7 +81,7 @@ def _ring_neighbours(
 
 
 def add_pace(model: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
-    """SPEC section 3, *Ring*: smallest rate and largest latency among links and shared fabrics in use."""
+    """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
     if it.job.slots < 2:
         return Pace(Ladder((1,), ()), Ladder((0,), ()))
     cluster = network.cluster

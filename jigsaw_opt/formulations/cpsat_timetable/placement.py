@@ -1,4 +1,4 @@
-"""Where the workers sit, at which levels, and whether the memory suffices (SPEC 4.1, 4.2, 4.5)."""
+"""Where the workers sit, and at which levels (specification: placement, depth-rules, memory)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["add_depth_rule", "add_memory", "add_placement"]
 
 
 def add_placement(model: cp_model.CpModel, ground: Ground, it: JobVariables) -> None:
-    """SPEC 4.1: as many GPUs as slots, all on servers that routes join."""
+    """As many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, name = it.job, it.job.name
     it.here = {g: model.new_bool_var(f"{name} on {g}") for g in ground.allowed(job)}
     model.add(sum(it.here.values()) == job.slots)
@@ -44,7 +44,7 @@ def _one_part(model: cp_model.CpModel, ground: Ground, it: JobVariables, parts: 
 
 
 def add_depth_rule(model: cp_model.CpModel, it: JobVariables) -> None:
-    """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
+    """One level of every worker in every iteration, by the job's depth rule (specification: depth-rules)."""
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
         it.levels.append(
@@ -95,7 +95,7 @@ def _balance(model: cp_model.CpModel, it: JobVariables, totals: dict[int, Expres
 
 
 def add_memory(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
+    """The workers on a GPU fit into its memory (specification: memory)."""
     for g, inside in tight_gpus(ground, jobs):
         _memory_of_gpu(model, g, ground.memory(g), inside)
 

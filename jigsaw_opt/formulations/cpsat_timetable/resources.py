@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (SPEC 4.4)."""
+"""GPUs and links, each for one piece at a time (specification: exclusive)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "contended_links", "
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """SPEC 4.4: on a GPU, blocks do not overlap."""
+    """On a GPU, blocks do not overlap (specification: exclusive)."""
     for g in range(len(ground.gpus)):
         model.add_no_overlap([block for it in jobs if g in it.here for block in _blocks(model, ground, it, g)])
 
@@ -52,7 +52,7 @@ def _block(
 
 
 def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
-    """SPEC 4.4: on a link, transfers do not overlap."""
+    """On a link, transfers do not overlap (specification: exclusive)."""
     contended = contended_links(jobs)
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace in zip(jobs, paces, strict=True):

@@ -1,4 +1,4 @@
-"""When blocks and transfers run: readiness, order and barrier (SPEC section 3)."""
+"""When blocks and transfers run (specification: readiness, order, barrier)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["add_durations", "add_exchanges", "add_iterations", "add_readiness"]
 
 
 def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
-    """SPEC section 3, *Barrier*: blocks start after the end of the iteration before.
+    """Blocks start after the end of the iteration before (specification: barrier).
 
     Where the job has no worker on a GPU, the start of the block is free to sit on the barrier, so the
     inequalities hold without a condition and are strong in the linear relaxation.
@@ -39,7 +39,7 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
 
 
 def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list[list[Expression]]:
-    """SPEC section 3, *Transfer*: duration of every transfer, by iteration and bucket."""
+    """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
@@ -89,7 +89,7 @@ def _contributor_steps(
 
 
 def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence[Sequence[Expression]]) -> None:
-    """SPEC section 3, *Transfer*: bucket after bucket, all before the barrier. Only for jobs that may use links:
+    """Bucket after bucket, all before the barrier (specification: order, barrier). Only for jobs that may use links:
 
     the transfers of any other job share no resource, and each of them runs as early as it can.
     """
@@ -114,7 +114,7 @@ def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expre
 def add_readiness(
     model: cp_model.CpModel, ground: Ground, it: JobVariables, durations: Sequence[Sequence[Expression]]
 ) -> None:
-    """SPEC section 3, *Transfer*: a transfer starts when its bucket is ready at every contributor."""
+    """A transfer starts when its bucket is ready at every contributor (specification: readiness)."""
     exact = not it.links and all(isinstance(duration, int) for row in durations for duration in row)
     for i, row in enumerate(durations):
         for g in it.here:

@@ -97,7 +97,7 @@ def _add_job(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
 
 
 def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
-    """SPEC section 2, *Whole*: the latest end of a job, or the weighted sum of all ends."""
+    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
     if ground.pieces.objective == "weighted_completion":
         model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs))
         return

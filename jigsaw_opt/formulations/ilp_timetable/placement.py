@@ -1,4 +1,4 @@
-"""Where the workers sit, at which levels, and whether the memory suffices (SPEC 4.1, 4.2, 4.5)."""
+"""Where the workers sit, and at which levels (specification: placement, depth-rules, memory)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DIGIT = 10**5
 
 
 def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> None:
-    """SPEC 4.1: as many GPUs as slots, all on servers that routes join."""
+    """As many GPUs as slots, all on servers that routes join (specification: placement)."""
     job, j = it.job, it.number
     it.here = {g: model.binary(f"here_{j}_{g}") for g in ground.allowed(job)}
     model.add(model.total(it.here.values()) == job.slots)
@@ -43,7 +43,7 @@ def _one_part(model: AlgebraicModel, ground: Ground, it: JobVariables, parts: Se
 
 
 def add_depth_rule(model: AlgebraicModel, it: JobVariables) -> None:
-    """SPEC 4.2: every worker has one level in every iteration, and the levels obey the job's depth rule."""
+    """One level of every worker in every iteration, by the job's depth rule (specification: depth-rules)."""
     candidates = candidate_levels(it.job)
     for i in range(it.job.iterations):
         it.levels.append({g: _level_literals(model, f"{it.number}_{i}_{g}", h, candidates) for g, h in it.here.items()})
@@ -91,7 +91,7 @@ def _balance(model: AlgebraicModel, it: JobVariables, totals: Mapping[int, Expre
 
 
 def add_memory(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """SPEC 4.5: state of all workers on a GPU and the largest activations among them fit into its memory."""
+    """The workers on a GPU fit into its memory (specification: memory)."""
     for g, inside in tight_gpus(ground, jobs):
         _memory_of_gpu(model, g, ground.memory(g), inside)
 

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (SPEC 4.4)."""
+"""GPUs and links, each for one piece at a time (specification: exclusive)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Piece(NamedTuple):
 
 
 def add_blocks_disjoint(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
-    """SPEC 4.4: on a GPU, blocks do not overlap."""
+    """On a GPU, blocks do not overlap (specification: exclusive)."""
     for g in range(len(ground.gpus)):
         inside = [it for it in jobs if g in it.here]
         for one, two in combinations(inside, 2):
@@ -75,7 +75,7 @@ def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> 
 
 
 def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
-    """SPEC 4.4: on a link, transfers do not overlap. One order for all links that two jobs share."""
+    """On a link, transfers do not overlap. One order for all links that two jobs share (specification: exclusive)."""
     pieces = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))

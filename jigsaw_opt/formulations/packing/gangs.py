@@ -264,7 +264,7 @@ class _Measured:
 
 
 def _have_room(server_type: ServerType, first: _Measured, second: _Measured) -> bool:
-    """Whether two jobs fit into the memory of the same GPUs with any levels (SPEC 4.5)."""
+    """Whether two jobs fit into the memory of the same GPUs with any levels (specification: memory)."""
     activations = max(first.full.activation_bytes[-1], second.full.activation_bytes[-1])
     return first.full.state_bytes + second.full.state_bytes + activations <= server_type.server.gpu_memory
 

@@ -1,4 +1,4 @@
-"""Jobs whose models are known by segments: iterations from SPEC section 3, alone or in a timetable with others."""
+"""Jobs whose models are known by segments: iterations alone or in a timetable (specification: iteration)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Profiled:
     """Rates from the models of an instance document.
 
     A job alone at full depth takes, an iteration, as long as its slowest worker and the exchange of its buckets one
-    after the other over the ring of its servers (SPEC section 3), without contention. Everything else has a timetable.
+    after the other over the ring of its servers (specification: ring), without contention. Everything else has a
+    timetable.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Which levels a job takes: multisets for each iteration, and who may take which under memory.
 
-Given a placement, the memory of a GPU caps the level of each worker on it (SPEC 4.5). A job whose
+Given a placement, the memory of a GPU caps the level of each worker on it (specification: memory). A job whose
 multisets fit under its caps leaves the choice of who takes which to the list scheduler; the other
 ``free`` jobs get a matrix of levels here.
 """

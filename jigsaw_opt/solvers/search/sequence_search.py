@@ -353,7 +353,7 @@ def _levels(spot: PlacedJob, rows: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _freedom(job: PieceGraph) -> int:
-    """Which trades of levels keep the rule of a job (SPEC 4.2)."""
+    """Which trades of levels keep the rule of a job (specification: depth-rules)."""
     if job.rule.balance is not None:
         return KEPT
     return WITHIN if job.rule.multiset is not None else ACROSS

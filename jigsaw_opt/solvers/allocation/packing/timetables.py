@@ -88,7 +88,7 @@ def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
     assert plan is not None
     wrong = check(instance, plan)
     if wrong:
-        raise WrongPlanError(f"wrong timetable of {instance.name}: {wrong[0].message} (rule {wrong[0].rule})")
+        raise WrongPlanError(f"wrong timetable of {instance.name}: {wrong[0]}")
     return plan
 
 
