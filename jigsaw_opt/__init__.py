@@ -1,48 +1,112 @@
 """Scheduling of deep-learning training by mathematical optimisation.
 
-The names below are loaded when first used, so importing the package costs next to nothing.
+The names below are loaded when first used, so importing the package costs next to nothing. ``docs/library.md`` shows
+how they go together. What happens is logged to the logger ``jigsaw_opt``, which is silent until a program listens.
 """
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jigsaw_opt import instances as instances
     from jigsaw_opt.checking import Violation as Violation
     from jigsaw_opt.checking import check as check
+    from jigsaw_opt.documents import InstanceBuilder as InstanceBuilder
     from jigsaw_opt.documents import add_job as add_job
     from jigsaw_opt.documents import change_bandwidth as change_bandwidth
+    from jigsaw_opt.documents import instance_sha256 as instance_sha256
     from jigsaw_opt.documents import load_instance as load_instance
     from jigsaw_opt.documents import load_plan as load_plan
     from jigsaw_opt.documents import remove_job as remove_job
     from jigsaw_opt.documents import save_instance as save_instance
     from jigsaw_opt.documents import save_plan as save_plan
+    from jigsaw_opt.documents import validate as validate
+    from jigsaw_opt.errors import CheckFailedError as CheckFailedError
+    from jigsaw_opt.errors import EngineDiedError as EngineDiedError
     from jigsaw_opt.errors import InvalidInputError as InvalidInputError
     from jigsaw_opt.errors import JigsawError as JigsawError
+    from jigsaw_opt.errors import MissingEngineError as MissingEngineError
+    from jigsaw_opt.errors import OutOfTimeError as OutOfTimeError
+    from jigsaw_opt.errors import Problem as Problem
+    from jigsaw_opt.errors import RunFailedError as RunFailedError
+    from jigsaw_opt.errors import TooLargeError as TooLargeError
+    from jigsaw_opt.errors import UsageError as UsageError
+    from jigsaw_opt.errors import WrongPlanError as WrongPlanError
+    from jigsaw_opt.problem.cluster import Cluster as Cluster
+    from jigsaw_opt.problem.cluster import Link as Link
+    from jigsaw_opt.problem.cluster import Server as Server
     from jigsaw_opt.problem.instance import Instance as Instance
+    from jigsaw_opt.problem.job import Depth as Depth
+    from jigsaw_opt.problem.job import FreeDepth as FreeDepth
+    from jigsaw_opt.problem.job import FullDepth as FullDepth
+    from jigsaw_opt.problem.job import Job as Job
+    from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
+    from jigsaw_opt.problem.model import Model as Model
+    from jigsaw_opt.problem.model import Segment as Segment
+    from jigsaw_opt.problem.plan import Block as Block
+    from jigsaw_opt.problem.plan import Iteration as Iteration
+    from jigsaw_opt.problem.plan import JobPlan as JobPlan
     from jigsaw_opt.problem.plan import Plan as Plan
+    from jigsaw_opt.problem.plan import Transfer as Transfer
     from jigsaw_opt.solvers.options import Options as Options
     from jigsaw_opt.solvers.resolve import Fix as Fix
     from jigsaw_opt.solvers.resolve import placements_of as placements_of
     from jigsaw_opt.solvers.resolve import resolve as resolve
+    from jigsaw_opt.solvers.result import Conflict as Conflict
+    from jigsaw_opt.solvers.result import Event as Event
+    from jigsaw_opt.solvers.result import Report as Report
     from jigsaw_opt.solvers.result import Result as Result
+    from jigsaw_opt.solvers.result import Status as Status
+    from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
     from jigsaw_opt.solvers.solve import solve as solve
 
 __version__ = "0.2.0"
 
 _HOMES = {
+    "Block": "problem.plan",
+    "CheckFailedError": "errors",
+    "Cluster": "problem.cluster",
+    "Conflict": "solvers.result",
+    "Depth": "problem.job",
+    "EngineDiedError": "errors",
+    "Event": "solvers.result",
     "Fix": "solvers.resolve",
+    "FreeDepth": "problem.job",
+    "FullDepth": "problem.job",
     "Instance": "problem.instance",
+    "InstanceBuilder": "documents",
     "InvalidInputError": "errors",
+    "Iteration": "problem.plan",
     "JigsawError": "errors",
+    "Job": "problem.job",
+    "JobPlan": "problem.plan",
+    "Link": "problem.cluster",
+    "MissingEngineError": "errors",
+    "Model": "problem.model",
     "Options": "solvers.options",
+    "OutOfTimeError": "errors",
     "Plan": "problem.plan",
+    "Problem": "errors",
+    "Report": "solvers.result",
     "Result": "solvers.result",
+    "RunFailedError": "errors",
+    "Segment": "problem.model",
+    "Server": "problem.cluster",
+    "StaircaseDepth": "problem.job",
+    "Status": "solvers.result",
+    "StoppedBy": "solvers.result",
+    "TooLargeError": "errors",
+    "Transfer": "problem.plan",
+    "UsageError": "errors",
     "Violation": "checking",
+    "WrongPlanError": "errors",
     "add_job": "documents",
     "change_bandwidth": "documents",
     "check": "checking",
+    "instance_sha256": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
     "placements_of": "solvers.resolve",
@@ -51,16 +115,76 @@ _HOMES = {
     "save_instance": "documents",
     "save_plan": "documents",
     "solve": "solvers.solve",
+    "validate": "documents",
 }
+"""The module of each name."""
+_ROOMS = ("instances",)
+"""Rooms that are names of this one, too."""
 
-__all__ = sorted(_HOMES)
+__all__ = [
+    "Block",
+    "CheckFailedError",
+    "Cluster",
+    "Conflict",
+    "Depth",
+    "EngineDiedError",
+    "Event",
+    "Fix",
+    "FreeDepth",
+    "FullDepth",
+    "Instance",
+    "InstanceBuilder",
+    "InvalidInputError",
+    "Iteration",
+    "JigsawError",
+    "Job",
+    "JobPlan",
+    "Link",
+    "MissingEngineError",
+    "Model",
+    "Options",
+    "OutOfTimeError",
+    "Plan",
+    "Problem",
+    "Report",
+    "Result",
+    "RunFailedError",
+    "Segment",
+    "Server",
+    "StaircaseDepth",
+    "Status",
+    "StoppedBy",
+    "TooLargeError",
+    "Transfer",
+    "UsageError",
+    "Violation",
+    "WrongPlanError",
+    "add_job",
+    "change_bandwidth",
+    "check",
+    "instance_sha256",
+    "instances",
+    "load_instance",
+    "load_plan",
+    "placements_of",
+    "remove_job",
+    "resolve",
+    "save_instance",
+    "save_plan",
+    "solve",
+    "validate",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> object:
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 __all__ = [
+    "CheckFailedError",
     "EngineDiedError",
     "InvalidInputError",
     "JigsawError",
@@ -147,6 +148,12 @@ def _how(code: int | None) -> str:
 
 class RunFailedError(JigsawError):
     """A run on real hardware stopped: a process was killed, a model raised, a loss is no number."""
+
+
+class CheckFailedError(JigsawError):
+    """A plan that was given, to be shown or carried out, breaks a rule."""
+
+    exit_code = 7
 
 
 class WrongPlanError(JigsawError):

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import load_instance
+from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def test_the_example_of_a_solver_runs_as_it_stands() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+    command = [sys.executable, str(EXAMPLES / "own_solver.py")]
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    status, objective, bound, *gap = run.stdout.split()
+    instance = load("server/plain")
+    assert (status, gap[-1]) == ("optimal" if objective == bound else "feasible", "%")
+    assert int(bound) <= int(objective) <= (solve(instance, "greedy").objective or 0)
+    assert run.stderr == ""
 
 
 def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:

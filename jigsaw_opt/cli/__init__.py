@@ -60,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
 def _exit_code(argv: list[str] | None) -> int:
     """The one place where exceptions become lines and exit codes; those left are bugs."""
     from jigsaw_opt.cli.arguments import parser_of
+    from jigsaw_opt.cli.logs import shown_logs
     from jigsaw_opt.cli.output import flush, print_error
     from jigsaw_opt.errors import JigsawError
 
@@ -69,7 +70,8 @@ def _exit_code(argv: list[str] | None) -> int:
             arguments = parser_of(COMMANDS).parse_args(argv)
             if not arguments.debug:
                 sys.excepthook = _report_internal_error
-            return int(arguments.run(arguments))
+            with shown_logs(arguments.debug):
+                return int(arguments.run(arguments))
         finally:
             flush()
     except BrokenPipeError:  # nobody reads on, and nobody wants to hear of it

@@ -6,25 +6,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.errors import CheckFailedError, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["OBJECTIVES", "SIZES", "CheckFailedError", "checked_picture", "checked_plan", "generated", "instance_from"]
+__all__ = ["OBJECTIVES", "SIZES", "checked_picture", "checked_plan", "generated", "instance_from"]
 
 SIZES = ("servers", "gpus", "load", "bandwidth")
 """Numbers of a recipe that a user may set."""
 OBJECTIVES = ("makespan", "weighted_completion", "period")
 _MOST_DIGITS = 18
-
-
-class CheckFailedError(JigsawError):
-    """A plan that is to be shown or carried out breaks a rule."""
-
-    exit_code = 7
 
 
 def instance_from(source: str) -> Instance:

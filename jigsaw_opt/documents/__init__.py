@@ -1,5 +1,6 @@
 """Instances and plans as JSON documents, and profiles of other projects as models."""
 
+from jigsaw_opt.documents.building import InstanceBuilder, validate
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
 from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_model, encode_plan, instance_sha256
 from jigsaw_opt.documents.files import (
@@ -17,6 +18,7 @@ from jigsaw_opt.documents.schemas import schema
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 
 __all__ = [
+    "InstanceBuilder",
     "add_job",
     "canonical_json",
     "change_bandwidth",
@@ -37,5 +39,6 @@ __all__ = [
     "save_instance",
     "save_plan",
     "schema",
+    "validate",
     "write_atomically",
 ]

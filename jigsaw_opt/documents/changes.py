@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from jigsaw_opt.documents.encoding import encode_instance
-from jigsaw_opt.documents.instance_decoding import decode_instance
+from jigsaw_opt.documents.building import validate
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -32,7 +31,7 @@ def add_job(instance: Instance, job: Job, models: Mapping[str, Model] | None = N
     InvalidInputError
         The result is no valid instance (specification: validity); with all problems.
     """
-    return _valid(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
+    return validate(replace(instance, jobs=(*instance.jobs, job), models={**instance.models, **(models or {})}))
 
 
 def remove_job(instance: Instance, name: str) -> Instance:
@@ -46,7 +45,7 @@ def remove_job(instance: Instance, name: str) -> Instance:
     left = tuple(job for job in instance.jobs if job.name != name)
     if len(left) == len(instance.jobs):
         raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
-    return _valid(replace(instance, jobs=left))
+    return validate(replace(instance, jobs=left))
 
 
 def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
@@ -61,8 +60,4 @@ def change_bandwidth(instance: Instance, link: str, bandwidth: int) -> Instance:
     changed = tuple(replace(it, bandwidth=bandwidth) if it.name == link else it for it in links)
     if all(it.name != link for it in links):
         raise InvalidInputError([Problem("$.cluster.links", f'no link is called "{link}"')])
-    return _valid(replace(instance, cluster=replace(instance.cluster, links=changed)))
-
-
-def _valid(instance: Instance) -> Instance:
-    return decode_instance(encode_instance(instance))
+    return validate(replace(instance, cluster=replace(instance.cluster, links=changed)))

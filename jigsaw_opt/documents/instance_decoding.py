@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from jigsaw_opt.documents.parsing import collection_paused, parsed
+from jigsaw_opt.documents.parsing import checked, collection_paused, parsed, report_oddities
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.problem import (
@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 
-__all__ = ["decode_depth", "decode_instance"]
+__all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
 
 Json = dict[str, Any]
 
@@ -45,6 +45,28 @@ def decode_instance(data: bytes | str, source: str = "$") -> Instance:
     """
     with collection_paused():
         return _instance(parsed(data, source, _check))
+
+
+def decode_instance_tree(read: Callable[[Report], Json]) -> Instance:
+    """Read an instance from a tree of plain values that was made in Python.
+
+    Parameters
+    ----------
+    read
+        Makes the tree, and reports what is wrong with what it is made of.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem and its path.
+    """
+    with collection_paused():
+        return _instance(checked(read, "$", _check_made))
+
+
+def _check_made(tree: Json, report: Report) -> None:
+    report_oddities(tree, report)
+    _check(tree, report)
 
 
 def _check(tree: Json, report: Report) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem
 
-__all__ = ["collection_paused", "parse", "parsed"]
+__all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONGEST_INTEGER = 4300
@@ -56,9 +56,14 @@ def parsed(data: bytes | str, source: str, check: Callable[[Any, Report], None])
     InvalidInputError
         With every problem of the document and its path.
     """
+    return checked(lambda report: parse(data, source, report), source, check)
+
+
+def checked(read: Callable[[Report], Any], source: str, check: Callable[[Any, Report], None]) -> Any:
+    """The tree that `read` gives, where it is right; None is no tree. The rest is as in `parsed`."""
     report = Report()
     try:
-        tree = parse(data, source, report)
+        tree = read(report)
         if tree is not None:
             check(tree, report)
     except RecursionError:
@@ -113,9 +118,14 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
         report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
         return None
     if repeated or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
-        for place, message in _oddities(tree, "$"):
-            report.add(place, message)
+        report_oddities(tree, report)
     return tree
+
+
+def report_oddities(tree: Any, report: Report) -> None:
+    """Report duplicate keys and strings with lone surrogates anywhere in a tree."""
+    for place, message in _oddities(tree, "$"):
+        report.add(place, message)
 
 
 def _text(data: bytes | str, source: str, report: Report) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import platform
 import sys
@@ -25,6 +26,8 @@ from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["main", "merge", "record"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnown:
@@ -48,7 +51,7 @@ def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnow
 
 
 def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN) -> None:
-    """Solve the instances of these names one after the other, print a line for each, and keep what is better."""
+    """Solve the instances of these names one after the other, log a line for each, and keep what is better."""
     for name in chosen:
         instance = load(name)
         result = solve(instance, solver, options)
@@ -56,7 +59,8 @@ def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BE
         known[name] = merge(known.get(name), instance, result)
         write_atomically(path, _encoded(known))
         best = known[name]
-        print(f"{name:32} {result.objective!s:>12} best {best.objective!s:>12} bound {best.bound:>12}", flush=True)
+        values = result.objective, best.objective, best.bound
+        _LOGGER.info("%-32s %12s best %12s bound %12s", name, *values)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,10 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parsed = parser.parse_args(arguments)
     options = Options(time_limit=parsed.time_limit, workers=parsed.workers, seed=parsed.seed)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         record(names(parsed.set), parsed.solver, options)
     except JigsawError as error:
-        print(error, file=sys.stderr)
+        _LOGGER.error("%s", error)
         return error.exit_code
     return 0
 

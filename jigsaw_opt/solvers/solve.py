@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from jigsaw_opt.checking import check
@@ -18,6 +19,8 @@ from jigsaw_opt.solvers.result import Conflict, Event, Report, Result, Status, S
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["solve"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def solve(
@@ -51,10 +54,14 @@ def solve(
     method = find(solver) if isinstance(solver, str) else solver
     _require(method, instance, options)
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)
+    _LOGGER.info("solving %r with %s", instance.name, method.name)
     with on_interrupt(options.cancel.set):
         with clock.limited(limit):
             result = _solved(method, instance, options, report)
-        return _checked(instance, result)
+        result = _checked(instance, result)
+    told = (result.status, result.objective, result.bound, result.stopped_by, result.seconds)
+    _LOGGER.info("%r is solved: %s, objective %s, bound %s, stopped by %s after %.2f s", instance.name, *told)
+    return result
 
 
 def _solved(method: Solver, instance: Instance, options: Options, report: Report) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import platform
 import sys
@@ -26,6 +27,8 @@ from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
 
 __all__ = ["replay"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 def replay(request: Request) -> Replay | None:
@@ -85,7 +88,8 @@ class _EndAtOnce(AbstractContextManager[None]):
         message = str(error) or type(error).__name__
         if isinstance(error, RuntimeError):  # as torch says it
             message = f"the connection to another process broke off: {message}"
-        print(f"error: {printable(message)}", file=sys.stderr, flush=True)
+        _LOGGER.error("%s", printable(message))
+        logging.shutdown()
         os._exit(code)
 
 

@@ -1,0 +1,230 @@
+"""Instances built in Python, validated by the decoder that reads documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from numbers import Integral
+from typing import Any
+
+from jigsaw_opt.documents.encoding import encode_depth
+from jigsaw_opt.documents.instance_decoding import decode_instance_tree
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Model, Segment, StaircaseDepth
+from jigsaw_opt.problem.instance import Horizon, Objective
+
+__all__ = ["InstanceBuilder", "validate"]
+
+Json = dict[str, Any]
+_FORMAT = "jigsaw-instance/1"
+
+
+class InstanceBuilder:
+    """An instance under construction: add servers, models and jobs in any order, then `build`.
+
+    Nothing is checked before `build`, which reports every problem at once with its path in the document. Integers may
+    be of any type that is registered as one, as those of NumPy are.
+
+    Parameters
+    ----------
+    name
+        Name of the instance.
+    horizon
+        ``finite`` or ``cyclic``.
+    objective
+        ``makespan``, ``weighted_completion`` or ``period``; None for ``makespan`` on the finite horizon and ``period``
+        on the cyclic one.
+    """
+
+    def __init__(self, name: str, *, horizon: Horizon = "finite", objective: Objective | None = None) -> None:
+        self._name, self._horizon = name, horizon
+        self._objective = objective or ("period" if horizon == "cyclic" else "makespan")
+        self._servers: list[object] = []
+        self._switches: list[object] = []
+        self._links: list[object] = []
+        self._models: list[tuple[str, object]] = []
+        self._jobs: list[object] = []
+
+    def add_server(
+        self,
+        name: str,
+        *,
+        gpu_type: str,
+        gpus: int,
+        gpu_memory: int,
+        fabric_bandwidth: int,
+        fabric_latency_us: int = 0,
+    ) -> None:
+        """Add a server.
+
+        Parameters
+        ----------
+        name, gpu_type
+            Its name and the type of its GPUs.
+        gpus
+            Number of GPUs, at least 1.
+        gpu_memory
+            Bytes of memory of each GPU.
+        fabric_bandwidth, fabric_latency_us
+            Bytes per second and latency in microseconds between two of its GPUs.
+        """
+        self._servers.append(
+            {
+                "name": name,
+                "gpu_type": gpu_type,
+                "gpus": gpus,
+                "gpu_memory": gpu_memory,
+                "fabric_bandwidth": fabric_bandwidth,
+                "fabric_latency_us": fabric_latency_us,
+            }
+        )
+
+    def add_switch(self, name: str) -> None:
+        """Add a switch."""
+        self._switches.append(name)
+
+    def add_link(self, name: str, ends: tuple[str, str], *, bandwidth: int, latency_us: int = 0) -> None:
+        """Add a link between two servers or switches, with its bytes per second and its latency in microseconds."""
+        self._links.append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
+
+    def add_cluster(self, cluster: Cluster) -> None:
+        """Add all servers, switches and links of a cluster."""
+        self._servers.extend(cluster.servers)
+        self._switches.extend(cluster.switches)
+        self._links.extend(cluster.links)
+
+    def add_model(
+        self,
+        name: str,
+        segments: Iterable[Segment],
+        *,
+        levels: Sequence[int] | None = None,
+        state_factor: int = 4,
+        executor: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a model.
+
+        Parameters
+        ----------
+        name
+            Its name, which jobs refer to.
+        segments
+            Its segments, from the input to the output.
+        levels
+            How many segments each level backpropagates, strictly increasing up to all; None for 1, 2, and so on.
+        state_factor
+            Bytes held for weights, gradients and optimiser state per byte of parameters.
+        executor
+            How the executor builds it; None where it is not to be run.
+        """
+        model = {"segments": list(segments), "levels": levels, "state_factor": state_factor, "executor": executor}
+        self._models.append((name, {key: value for key, value in model.items() if value is not None}))
+
+    def add_models(self, models: Mapping[str, Model]) -> None:
+        """Add models by name, such as those of another instance."""
+        self._models.extend(models.items())
+
+    def add_job(
+        self,
+        name: str,
+        *,
+        model: str,
+        workers: int,
+        iterations: int,
+        release_us: int = 0,
+        weight: int = 1,
+        depth: Depth | None = None,
+    ) -> None:
+        """Add a job.
+
+        Parameters
+        ----------
+        name, model
+            Its name and that of its model, which may be added later.
+        workers, iterations
+            Number of workers and of iterations, each at least 1.
+        release_us
+            Its first blocks start no earlier, in microseconds.
+        weight
+            Its weight in ``weighted_completion``.
+        depth
+            Its depth rule; None for full depth.
+        """
+        self._jobs.append(
+            {
+                "name": name,
+                "model": model,
+                "workers": workers,
+                "iterations": iterations,
+                "release_us": release_us,
+                "weight": weight,
+                "depth": FullDepth() if depth is None else depth,
+            }
+        )
+
+    def build(self) -> Instance:
+        """The instance of all that was added so far.
+
+        Raises
+        ------
+        InvalidInputError
+            It breaks a rule of the document; with every problem and its path.
+        """
+        tree = {
+            "format": _FORMAT,
+            "name": self._name,
+            "cluster": {"servers": self._servers, "switches": self._switches, "links": self._links},
+            "models": _Pairs(self._models),
+            "jobs": self._jobs,
+            "horizon": self._horizon,
+            "objective": self._objective,
+        }
+        return decode_instance_tree(lambda report: _plain(tree, "$", report))
+
+
+def validate(instance: Instance) -> Instance:
+    """The instance as the decoder of documents reads it, such as one that was made of its parts by hand.
+
+    Raises
+    ------
+    InvalidInputError
+        It breaks a rule of the document; with every problem and its path.
+    """
+    return decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
+
+
+class _Pairs(tuple[tuple[str, object], ...]):
+    """The keys and values of an object, in which a key may stand twice."""
+
+
+def _plain(value: object, place: Place, report: Report) -> Any:
+    """A value as a parser of JSON would give it; what JSON has no form for is reported, and stays as it is."""
+    if isinstance(value, FullDepth | StaircaseDepth | FreeDepth):
+        value = encode_depth(value)
+    elif is_dataclass(value) and not isinstance(value, type):
+        # A field without a value is a key that is not there.
+        held = {field.name: getattr(value, field.name) for field in fields(value)}
+        value = {name: item for name, item in held.items() if item is not None}
+    if isinstance(value, _Pairs | Mapping):
+        return _object(value if isinstance(value, _Pairs) else value.items(), place, report)
+    if isinstance(value, list | tuple | range):
+        return [_plain(item, (place, index), report) for index, item in enumerate(value)]
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if not isinstance(value, bool | float | None):
+        report.add(place, f"has no form in JSON: {type(value).__name__}")
+    return value
+
+
+def _object(pairs: Iterable[tuple[object, object]], place: Place, report: Report) -> Json:
+    found: Json = {}
+    for key, item in pairs:
+        name = str.__str__(key) if isinstance(key, str) else repr(key)
+        if not isinstance(key, str):
+            report.add((place, name), "a key must be a string")
+        elif name in found:
+            report.add((place, name), "duplicate key")
+        found[name] = _plain(item, (place, name), report)
+    return found
