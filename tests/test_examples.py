@@ -18,15 +18,20 @@ from jigsaw_opt.solvers.solve import solve
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def test_the_example_of_a_solver_runs_as_it_stands() -> None:
+def output_of(example: str) -> str:
+    """What an example prints, run as it stands."""
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
-    command = [sys.executable, str(EXAMPLES / "own_solver.py")]
+    command = [sys.executable, str(EXAMPLES / example)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    status, objective, bound, *gap = run.stdout.split()
+    assert run.stderr == ""
+    return run.stdout
+
+
+def test_the_example_of_a_solver_runs_as_it_stands() -> None:
+    status, objective, bound, *gap = output_of("own_solver.py").split()
     instance = load("server/plain")
     assert (status, gap[-1]) == ("optimal" if objective == bound else "feasible", "%")
     assert int(bound) <= int(objective) <= (solve(instance, "greedy").objective or 0)
-    assert run.stderr == ""
 
 
 def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:
@@ -39,3 +44,9 @@ def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None
     assert not check(instance, result.plan)
     for name, model in instance.models.items():
         assert build(name, model).model.depth == len(model.segments)
+
+
+def test_the_move_of_ones_own_takes_part() -> None:
+    status, *moves = output_of("own_move.py").splitlines()
+    assert status.split()[0] in ("feasible", "optimal")
+    assert any(line.startswith("exchange_priorities: ") for line in moves)

@@ -26,7 +26,9 @@ def note(message: str) -> None:
     print(printable(message), file=sys.stderr, flush=True)
 
 
-def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = ()) -> None:
+def print_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], right: Iterable[str] = (), stderr: bool = False
+) -> None:
     """Print rows as columns; columns named in `right` are set to the right."""
     from rich.console import Console
     from rich.table import Table
@@ -37,8 +39,8 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]], right:
     for row in rows:
         table.add_row(*("–" if cell is None else printable(str(cell)) for cell in row))
     # Into a file or a pipe nothing is cut to the width of a terminal.
-    width = None if sys.stdout.isatty() else 10_000
-    Console(width=width, markup=False, emoji=False, highlight=False).print(table)
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 10_000
+    Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False).print(table)
 
 
 def print_error(error: JigsawError) -> None:

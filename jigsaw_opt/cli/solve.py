@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.result import Report, Result
+    from jigsaw_opt.solvers.search.params import SearchParams
 
 HELP = "solve an instance"
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
@@ -41,6 +43,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats"
     )
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
+    parser.add_argument(
+        "--params",
+        type=Path,
+        metavar="FILE",
+        help="parameters of the search, as `jigsaw solvers --params` prints them",
+    )
     parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from the plan of another instance (re-solve)")
     parser.add_argument(
         "--fix-placement", nargs="+", default=[], metavar="JOB", help="with --warm: these jobs keep their GPUs"
@@ -56,7 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
+        "-v", "--verbose", action="store_true", help="progress as lines, and what each move of the search earned"
     )
 
 
@@ -79,11 +87,20 @@ def run(arguments: argparse.Namespace) -> int:
         work_limit=arguments.work_limit,
         seed=arguments.seed,
         engine=arguments.engine,
+        params=_params(arguments.params),
         **chosen,
     )
     instance = instance_from(arguments.instance)
     with on_interrupt(options.cancel.set):
         return _finish(instance, arguments, options)
+
+
+def _params(path: Path | None) -> SearchParams | None:
+    if path is None:
+        return None
+    from jigsaw_opt.solvers.search.params import load_params
+
+    return load_params(path)
 
 
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options) -> int:
@@ -139,6 +156,10 @@ def _solved(instance: Instance, arguments: argparse.Namespace, options: Options,
 def _print(result: Result, arguments: argparse.Namespace) -> None:
     from jigsaw_opt.cli.output import note, print_json, print_table
 
+    if arguments.verbose and result.moves:
+        headers = ("move", "calls", "successes", "seconds", "improvement")
+        rows = [(m.name, m.calls, m.successes, f"{m.seconds:.2f}", m.improvement) for m in result.moves]
+        print_table(headers, rows, right=headers[1:], stderr=True)
     if arguments.json:
         print_json(_as_json(result, arguments.output))
         return
@@ -184,5 +205,6 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "versions": dict(result.versions),
         "plan": str(output) if output is not None and result.plan is not None else None,
         "conflicts": [{"kind": c.kind, "jobs": c.jobs, "message": c.message} for c in result.conflicts],
+        "moves": [asdict(move) | {"seconds": round(move.seconds, 3)} for move in result.moves],
         "trajectory": [event._asdict() for event in result.trajectory],
     }

@@ -1,4 +1,4 @@
-"""List the registered solvers, or the registered policies of simulations."""
+"""List the registered solvers, the registered policies of simulations, or the parameters of the search."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ HELP = "list the solvers, or the policies of simulations"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
+    what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the list as a table or as JSON."""
+    """Print the list as a table or as JSON, or the parameters as TOML."""
+    if arguments.params:
+        return _parameters()
     return (_policies if arguments.policies else _solvers)(arguments.json)
 
 
@@ -29,6 +33,14 @@ def _solvers(as_json: bool) -> int:
     else:
         rows = [(n, d, "installed" if m is None else f"pip install '{m}'") for n, d, m in found]
         print_table(("solver", "what it is", "engine"), rows)
+    return 0
+
+
+def _parameters() -> int:
+    """Print the parameter file that says what holds without one."""
+    from jigsaw_opt.solvers.search.params import SearchParams, as_toml
+
+    print(as_toml(SearchParams()))
     return 0
 
 

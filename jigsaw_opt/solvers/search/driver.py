@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from threading import Event
 
 from jigsaw_opt.solvers.control import Control
@@ -31,6 +32,8 @@ class Driver:
         Receives the plans and says when to stop.
     stream
         Number of this search among several on one incumbent; each has chance of its own.
+    moves
+        Classes of moves beside the registered ones, tried before them.
 
     Attributes
     ----------
@@ -38,8 +41,8 @@ class Driver:
         Set once the first plans are there: a search beside this one would only find the same before.
     """
 
-    def __init__(self, control: Control, stream: int = 0) -> None:
-        self.control, self.stream = control, stream
+    def __init__(self, control: Control, stream: int = 0, moves: Sequence[type[Move]] = ()) -> None:
+        self.control, self.stream, self.kinds = control, stream, (*moves,)
         self.rng = random.Random(control.options.seed + (stream << 64))
         self.begun = Event()
 
@@ -56,9 +59,11 @@ class Driver:
             return StoppedBy.COMPLETED
         budget = Budget(self.control, share)
         context = Context(self.control, asked, self.rng, budget, self.stream)
+        began = time.monotonic()
         open_search(context, self.begun)
+        self.control.credit("opening", time.monotonic() - began, None, self.control.objective)
         # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
-        moves = _moves(context)
+        moves = self._moves(context)
         if not moves:
             return budget.reason() or StoppedBy.COMPLETED
         selection, idle = AdaptiveSelection(tuple(moves), self.rng, context.params.driver), 0
@@ -92,8 +97,7 @@ class Driver:
         options = self.control.options
         return not (options.time_limit is None and options.work_limit is None)
 
-
-def _moves(context: Context) -> dict[str, Move]:
-    """The moves that apply and are not left out, by name."""
-    kinds = [kind for kind in move_types() if kind.name not in context.params.without]
-    return {kind.name: kind(context) for kind in kinds if kind.applies(context)}
+    def _moves(self, context: Context) -> dict[str, Move]:
+        """The moves that apply and are not left out, by name."""
+        kinds = [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
+        return {kind.name: kind(context) for kind in kinds if kind.applies(context)}

@@ -9,16 +9,24 @@ from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.search.moves import Move
 
 __all__ = ["SEARCH", "Search"]
 
 
 @dataclass(frozen=True, slots=True)
 class Search(OrtoolsSolver):
-    """Anytime search: balancing, simulated annealing over list schedules, and CP-SAT on parts of the plan."""
+    """Anytime search: adaptive large neighbourhood search over placements, list schedules, sequences and CP-SAT models.
+
+    Parameters
+    ----------
+    moves
+        Classes of moves beside the registered ones.
+    """
 
     name: str = "search"
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
+    moves: tuple[type[Move], ...] = ()
 
     def run(self, control: Control) -> Result:
         """Solve the instance.
@@ -29,7 +37,7 @@ class Search(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(control.pieces)
-        return control.conclude(Driver(control).run, engines=["ortools"])
+        return control.conclude(Driver(control, moves=self.moves).run, engines=["ortools"])
 
 
 SEARCH = Search()
