@@ -1,0 +1,58 @@
+"""The glossary defines every term once, and the page that it names uses the term."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.pages import ROOT, anchors
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+
+class Entry(NamedTuple):
+    term: str
+    symbol: str
+    unit: str
+    meaning: str
+    page: str
+
+
+def entries() -> list[Entry]:
+    rows = re.findall(r"^\| (?!term \|)(.*) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return [Entry(*(cell.strip() for cell in row.split(" | "))) for row in rows]
+
+
+def uses(term: str, text: str) -> bool:
+    """Whether a text has the term, in the singular or plural, whatever its case and breaks of lines, or as a key."""
+    words = r"[\s_]+".join(map(re.escape, re.sub(r"y$", "", term).split()))
+    return re.search(rf"\b{words}(?:y|ies|s|es)?\b", text, re.IGNORECASE) is not None
+
+
+def test_no_term_twice() -> None:
+    terms = Counter(entry.term.lower() for entry in entries())
+    assert len(terms) > 50
+    assert [term for term, count in terms.items() if count > 1] == []
+
+
+def test_every_meaning_is_one_sentence() -> None:
+    assert [e.term for e in entries() if not e.meaning.endswith(".") or ". " in e.meaning] == []
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.term)
+def test_the_page_of_a_term_uses_it(entry: Entry) -> None:
+    found = re.fullmatch(r"\[[^\]]+\]\(([\w-]+\.md)(?:#([\w-]+))?\)", entry.page)
+    assert found, entry.page
+    page = Path(GLOSSARY.parent, found[1])
+    assert page.is_file()
+    assert found[2] is None or found[2] in anchors(page)
+    assert uses(entry.term, page.read_text(encoding="utf-8"))
+
+
+def test_uses_are_told_from_other_words() -> None:
+    assert uses("depth rule", "two depth\nrules") and uses("policy", "Policies")
+    assert not uses("ring", "during") and not uses("gap", "gaping")
