@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,19 @@ def test_the_example_of_a_solver_runs_as_it_stands() -> None:
     instance = load("server/plain")
     assert (status, gap[-1]) == ("optimal" if objective == bound else "feasible", "%")
     assert int(bound) <= int(objective) <= (solve(instance, "greedy").objective or 0)
+
+
+def test_the_example_of_a_depth_rule_runs_as_it_stands() -> None:
+    lines = output_of("own_depth_rule.py").splitlines()
+    assert [line.split(")")[0] for line in lines] == ["TwoTier(deep=1, shallow=1", "TwoTier(deep=2, shallow=1"]
+    for line in lines:
+        status, objective, bound = line.split()[-3:]
+        assert int(bound) <= int(objective) and (status == "optimal") == (bound == objective)
+
+
+def test_the_example_of_a_policy_runs_as_it_stands() -> None:
+    means = dict(re.findall(r"(\w+): mean completion ([\d.]+) h", output_of("own_policy.py")))
+    assert 0 < float(means["smallest"]) < float(means["fifo"])
 
 
 def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from jigsaw_opt.checking.jobs import CheckedJob
 from jigsaw_opt.checking.violation import Violation
-from jigsaw_opt.problem.job import FreeDepth, FullDepth
+from jigsaw_opt.problem.depth import DepthPlugin, FreeDepth, FullDepth
 
 __all__ = ["depth"]
 
@@ -23,10 +23,16 @@ def depth(job: CheckedJob) -> Iterator[Violation]:
             continue
         table.append(levels)
         if isinstance(rule, FreeDepth):
-            yield from _coverage(job, rule, levels, path)
+            yield from _coverage(job, rule.min_contributors, levels, path)
+        elif isinstance(rule, DepthPlugin):
+            yield from _coverage(job, 1, levels, path)
         else:
             yield from _multiset(job, levels, path)
-    if isinstance(rule, FreeDepth) and len(table) == len(job.plan.iterations) == job.job.iterations:
+    if len(table) != len(job.plan.iterations) or len(table) != job.job.iterations:
+        return
+    if isinstance(rule, DepthPlugin):
+        yield from _plugin(job, rule, table)
+    if isinstance(rule, FreeDepth):
         totals = [sum(column) for column in zip(*table, strict=True)]
         yield from _mean_depth(job, rule, totals)
         yield from _balance(job, rule, totals)
@@ -52,9 +58,15 @@ def _multiset(job: CheckedJob, levels: tuple[int, ...], path: str) -> Iterator[V
         yield Violation("levels", f"{path}.blocks", message)
 
 
-def _coverage(job: CheckedJob, rule: FreeDepth, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
+def _plugin(job: CheckedJob, rule: DepthPlugin, table: list[tuple[int, ...]]) -> Iterator[Violation]:
+    broken = rule.broken(table, job.terms.depth)
+    if broken is not None:
+        yield Violation("levels", job.path, f"depth rule {rule.rule!r}: {broken}")
+
+
+def _coverage(job: CheckedJob, least: int, levels: tuple[int, ...], path: str) -> Iterator[Violation]:
     """Whoever reaches the last bucket reaches every bucket, so the last one has the fewest contributors."""
-    needed = min(rule.min_contributors, job.job.workers)
+    needed = min(least, job.job.workers)
     reached = levels.count(job.terms.depth)
     if reached < needed:
         message = f"bucket {job.terms.depth} has {reached} contributors, but needs {needed}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
-from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Iteration, Job, Model, Plan
+from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, Model, Plan
 from jigsaw_opt.text import json_text
 
 __all__ = ["canonical_json", "encode_depth", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
@@ -127,14 +127,8 @@ def _job(job: Job) -> Json:
 
 def encode_depth(depth: Depth) -> Json:
     """A depth rule as it stands under ``depth`` in an instance."""
-    if not isinstance(depth, FreeDepth):
-        return {"rule": "full" if isinstance(depth, FullDepth) else "staircase"}
-    tree: Json = {"rule": "free", "min_contributors": depth.min_contributors}
-    if depth.mean_depth is not None:
-        tree["mean_depth"] = depth.mean_depth
-    if depth.balance is not None:
-        tree["balance"] = depth.balance
-    return tree
+    given = {field.name: getattr(depth, field.name) for field in fields(depth)}
+    return {"rule": depth.rule, **{key: value for key, value in given.items() if value is not None}}
 
 
 _BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -12,16 +13,14 @@ from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
-    FreeDepth,
-    FullDepth,
     Instance,
     Job,
     Link,
     Model,
     Segment,
     Server,
-    StaircaseDepth,
 )
+from jigsaw_opt.problem.depth import depth_class
 
 __all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
 
@@ -227,10 +226,13 @@ def _job(tree: Json) -> Job:
     return Job(**tree)
 
 
-_PLAIN_DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth()}
-
-
 def decode_depth(tree: Json) -> Depth:
     """A depth rule from what stands under ``depth``, of the right structure."""
     rule = tree.pop("rule")
-    return FreeDepth(**tree) if rule == "free" else _PLAIN_DEPTHS[rule]
+    return depth_class(rule)(**tree) if tree else _plain_depth(rule)
+
+
+@cache
+def _plain_depth(rule: str) -> Depth:
+    """One object for the many jobs that say nothing but the rule."""
+    return depth_class(rule)()

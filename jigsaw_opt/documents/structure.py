@@ -1,7 +1,8 @@
 """Checks of a document's structure, compiled from its JSON Schema so that the two cannot differ.
 
 Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer, and of
-the alternatives under ``oneOf`` it checks the one whose `rule` the value names.
+the alternatives under ``oneOf``, which are depth rules, it checks the one whose `rule` the value names; an installed
+package may add some.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
-from jigsaw_opt.documents.schemas import Kind, schema
+from jigsaw_opt.documents.schemas import Kind, depth_schema, shipped
+from jigsaw_opt.problem.depth import plugins
 
 __all__ = ["Check", "compiled", "structure"]
 
@@ -34,7 +36,7 @@ _LARGEST = 2**53 - 1
 @cache
 def structure(kind: Kind) -> Check:
     """The check that reports whatever breaks the schema of `kind`."""
-    return compiled({"$ref": "#"}, schema(kind))
+    return compiled({"$ref": "#"}, shipped(kind))
 
 
 def compiled(keywords: Keywords, root: Mapping[str, Any]) -> Check:
@@ -137,11 +139,17 @@ class _Compiler:
 
     def _alternatives(self, options: list[dict[str, Any]]) -> Check:
         by_rule = {option["properties"]["rule"]["const"]: self.compile(option) for option in options}
-        rule_check = _words(list(by_rule))
         # Most documents say nothing but the rule, thousands of times: that takes no look at the keys one by one.
         complete = [
             {"rule": rule} for rule, option in zip(by_rule, options, strict=True) if option["required"] == ["rule"]
         ]
+
+        def chosen(rule: Any) -> Check | None:
+            if not isinstance(rule, str):
+                return None
+            if rule not in by_rule and rule in plugins():
+                by_rule[rule] = self.compile(depth_schema(rule))
+            return by_rule.get(rule)
 
         def check(value: Any, place: Place, report: Report) -> None:
             if value in complete:
@@ -150,10 +158,10 @@ class _Compiler:
                 _wrong(value, place, report, _NOUNS["object"])
             elif "rule" not in value:
                 report.add(place, 'missing key "rule"')
-            elif isinstance(value["rule"], str) and value["rule"] in by_rule:
-                by_rule[value["rule"]](value, place, report)
+            elif named := chosen(value["rule"]):
+                named(value, place, report)
             else:
-                rule_check(value["rule"], (place, "rule"), report)
+                _words([*dict.fromkeys((*by_rule, *plugins()))])(value["rule"], (place, "rule"), report)
 
         return check
 

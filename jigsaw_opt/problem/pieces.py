@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from jigsaw_opt.errors import TooLargeError
+from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
-from jigsaw_opt.problem.costs import ceil_fraction, staircase, transfer_us
+from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import Pace
 
@@ -77,28 +78,6 @@ class Edge(NamedTuple):
     before: int
     after: int
     lag: int
-
-
-@dataclass(frozen=True, slots=True)
-class LevelRule:
-    """A depth rule in numbers (specification: depth-rules).
-
-    Parameters
-    ----------
-    multiset
-        Levels of the slots in every iteration, ascending, in an order to be chosen; None under ``free``.
-    min_contributors
-        Least number of slots that reach each bucket in every iteration.
-    min_total
-        Least sum of all levels over all slots and iterations.
-    balance
-        Largest difference between the level totals of two slots, or None.
-    """
-
-    multiset: tuple[int, ...] | None
-    min_contributors: int
-    min_total: int
-    balance: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +176,8 @@ def cut(instance: Instance) -> Pieces:
         One iteration of all jobs has more than `MOST_PIECES` blocks.
     OutOfTimeError
         The time of the solve is over.
+    UsageError
+        A depth rule of one's own gives limits that no levels keep.
     """
     workers = sum(job.workers for job in instance.jobs)
     if workers > MOST_PIECES:
@@ -246,15 +227,12 @@ class _ModelCut:
         )
 
 
-def _rule(job: Job, levels: int) -> LevelRule:
-    workers, depth = job.workers, job.depth
-    if isinstance(depth, FreeDepth):
-        total = ceil_fraction(depth.mean(workers) * levels * workers * job.iterations)
-        return LevelRule(None, min(depth.min_contributors, workers), total, depth.balance)
-    full = isinstance(depth, FullDepth)
-    multiset = (levels,) * workers if full else staircase(levels, workers)
-    reached = workers if full else sum(level == levels for level in multiset)
-    return LevelRule(multiset, reached, sum(multiset) * job.iterations, None)
+def _rule(job: Job, deepest: int) -> LevelRule:
+    rule = job.depth.limits(job.workers, deepest, job.iterations)
+    if isinstance(job.depth, DepthPlugin) and not rule.fits(job.workers, deepest):
+        asked = f"{job.workers} workers and {deepest} levels: {rule}"
+        raise UsageError(f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}")
+    return rule
 
 
 def _edges(blocks: int, transfers: int) -> tuple[Edge, ...]:

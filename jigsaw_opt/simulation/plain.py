@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.documents.schemas import schema
+from jigsaw_opt.documents.schemas import shipped
 from jigsaw_opt.documents.structure import compiled
 
 __all__ = [
@@ -99,7 +99,7 @@ def checked(value: Plain, shape: Shape) -> Plain:
 @cache
 def _definitions() -> Mapping[str, Any]:
     """Where references lead: the definitions of instances."""
-    return schema("instance")
+    return shipped("instance")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance import Contention, Performance
 from jigsaw_opt.simulation.plain import Limits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.solvers.registry import load, nearest, registered
+from jigsaw_opt.system.plugins import load, nearest, registered
 
 __all__ = [
     "GROUP",

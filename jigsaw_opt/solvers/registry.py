@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from functools import cache
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.system.plugins import load, registered
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.control import Control
 
-__all__ = [
-    "GROUP",
-    "CallableSolver",
-    "ControlledSolver",
-    "Solver",
-    "find",
-    "load",
-    "names",
-    "nearest",
-    "registered",
-]
+__all__ = ["GROUP", "CallableSolver", "ControlledSolver", "Solver", "find", "names"]
 
 GROUP = "jigsaw_opt.solvers"
 
@@ -83,31 +70,3 @@ def find(name: str) -> Solver:
     """
     solver: Solver = load(GROUP, "solver", name)
     return solver
-
-
-def registered(group: str) -> tuple[str, ...]:
-    """Names of all entry points of a group, sorted; none of them is loaded."""
-    return tuple(sorted({point.name for point in entry_points(group=group)}))
-
-
-def load(group: str, kind: str, name: str) -> Any:
-    """What is registered as `name` in a group of entry points, whose members errors call by their `kind`.
-
-    Raises
-    ------
-    UsageError
-        Nothing, or more than one thing, has that name.
-    """
-    points = [point for point in entry_points(group=group) if point.name == name]
-    if len({point.value for point in points}) > 1:
-        raise UsageError(f"{kind} {name!r} is registered twice: {', '.join(point.value for point in points)}")
-    if not points:
-        raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group))}")
-    return points[0].load()
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by an unknown word, or else what there is."""
-    known = tuple(known)
-    near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"

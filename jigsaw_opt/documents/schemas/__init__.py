@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import MISSING, fields
 from importlib.resources import files
 from typing import Any, Literal, get_args
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
 
-__all__ = ["Kind", "schema"]
+__all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
 Kind = Literal["instance", "plan", "replay"]
 
@@ -16,8 +18,9 @@ Kind = Literal["instance", "plan", "replay"]
 def schema(kind: Kind) -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a document.
 
-    It states the structure only: names that must exist or differ, and sums that must not be zero, are left to the
-    decoder. JSON Schema cannot tell ``1.0`` from ``1``; the decoder takes only the latter.
+    That of an instance has the depth rules that installed packages add. It states the structure only: names that must
+    exist or differ, and sums that must not be zero, are left to the decoder. JSON Schema cannot tell ``1.0`` from
+    ``1``; the decoder takes only the latter.
 
     Parameters
     ----------
@@ -29,7 +32,31 @@ def schema(kind: Kind) -> dict[str, Any]:
     UsageError
         For any other `kind`.
     """
+    whole = shipped(kind)
+    if kind == "instance":
+        whole["$defs"]["depth"]["oneOf"] += map(depth_schema, plugins())
+    return whole
+
+
+def shipped(kind: Kind) -> dict[str, Any]:
+    """The schema as it is without the depth rules that installed packages add; see `schema`."""
     if kind not in get_args(Kind):
         raise UsageError(f"no schema for {kind!r}; there are {', '.join(map(repr, get_args(Kind)))}")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
     return loaded
+
+
+def depth_schema(rule: str) -> dict[str, Any]:
+    """JSON Schema of what stands under ``depth`` for a rule that a package adds.
+
+    Raises
+    ------
+    UsageError
+        No package adds such a rule.
+    """
+    added = depth_class(rule)
+    if not issubclass(added, DepthPlugin):
+        raise UsageError(f"depth rule {rule!r} is no plug-in")
+    needed = [field.name for field in fields(added) if field.default is MISSING]
+    keys = {"rule": {"const": rule}, **added.keys}
+    return {"type": "object", "additionalProperties": False, "required": ["rule", *needed], "properties": keys}

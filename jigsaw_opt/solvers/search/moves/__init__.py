@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import ClassVar, Protocol
 
-from jigsaw_opt.solvers.registry import load, registered
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.system.plugins import load, registered
 
 __all__ = ["GROUP", "Move", "move_types", "names"]
 

@@ -1,0 +1,181 @@
+"""Depth rules: which levels the workers of a job may take (specification: depth-rules).
+
+Above this room a rule is known by its `LevelRule` alone, so a rule of one's own is a class here or, as a plug-in, in a
+package of its own: an entry point of the group ``jigsaw_opt.depth_rules`` whose name is the rule's name in documents.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from itertools import pairwise
+from typing import Any, ClassVar, Self
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.costs import ceil_fraction, staircase
+from jigsaw_opt.system.plugins import load, registered
+
+__all__ = [
+    "GROUP",
+    "Depth",
+    "DepthPlugin",
+    "FreeDepth",
+    "FullDepth",
+    "LevelRule",
+    "StaircaseDepth",
+    "depth_class",
+    "plugins",
+]
+
+GROUP = "jigsaw_opt.depth_rules"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelRule:
+    """A depth rule in numbers (specification: depth-rules).
+
+    Parameters
+    ----------
+    multiset
+        Levels of the slots in every iteration, ascending, in an order to be chosen; None where they may differ.
+    min_contributors
+        Least number of slots that reach each bucket in every iteration.
+    min_total
+        Least sum of all levels over all slots and iterations.
+    balance
+        Largest difference between the level totals of two slots, or None.
+    """
+
+    multiset: tuple[int, ...] | None
+    min_contributors: int
+    min_total: int
+    balance: int | None
+
+    @classmethod
+    def fixed(cls, levels: tuple[int, ...], iterations: int) -> Self:
+        """The same levels in every iteration, ascending, the deepest of them full; who takes which is free."""
+        return cls(levels, levels.count(levels[-1]), sum(levels) * iterations, None)
+
+    def fits(self, workers: int, deepest: int) -> bool:
+        """Whether it gives every worker a level of a model with `deepest` levels, and every bucket a contributor."""
+        levels = self.multiset
+        if levels is None:
+            return 1 <= self.min_contributors <= workers
+        ascending = all(low <= high for low, high in pairwise(levels))
+        return ascending and len(levels) == workers and levels[0] >= 1 and levels[-1] == deepest
+
+
+class Depth(ABC):
+    """A depth rule: a frozen dataclass, whose fields are the keys beside ``rule`` in documents; None is left out."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    rule: ClassVar[str]
+
+    @abstractmethod
+    def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
+        """The rule in numbers, for a job of so many workers and iterations whose model has `deepest` levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class FullDepth(Depth):
+    """Every worker at level D in every iteration."""
+
+    rule: ClassVar[str] = "full"
+
+    def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
+        """One level for all."""
+        return LevelRule.fixed((deepest,) * workers, iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class StaircaseDepth(Depth):
+    """In every iteration the levels are ``ceil(D*k/w)`` for ``k = 1..w``; who takes which is free."""
+
+    rule: ClassVar[str] = "staircase"
+
+    def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
+        """The steps of the staircase."""
+        return LevelRule.fixed(staircase(deepest, workers), iterations)
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDepth(Depth):
+    """Any levels that keep gradient coverage, mean depth and balance.
+
+    Parameters
+    ----------
+    min_contributors
+        Least number of workers that reach each bucket in each iteration.
+    mean_depth
+        The least mean level as a share of D, as given: an integer, ``"3/5"``, or None for ``(w+1)/(2w)``.
+    balance
+        Largest difference between the level totals of two workers; None for no limit.
+    """
+
+    rule: ClassVar[str] = "free"
+    min_contributors: int = 1
+    mean_depth: int | str | None = None
+    balance: int | None = None
+
+    def mean(self, workers: int) -> Fraction:
+        """The least mean depth of a job of `workers` workers as an exact fraction."""
+        if self.mean_depth is None:
+            return Fraction(workers + 1, 2 * workers)
+        return Fraction(self.mean_depth)
+
+    def limits(self, workers: int, deepest: int, iterations: int) -> LevelRule:
+        """Coverage, mean depth and balance, in levels."""
+        total = ceil_fraction(self.mean(workers) * deepest * workers * iterations)
+        return LevelRule(None, min(self.min_contributors, workers), total, self.balance)
+
+
+class DepthPlugin(Depth):
+    """A depth rule of one's own; it is checked by itself, since the specification does not know it.
+
+    Class attributes: `rule`, its name in documents, and `keys`, the JSON Schema of each of its fields.
+    """
+
+    __slots__ = ()
+    keys: ClassVar[Mapping[str, Any]] = {}
+
+    @abstractmethod
+    def broken(self, levels: Sequence[Sequence[int]], deepest: int) -> str | None:
+        """What a plan breaks, or None; it must not be worked out from `limits`, so that an error in one shows.
+
+        Parameters
+        ----------
+        levels
+            Level of each worker (second index) in each iteration (first index), from 1 to `deepest`.
+        deepest
+            Number of levels of the model.
+        """
+
+
+_BUILT_IN: Mapping[str, type[Depth]] = {each.rule: each for each in (FullDepth, StaircaseDepth, FreeDepth)}
+
+
+@cache
+def plugins() -> tuple[str, ...]:
+    """Names of the plug-ins that are installed, sorted; none of them is loaded."""
+    return registered(GROUP)
+
+
+@cache
+def depth_class(rule: str) -> type[Depth]:
+    """The class of a depth rule by its name in documents.
+
+    Raises
+    ------
+    UsageError
+        There is no such rule, or its entry point names something else.
+    """
+    if rule in _BUILT_IN:
+        return _BUILT_IN[rule]
+    found = load(GROUP, "depth rule", rule)
+    if not (isinstance(found, type) and issubclass(found, DepthPlugin) and found.rule == rule):
+        raise UsageError(f"the entry point {rule!r} of {GROUP} names no depth rule {rule!r}")
+    return found
