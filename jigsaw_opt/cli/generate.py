@@ -12,7 +12,7 @@ HELP = "generate an instance of a family"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("family", metavar="FAMILY", help="tiny, server, rack, pod or cluster")
+    parser.add_argument("family", metavar="FAMILY", help="tiny, server, rack, pod, cluster or crowded")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0); also takes the recipe")
     parser.add_argument("--servers", type=int, metavar="N", help="number of servers")
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server")

@@ -43,7 +43,7 @@ def instance_from(source: str) -> Instance:
     if not exists(source):
         if source in instances.names():
             return instances.load(source)
-        if source.partition(":")[0] in instances.sets() and ":" in source:
+        if source.partition(":")[0] in instances.families() and ":" in source:
             return _of_family(source)
     return load_instance(source)
 

@@ -7,11 +7,12 @@ out fits: one after the other, the jobs can run where they were placed.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.crowded import crowded, shortened
 from jigsaw_opt.instances.gpus import server
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.instances.recipes import FAMILIES, Recipe
@@ -23,9 +24,11 @@ from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["Draft", "HiddenPlace", "draft", "generate"]
+__all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]
 
 _MOST_WORKERS = 1_000_000
+_DRAWN: Mapping[str, Callable[[int, Mapping[str, Any]], Recipe]] = {"crowded": crowded}
+"""Families without fixed recipes: each makes one from a seed and the fields that are set otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,20 @@ class Draft:
     places: tuple[HiddenPlace, ...]
 
 
+def families() -> tuple[str, ...]:
+    """Names of all families."""
+    return (*FAMILIES, *_DRAWN)
+
+
 def generate(family: str, seed: int, **changes: Any) -> Instance:
     """Instance of a family.
 
     Parameters
     ----------
     family
-        ``tiny``, ``server``, ``rack``, ``pod`` or ``cluster``.
+        ``tiny``, ``server``, ``rack``, ``pod``, ``cluster`` or ``crowded``.
     seed
-        Takes recipe ``seed`` modulo the number of recipes, and seeds everything random.
+        Takes recipe ``seed`` modulo the number of recipes, and seeds everything random; in ``crowded`` the recipe too.
     changes
         Fields of `Recipe` to set otherwise, such as ``servers=4`` or ``load=200``.
 
@@ -66,14 +74,32 @@ def generate(family: str, seed: int, **changes: Any) -> Instance:
 
 def draft(family: str, seed: int, **changes: Any) -> Draft:
     """As `generate`, with the hidden place of every job."""
-    if family not in FAMILIES:
-        raise UsageError(f"no family {family!r}; there are {', '.join(FAMILIES)}")
+    if family not in families():
+        raise UsageError(f"no family {family!r}; there are {', '.join(families())}")
     unknown = changes.keys() - Recipe.__dataclass_fields__.keys()
     if unknown:
         raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}")
-    recipe = replace(FAMILIES[family][seed % len(FAMILIES[family])], **changes)
+    recipe = _recipe(family, seed, changes)
     _require_size(recipe)
-    return _Builder(recipe, random.Random(f"{family}/{seed}")).build(f"{family}-{recipe.name}-{seed}")
+    return _drawn(recipe, f"{family}/{seed}", f"{family}-{recipe.name}-{seed}")
+
+
+def _drawn(recipe: Recipe, seed: str, name: str) -> Draft:
+    """An instance of a recipe; drawn anew without the largest width where a job wider than a server is too long."""
+    made = _Builder(recipe, random.Random(seed)).build(name)
+    if recipe.longest_job is None:
+        return made
+    instance, short = shortened(made.instance, recipe.longest_job)
+    if short or max(recipe.widths) <= recipe.gpus:
+        return replace(made, instance=instance)
+    widths = tuple(width for width in recipe.widths if width < max(recipe.widths))
+    return _drawn(replace(recipe, widths=widths), seed, name)
+
+
+def _recipe(family: str, seed: int, changes: Mapping[str, Any]) -> Recipe:
+    if family in _DRAWN:
+        return _DRAWN[family](seed, changes)
+    return replace(FAMILIES[family][seed % len(FAMILIES[family])], **changes)
 
 
 def _require_size(recipe: Recipe) -> None:
@@ -116,7 +142,7 @@ class _Builder:
         used = {job.model for job in jobs}
         instance = Instance(
             name,
-            self._tightened() if self.recipe.tight_memory else self.cluster,
+            self._measured_cluster(),
             {key: model for key, model in self.models.items() if key in used},
             tuple(jobs),
             "cyclic" if cyclic else "finite",
@@ -130,23 +156,23 @@ class _Builder:
         self.random.shuffle(names)
         width = min(self.random.choice(self.recipe.widths), left)
         for name in names:
-            job = self._job(f"job{number}", name, width)
+            job = self._job(number, name, width)
             place = self._place(job)
             if place is not None:
                 return job, place
         raise UsageError(f"job {number + 1} of {width} workers has no place left; lower the load or the widths")
 
-    def _job(self, name: str, model: str, width: int) -> Job:
+    def _job(self, number: int, model: str, width: int) -> Job:
         recipe, draw = self.recipe, self.random
         pass_us = max(self.models[model].block_us(self.models[model].gpu_types[0]))
         return Job(
-            name,
+            f"job{number}",
             model,
             width,
             draw.randint(*recipe.iterations),
             release_us=draw.randrange(2 * pass_us) if recipe.releases and recipe.objective != "period" else 0,
             weight=draw.randint(1, 5) if recipe.objective == "weighted_completion" else 1,
-            depth=draw.choice(recipe.depths),
+            depth=recipe.depths[number % len(recipe.depths)] if recipe.deal_depths else draw.choice(recipe.depths),
         )
 
     def _place(self, job: Job) -> HiddenPlace | None:
@@ -170,14 +196,27 @@ class _Builder:
         return HiddenPlace(tuple(chosen), tuple(levels))
 
     def _fits(self, gpu: Gpu, state: int, activations: int) -> bool:
+        if self.recipe.spare_memory is not None:
+            return True  # memory is made to measure afterwards
         need = self.state[gpu] + state + max(self.activations[gpu], activations)
         return need <= self.cluster.servers[gpu[0]].gpu_memory
 
-    def _tightened(self) -> Cluster:
-        need = {gpu: self.state[gpu] + self.activations[gpu] for gpu in self.state}
+    def _measured_cluster(self) -> Cluster:
+        """The cluster with the memory that the recipe asks for."""
+        servers, spare = self.cluster.servers, self.recipe.spare_memory
+        if self.recipe.tight_memory:
+            return self._with_memory(range(len(servers)), 0)
+        return self.cluster if spare is None else self._with_memory([server.gpu_type for server in servers], spare)
+
+    def _with_memory(self, groups: Sequence[Hashable], spare: int) -> Cluster:
+        """Servers of a group have what their fullest GPU needs, and so many percent more."""
+        most: dict[Hashable, int] = {}
+        for gpu, state in self.state.items():
+            group = groups[gpu[0]]
+            most[group] = max(most.get(group, 0), state + self.activations[gpu])
         servers = tuple(
-            replace(server, gpu_memory=max(need[index, k] for k in range(server.gpus)))
-            for index, server in enumerate(self.cluster.servers)
+            replace(server, gpu_memory=most[group] * (100 + spare) // 100)
+            for server, group in zip(self.cluster.servers, groups, strict=True)
         )
         return replace(self.cluster, servers=servers)
 

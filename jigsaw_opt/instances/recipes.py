@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
 
-__all__ = ["FAMILIES", "Recipe"]
+__all__ = ["BALANCED", "COVERED", "FAMILIES", "FREE", "FULL", "GBIT", "SHALLOW", "STAIRCASE", "Recipe"]
 
-_GBIT = 125_000_000
+GBIT = 125_000_000
+"""Bytes per second of a gigabit per second."""
 _PCIE = 12_000_000_000
 FULL, STAIRCASE, FREE = FullDepth(), StaircaseDepth(), FreeDepth()
 COVERED, BALANCED, SHALLOW = FreeDepth(min_contributors=2), FreeDepth(balance=1), FreeDepth(mean_depth="1/2")
@@ -46,12 +47,20 @@ class Recipe:
         Least and largest number of iterations of a job.
     depths
         Depth rules to draw from.
+    deal_depths
+        Whether jobs take the depth rules in turn, so that an instance has all of them.
     objective
         ``period`` makes the horizon cyclic.
     releases
         Whether jobs are released over time; not on a cyclic horizon, where none may be.
     tight_memory
-        Whether a GPU has no more memory than one hidden placement needs.
+        Whether the GPUs of a server have no more memory than one hidden placement needs there.
+    spare_memory
+        Memory of all GPUs of a type beyond what one hidden placement needs there, in percent of that; None for the
+        memory on the data sheet.
+    longest_job
+        Longest that a job may take alone, in percent of the mean work of a GPU; longer jobs lose iterations. None
+        leaves all of them.
     """
 
     name: str
@@ -61,16 +70,19 @@ class Recipe:
     gpu_types: tuple[str, ...] = ("v100",)
     load: int = 100
     fabric: int | None = None
-    bandwidth: int = 100 * _GBIT
+    bandwidth: int = 100 * GBIT
     latency_us: int = 10
     networks: tuple[tuple[str, int], ...] = ()
     segments: tuple[int, int] = (4, 4)
     widths: tuple[int, ...] = (1, 2, 4)
     iterations: tuple[int, int] = (2, 4)
     depths: tuple[Depth, ...] = (STAIRCASE,)
+    deal_depths: bool = False
     objective: Objective = "makespan"
     releases: bool = False
     tight_memory: bool = False
+    spare_memory: int | None = None
+    longest_job: int | None = None
 
     @property
     def types(self) -> tuple[str, ...]:
@@ -86,7 +98,7 @@ def _tiny() -> tuple[Recipe, ...]:
         gpus=2,
         load=250,
         fabric=_PCIE,
-        bandwidth=40 * _GBIT,
+        bandwidth=40 * GBIT,
         latency_us=7,
         segments=(2, 3),
         widths=(1, 2),
@@ -103,7 +115,7 @@ def _tiny() -> tuple[Recipe, ...]:
         replace(one, name="tight-memory", tight_memory=True, depths=(STAIRCASE, FREE)),
         replace(one, name="releases", releases=True, objective="weighted_completion"),
         replace(two, name="two-servers"),
-        replace(two, name="link-bound", bandwidth=10 * _GBIT, widths=(2,), depths=(STAIRCASE, FREE)),
+        replace(two, name="link-bound", bandwidth=10 * GBIT, widths=(2,), depths=(STAIRCASE, FREE)),
         replace(two, name="mixed-types", gpu_types=("v100", "a100"), depths=(STAIRCASE, FREE)),
         replace(two, name="mixed-weighted", gpu_types=("v100", "a100"), objective="weighted_completion"),
         replace(two, name="covered", load=300, widths=(2,), depths=(COVERED, FREE), segments=(2, 2)),
@@ -114,7 +126,7 @@ def _tiny() -> tuple[Recipe, ...]:
             two,
             name="cyclic-link-bound",
             objective="period",
-            bandwidth=10 * _GBIT,
+            bandwidth=10 * GBIT,
             widths=(2,),
             iterations=(1, 2),
             segments=(2, 2),
@@ -141,7 +153,7 @@ def _stressed(base: Recipe) -> tuple[Recipe, ...]:
     return (
         base,
         replace(base, name="oversubscribed", load=300, depths=(STAIRCASE, FREE)),
-        replace(base, name="link-bound", bandwidth=25 * _GBIT, latency_us=20, load=250, widths=wide),
+        replace(base, name="link-bound", bandwidth=25 * GBIT, latency_us=20, load=250, widths=wide),
         replace(base, name="mixed-types", gpu_types=types, load=250, depths=(STAIRCASE, FULL), releases=True),
         replace(base, name="weighted", objective="weighted_completion", load=200, releases=True, depths=(FREE,)),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 3)),
@@ -161,9 +173,9 @@ def _server() -> tuple[Recipe, ...]:
         *_stressed(pair)[1:],
         replace(nodes, name="free", depths=(FREE, COVERED, SHALLOW), load=200),
         replace(nodes, name="heavy", load=250, widths=(1, 2, 4), iterations=(2, 2)),
-        replace(nodes, name="direct", topology="ring", bandwidth=25 * _GBIT, load=200),
+        replace(nodes, name="direct", topology="ring", bandwidth=25 * GBIT, load=200),
         replace(nodes, name="cyclic-mixed", objective="period", gpu_types=types, load=200, iterations=(1, 2)),
-        replace(weighted, name="weighted-link-bound", bandwidth=25 * _GBIT, widths=(2, 6, 8)),
+        replace(weighted, name="weighted-link-bound", bandwidth=25 * GBIT, widths=(2, 6, 8)),
         replace(base, name="pcie", fabric=_PCIE, load=250),
         replace(pair, name="demo", networks=_VISION, segments=(4, 4), widths=(2, 3), iterations=(1, 2), load=200),
         replace(pair, name="fast", gpu_types=("h200",), servers=2, gpus=8, widths=(2, 4, 8), load=200),
@@ -188,7 +200,7 @@ def _rack() -> tuple[Recipe, ...]:
         replace(
             large,
             name="tree-link-bound",
-            bandwidth=25 * _GBIT,
+            bandwidth=25 * GBIT,
             load=150,
             widths=(2, 4, 12, 16),
             depths=(STAIRCASE, FREE),
@@ -223,7 +235,7 @@ def _cluster() -> tuple[Recipe, ...]:
         replace(base, name="oversubscribed", load=250, depths=(STAIRCASE, FREE)),
         replace(base, name="weighted", objective="weighted_completion", load=200, releases=True),
         replace(base, name="cyclic", objective="period", load=200, iterations=(1, 2)),
-        replace(base, name="link-bound", bandwidth=25 * _GBIT, latency_us=20, load=200, widths=(4, 8, 16, 32, 64)),
+        replace(base, name="link-bound", bandwidth=25 * GBIT, latency_us=20, load=200, widths=(4, 8, 16, 32, 64)),
     )
 
 
@@ -234,4 +246,4 @@ FAMILIES: Mapping[str, tuple[Recipe, ...]] = {
     "pod": _pod(),
     "cluster": _cluster(),
 }
-"""Recipes by family; seed ``s`` takes recipe ``s`` modulo their number."""
+"""Recipes by family; seed ``s`` takes recipe ``s`` modulo their number, and each recipe has a bundled instance."""

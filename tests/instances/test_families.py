@@ -32,7 +32,7 @@ def test_size_and_load_are_as_the_recipe_says(family: str, seed: int) -> None:
     assert set(instance.models) == {job.model for job in instance.jobs}
 
 
-@pytest.mark.parametrize(("family", "seed"), CASES)
+@pytest.mark.parametrize(("family", "seed"), [*CASES, *(("crowded", seed) for seed in range(1008, 1020))])
 def test_jobs_can_run_one_after_the_other_in_their_hidden_places(family: str, seed: int) -> None:
     made = draft(family, seed)
     assert check(made.instance, _serial_plan(made)) == ()
