@@ -14,8 +14,6 @@ UNSAFE = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpic
 ALLOWED = {
     "executor/processes.py": {"pickle.loads", "pickle.dumps", "pickle.PicklingError"},  # pipes to its own children
     "executor/replay/checkpoint.py": {"pickle.UnpicklingError"},  # which torch raises
-    # What numba says of native code, which would be run in any case: from folders that nobody else can write.
-    "solvers/engines/native.py": {"pickle.loads"},
 }
 ARRAYS = ("allow_pickle", False)
 LOADERS = {"torch.load": ("weights_only", True), "np.load": ARRAYS, "numpy.load": ARRAYS}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,17 +44,35 @@ RECIPES: dict[Callable[..., int], Recipe] = {}
 def code_of(recipe: Recipe) -> bytes:
     """Compile a function: some seconds.
 
+    Returns
+    -------
+    bytes
+        A line of JSON that names the symbols of the machine code and says how long it is; the machine code; LLVM's
+        bitcode, which lists what the machine code defines.
+
     Raises
     ------
     ImportError
         numba is not installed.
+    TypeError
+        The function uses Python's objects, which are no data.
     """
     import numba
-    from numba.core.serialize import dumps
 
     dispatcher = numba.njit(recipe.signature(numba), nogil=True)(_with_parts(numba, recipe))
     (result,) = dispatcher.overloads.values()
-    return bytes(dumps(result._reduce()))
+    name, _, (machine_code, bitcode) = result.library.serialize_using_object_code()
+    environments = result._find_referenced_environments()
+    if result.lifted or result.reload_init or any(one.consts for one in environments):
+        raise TypeError(f"{recipe.name} uses objects of Python")
+    symbols = {
+        "library": name,
+        "function": result.fndesc.mangled_name,
+        "environment": result.fndesc.env_name,
+        "environments": [[one.globals["__name__"], one.env_name] for one in environments],
+        "machine_code": len(machine_code),
+    }
+    return json.dumps(symbols).encode() + b"\n" + bytes(machine_code) + bytes(bitcode)
 
 
 def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
@@ -70,11 +88,35 @@ def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
     import numba
     from numba.core.compiler import CompileResult
     from numba.core.compiler_lock import global_compiler_lock
+    from numba.core.environment import _rebuild_env
+    from numba.core.funcdesc import FunctionDescriptor
 
+    line, _, rest = code.partition(b"\n")
+    symbols = json.loads(line)
+    library = symbols["library"], "object", (rest[: symbols["machine_code"]], rest[symbols["machine_code"] :])
     dispatcher = numba.njit(nogil=True)(recipe.function)
+    signature = recipe.signature(numba)
+    described = FunctionDescriptor(
+        native=True,
+        modname=recipe.function.__module__,
+        qualname=recipe.function.__qualname__,
+        unique_name=recipe.function.__qualname__,
+        doc="",
+        typemap=None,
+        restype=signature.return_type,
+        calltypes=None,
+        args=(),
+        kws=(),
+        mangler=lambda *_, **__: symbols["function"],
+        argtypes=signature.args,
+        env_name=symbols["environment"],
+    )
     with global_compiler_lock:
         dispatcher.targetctx.refresh()
-        dispatcher.add_overload(CompileResult._rebuild(dispatcher.targetctx, *pickle.loads(code)))
+        own = _rebuild_env(described.modname, [], described.env_name)
+        others = tuple(_rebuild_env(module, [], name) for module, name in symbols["environments"])
+        what = (library, described, own, signature, False, (), "", (), others)
+        dispatcher.add_overload(CompileResult._rebuild(dispatcher.targetctx, *what))
     dispatcher.disable_compile()
     function: Callable[..., int] = dispatcher
     return function
