@@ -6,10 +6,10 @@ import gc
 import json
 import re
 import sys
-from collections import Counter
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem
@@ -17,16 +17,14 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 __all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LONGEST_INTEGER = 4300
-_MOST_MEMORY_A_BYTE = 12
-_MEMORY_FOR_ANY = 128 * 2**20
+_MOST_MEMORY_A_BYTE = 10
+_MEMORY_FOR_ANY = 64 * 2**20
 """Documents whose tree takes at most this much are read however dense they are."""
-
-
-class _Repeated(dict[str, Any]):
-    """An object in which `repeats` stand more than once; the last value of each is kept."""
-
-    repeats: list[str]
+_MISSING = object()
+Repeats: TypeAlias = dict[int, tuple[dict[str, Any], list[str]]]
+"""Objects in which keys stand more than once, by their `id`, and these keys; the last value of each is kept."""
 
 
 @contextmanager
@@ -98,33 +96,32 @@ def parse(data: bytes | str, source: str, report: Report) -> Any:
     text = _text(data, source, report)
     if text is None or _is_too_dense(text, len(data), source, report):
         return None
-    repeated: list[_Repeated] = []
+    repeats: Repeats = {}
 
     def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         built = dict(pairs)
-        if len(built) == len(pairs):
-            return built
-        marked = _Repeated(pairs)
-        marked.repeats = [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]
-        repeated.append(marked)
-        return marked
+        if len(built) < len(pairs):
+            repeats[id(built)] = built, [key for key, _ in pairs if built.pop(key, _MISSING) is _MISSING]
+            built.update(pairs)
+        return built
 
     try:
         tree = json.loads(text, object_pairs_hook=build)
     except json.JSONDecodeError as error:
-        report.add(source, f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}")
+        column = _column(data, error)
+        report.add(source, f"not JSON: {error.msg} at line {error.lineno}, column {column}")
         return None
     except ValueError:  # the only other one: int() refuses to convert so many digits
         report.add(source, f"an integer has more than {_LONGEST_INTEGER} digits")
         return None
-    if repeated or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
-        report_oddities(tree, report)
+    if repeats or ("\\u" in text and _SURROGATE_ESCAPE.search(text)):
+        report_oddities(tree, report, repeats)
     return tree
 
 
-def report_oddities(tree: Any, report: Report) -> None:
-    """Report duplicate keys and strings with lone surrogates anywhere in a tree."""
-    for place, message in _oddities(tree, "$"):
+def report_oddities(tree: Any, report: Report, repeats: Repeats | None = None) -> None:
+    """Report duplicate keys, those in `repeats`, and strings with lone surrogates anywhere in a tree."""
+    for place, message in _oddities(tree, "$", repeats or {}):
         report.add(place, message)
 
 
@@ -147,8 +144,24 @@ def _text(data: bytes | str, source: str, report: Report) -> str | None:
     elif start and start[0] != "{":  # a large file of something else would take long to parse
         report.add(source, f"not a JSON object: it starts with {quoted(start[:10])}")
     else:
-        return text
+        # One character may make all of a text four times as large; escaped it says the same.
+        return text if text.isascii() else _escaped(text)
     return None
+
+
+def _escaped(text: str) -> str:
+    """A JSON text in ASCII alone."""
+    return _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+def _column(data: bytes | str, error: json.JSONDecodeError) -> int:
+    """The column of an error in the document, which may have been escaped."""
+    if data.isascii():
+        return error.colno
+    lines = data.split(b"\n", error.lineno) if isinstance(data, bytes) else data.split("\n", error.lineno)
+    line = lines[error.lineno - 1]
+    line = line.decode() if isinstance(line, bytes) else line
+    return 1 + bisect_left(range(len(line)), error.colno - 1, key=lambda end: len(_escaped(line[:end])))
 
 
 def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
@@ -156,9 +169,10 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     lists, objects, commas, keys = map(text.count, "[{,:")
     strings = max(0, text.count('"') // 2 - keys)
     numbers = max(0, commas - strings)
-    # Bytes that CPython takes for each; an object is made from a list of its pairs, which matters for long ones.
+    # Bytes that CPython takes for each; an object is made from a list of its pairs, which matters for long ones, and a
+    # string has more of them where it is not ASCII.
     tree = 72 * lists + 80 * objects + 9 * commas + 43 * keys + 64 * strings + 32 * numbers
-    tree += 88 * max(0, keys - 8 * objects)
+    tree += 120 * max(0, keys - 8 * objects) + 24 * min(strings, text.count("\\u"))
     if tree <= _MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= _MOST_MEMORY_A_BYTE * size:
         return False
     values = lists + objects + strings + numbers
@@ -166,7 +180,7 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     return True
 
 
-def _oddities(tree: Any, place: Place) -> Iterator[tuple[Place, str]]:
+def _oddities(tree: Any, place: Place, repeats: Repeats) -> Iterator[tuple[Place, str]]:
     """Duplicate keys and strings with lone surrogates anywhere in `tree`."""
     if isinstance(tree, str):
         if _has_lone_surrogate(tree):
@@ -174,14 +188,14 @@ def _oddities(tree: Any, place: Place) -> Iterator[tuple[Place, str]]:
     elif isinstance(tree, list):
         for index, item in enumerate(tree):
             if isinstance(item, str | list | dict):
-                yield from _oddities(item, (place, index))
+                yield from _oddities(item, (place, index), repeats)
     elif isinstance(tree, dict):
-        for key in tree.repeats if isinstance(tree, _Repeated) else ():
+        for key in repeats[id(tree)][1] if id(tree) in repeats else ():
             yield (place, key), "duplicate key"
         for key, item in tree.items():
             if _has_lone_surrogate(key):
                 yield (place, key), "a key holds a lone surrogate, which is no character"
-            yield from _oddities(item, (place, key))
+            yield from _oddities(item, (place, key), repeats)
 
 
 def _has_lone_surrogate(text: str) -> bool:

@@ -61,7 +61,7 @@ def _job(row: Row, submit: str) -> TraceJob:
     return TraceJob(
         restored(row.text("name")),
         row.microseconds(submit, _SUBMIT[submit]),
-        restored(row.text("model")),
+        restored(row.shared("model")),
         gpus,
         row.optional("iterations"),
         fewest,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.documents import load_instance, load_plan, reading
+from jigsaw_opt.documents.readers import lines
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError
@@ -73,7 +74,7 @@ HEAD = "name,submit_s,model,gpus\n"
 @pytest.mark.parametrize(
     ("text", "listed", "last"),
     [
-        ("\n" * 1_000_001, 1, "f:1000001: the text has more than 1000000 lines"),
+        ("\n" * 1_000_001, 1, "the text has more than 248738 lines"),
         ("," * 100_001, 1, "f:1: the line has 100001 characters"),
         (HEAD + "1,2\n" * 100_000, 1001, "f:1002: nothing is looked at from here: 1000 problems are listed before"),
         (HEAD + ",,,\n" * 100_000, 1001, "nothing is looked at from here"),
@@ -85,3 +86,17 @@ def test_traces_without_an_end(text: str, listed: int, last: str) -> None:
         read_trace("csv", text, "f")
     assert len(caught.value.problems) == listed
     assert last in str(caught.value.problems[-1])
+
+
+def test_a_trace_may_end_its_last_line_and_no_line_is_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_MOST_LINES", 3)
+    assert [text for _, text in lines.Lines("a\nb\nc\n", "f", 3)] == ["a", "b", "c"]
+    with pytest.raises(InvalidInputError, match="f:4: the text has more than 3 lines"):
+        list(lines.Lines("a\nb\nc\nd", "f", 3))
+
+
+def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "_MEMORY_FOR_ANY", 0)
+    assert len(list(lines.Lines(b"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r\n" * 1000, "f"))) == 1000
+    with pytest.raises(InvalidInputError, match="f:323: the text has more than 322 lines"):
+        list(lines.Lines(b"a,b,c,d,e\n" * 1000, "f"))

@@ -46,12 +46,12 @@ def test_every_problem_of_every_line() -> None:
         "t:3: model is empty",
         "t:4: gpus is a whole number, not 1.5",
         "t:4: iterations is a number, not 'abc'",
-        "t:4: job 'b' stands in line 3 already",
         "t:6: 4 cells under 5 columns",
         "t:7: gpus is too small: 0",
         "t:7: submit_s is a number, not 'nan'",
         "t:7: iterations is negative: -1",
         "t:8: submit_s is out of range: '1e99'",
+        "t:4: job 'b' stands in line 3 already",
     ]
 
 

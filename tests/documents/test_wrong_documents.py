@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from jigsaw_opt.documents import decode_instance, decode_plan, parsing, schema
+from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 
 HERE = Path(__file__).parents[1] / "data"
@@ -415,3 +416,15 @@ def test_words_are_compared_ten_thousand_times_at_most(monkeypatch: pytest.Monke
     found = problems(json.dumps(tree))
     assert len(found) == 900 and sum(bool(problem.hint) for problem in found) == 10_000 // 600
     assert sum(compared) <= 10_000
+
+
+def test_a_column_is_that_of_the_document_whatever_stands_before() -> None:
+    for data in ('{\n"\U0001f600\u4e2d\u00e9": x}', '{\n"\U0001f600\u4e2d\u00e9": x}'.encode()):
+        (found,) = problems(data)
+        assert found.message == "not JSON: Expecting value at line 2, column 8"
+
+
+def test_text_is_escaped_before_it_is_parsed_and_says_the_same() -> None:
+    parsed = parsing.parse('{"\U0001f600": ["caf\u00e9", "\u4e2d", "plain \U0001f600"]}', "$", Report())
+    assert parsed == {"\U0001f600": ["caf\u00e9", "\u4e2d", "plain \U0001f600"]}
+    assert parsing._escaped('"\U0001f600\u00e9"') == r'"\ud83d\ude00\u00e9"'

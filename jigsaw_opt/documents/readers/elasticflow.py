@@ -37,7 +37,7 @@ def _job(row: Row, submit: str, named: bool) -> TraceJob:
     return TraceJob(
         row.text("job_id"),
         row.microseconds(submit),
-        row.text("model_name") if named else _MODEL,
+        row.shared("model_name") if named else _MODEL,
         row.integer("num_gpu"),
         row.integer("duration"),
     )

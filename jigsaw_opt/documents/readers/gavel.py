@@ -54,7 +54,7 @@ def _job(row: Row) -> TraceJob:
     return TraceJob(
         f"line-{row.number}",
         row.microseconds("arrival"),
-        row.text("job_type"),
+        row.shared("job_type"),
         row.integer("scale_factor"),
         row.integer("total_steps"),
         weight=row.integer("priority"),

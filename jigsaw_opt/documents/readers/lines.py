@@ -15,6 +15,8 @@ __all__ = ["Lines", "whole"]
 _LARGEST = 2**53 - 1
 _MOST_LINES = 1_000_000
 _LONGEST_LINE = 100_000
+_MEMORY_FOR_ANY, _MOST_MEMORY_A_BYTE, _MEMORY_OF_LINE = 64 * 2**20, 10, 310
+"""Bytes that what is read from a text may take, however short its lines are, and what is read from a line takes."""
 
 
 class Lines:
@@ -27,7 +29,7 @@ class Lines:
     source
         What the problems call the text: usually the name of its file.
     most
-        The most lines that it may have.
+        The most lines that it may have; it may have fewer where a million of them are very short.
 
     Raises
     ------
@@ -37,10 +39,12 @@ class Lines:
 
     def __init__(self, data: bytes | str, source: str, most: int = _MOST_LINES) -> None:
         self.source = source
-        self._most = most
+        room = _MEMORY_FOR_ANY + _MOST_MEMORY_A_BYTE * len(data)
+        self._most = min(most, room // _MEMORY_OF_LINE)
         self._report = Report()
         try:
-            self._text = data.decode() if isinstance(data, bytes) else data
+            # Only to find out whether it can be read: a second copy would stay for long.
+            self._data = data if isinstance(data, str) or data.decode() else b""
         except UnicodeDecodeError as error:
             raise InvalidInputError([Problem(source, f"not UTF-8: {error.reason} at byte {error.start}")]) from error
 
@@ -50,17 +54,22 @@ class Lines:
         return self._report.problems
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        start = 0
+        start, size = 0, len(self._data)
         for number in count(1):
-            end = self._text.find("\n", start)
-            end = len(self._text) if end < 0 else end
-            if number > self._most or end - start > _LONGEST_LINE:
-                self._refuse(number, end - start)
-            if line := self._text[start:end].rstrip():
+            end = self._end(start)
+            part = self._data[start:end]
+            line = part.decode() if isinstance(part, bytes) else part
+            if number > self._most or len(line) > _LONGEST_LINE:
+                self._refuse(number, len(line))
+            if line := line.rstrip():
                 yield number, line
             start = end + 1
-            if start > len(self._text):
+            if start >= size:
                 return
+
+    def _end(self, start: int) -> int:
+        end = self._data.find(b"\n", start) if isinstance(self._data, bytes) else self._data.find("\n", start)
+        return len(self._data) if end < 0 else end
 
     def _refuse(self, number: int, length: int) -> NoReturn:
         wrong = (

@@ -46,7 +46,7 @@ def _job(row: Row) -> TraceJob:
     return TraceJob(
         row.text("name"),
         row.microseconds("time"),
-        row.text("application"),
+        row.shared("application"),
         row.integer("num_replicas"),
         batch_size=row.integer("batch_size"),
     )

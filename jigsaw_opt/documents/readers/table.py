@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import csv
+import sys
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
@@ -88,19 +91,27 @@ class JobTable:
             With every problem of every line.
         """
         jobs: list[TraceJob] = []
-        names: dict[str, int] = {}
+        numbers = array("Q")
         for row in self:
             job = job_of(row)
-            if job.name in names:
-                row.add(f"job {job.name!r} stands in line {names[job.name]} already")
-            names.setdefault(job.name, row.number)
             for problem in accept(job) if job.model else ():
                 row.add(problem)
             jobs.append(job)
+            numbers.append(row.number)
+        self._refuse_repeats(jobs, numbers)
         if not jobs:
             self.lines.add(None, "has no job")
         self.lines.raise_if_any()
         return Workload(name, tuple(jobs), stages or {})
+
+    def _refuse_repeats(self, jobs: Sequence[TraceJob], numbers: Sequence[int]) -> None:
+        """Note jobs with the name of one before; sorted names take far less memory than a table of them."""
+        if not any(one == other for one, other in pairwise(sorted(job.name for job in jobs))):
+            return
+        first: dict[str, int] = {}
+        for job, number in zip(jobs, numbers, strict=True):
+            if first.setdefault(job.name, number) != number:
+                self.lines.add(number, f"job {job.name!r} stands in line {first[job.name]} already")
 
     def _cells(self, number: int, line: str) -> list[str]:
         try:
@@ -138,6 +149,10 @@ class Row:
         if not value:
             self.add(f"{column} is empty")
         return value
+
+    def shared(self, column: str) -> str:
+        """A cell that is not empty and of which many lines have the same."""
+        return sys.intern(self.text(column))
 
     def integer(self, column: str, least: int = 1) -> int:
         """A whole number of at least `least`; also one written with a fraction of zeros."""

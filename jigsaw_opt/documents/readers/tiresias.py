@@ -29,7 +29,7 @@ def _job(row: Row) -> TraceJob:
     return TraceJob(
         row.text("job_id"),
         row.microseconds("submit_time"),
-        row.text("model_name"),
+        row.shared("model_name"),
         row.integer("num_gpu"),
         row.integer("duration"),
     )
