@@ -20,8 +20,8 @@ _LARGE = 100 * _MEBIBYTE
 """Size of the large files at scale 1 and above."""
 _LEAST = 4 * _MEBIBYTE
 _PROBLEMS = 400_000
-_TIMES, _BASE_MEBIBYTES = 10, 150
-"""Memory allowed for a file: so many times its size, and that of the program."""
+_TIMES, _BASE_MEBIBYTES = 10, 64 + 46
+"""Memory allowed for a file: so many times its size, what is allowed for any, and that of the program."""
 _ENDLESS_MEBIBYTES = 3000
 _MOST_SAID = 20_000
 """Characters of complaint, where a million things are wrong."""
@@ -41,6 +41,12 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
         ended = run_jigsaw(*words, "-o", folder / "out", folder=folder, timeout=_PATIENCE, memory=4 * GIBIBYTE)
         yield _judged(f"zeros without end: simulate {name}".strip(), ended, _ENDLESS_MEBIBYTES, codes={2, 3})
     yield _endless_pipe(folder)
+    trace = folder / "trace.csv"
+    trace.write_text("name,model,submit_us,gpus\n" + "".join(f"{job:x},m,1,1\n" for job in range(999_999)))
+    words = ("simulate", "--workload", trace, "--cluster", "2x4", "--policy", "fifo", "-o", folder / "out")
+    ended = run_jigsaw(*words, folder=folder, timeout=_PATIENCE, memory=4 * GIBIBYTE)
+    yield _judged("a million short lines", ended, _TIMES * trace.stat().st_size / _MEBIBYTE + _BASE_MEBIBYTES)
+    trace.unlink()
     for fault, path in _files(folder, campaign):
         megabytes = path.stat().st_size / _MEBIBYTE
         for words in (("validate", path), ("solve", path, "-q")):
@@ -100,6 +106,12 @@ def _files(folder: Path, campaign: Campaign) -> Iterator[tuple[str, Path]]:
     wrong = campaign.times(_PROBLEMS)
     path.write_bytes(_with_jobs(b'{"name": 1, "model": 2, "workers": -1, "more": 0}', wrong))
     yield "wrong jobs", path
+    path.write_bytes(_with_jobs('{"name": "😀", "model": 2, "workers": -1, "more": 0}'.encode(), wrong))
+    yield "wrong jobs with a wide character", path
+    path.write_bytes(_with_jobs(b'{"name": "a", "model": "none", "workers": 1, "name": "a"}', wrong))
+    yield "jobs with a key twice", path
+    path.write_bytes(_with_jobs(rb'"\ud800"', size // 10))
+    yield "lone surrogates for jobs", path
     path.write_bytes(_with_jobs(b'{"name": "a", "model": "none", "workers": 1, "iterations": 1}', wrong))
     yield "jobs of one name without a model", path
     path.write_bytes(b'{"format": "jigsaw-instance/1", ' + b'"name": "a", ' * wrong + b'"name": "a"}')
