@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Entries", "Floats", "Integers", "LinearProgram", "ProgramBuilder"]
+__all__ = ["NO_ENTRIES", "Entries", "Floats", "Integers", "LinearProgram", "ProgramBuilder"]
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Integers: TypeAlias = "NDArray[np.int64]"
@@ -22,6 +22,10 @@ class Entries(NamedTuple):
     rows: ArrayLike
     columns: ArrayLike
     values: ArrayLike
+
+
+NO_ENTRIES = Entries((), (), ())
+"""Of rows whose coefficients come with later columns."""
 
 
 @dataclass(frozen=True, slots=True)

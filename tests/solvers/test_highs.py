@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from math import inf
+from pathlib import Path
 
 import pytest
 
+import jigsaw_opt
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.problem.clock import Clock, limited
@@ -66,3 +68,9 @@ def test_a_run_ends_with_the_clock_and_with_a_cancel() -> None:
     engine = HighsEngine(knapsack(integer=True))
     engine.cancel()
     assert engine.run().ending is Ending.STOPPED
+
+
+def test_no_other_module_knows_the_engine() -> None:
+    package = Path(jigsaw_opt.__file__).parent
+    users = [path for path in package.rglob("*.py") if "import highspy" in path.read_text()]
+    assert [path.relative_to(package).as_posix() for path in users] == ["solvers/engines/highs.py"]

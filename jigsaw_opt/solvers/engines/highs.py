@@ -14,11 +14,11 @@ from jigsaw_opt.problem.clock import left, look
 from jigsaw_opt.solvers.engines.mip import Ending, ProgramOutcome
 
 if TYPE_CHECKING:
-    from highspy import Highs, HighsLp
+    from highspy import HighsLp
     from highspy.highs import HighsCallbackEvent
     from numpy.typing import ArrayLike
 
-__all__ = ["HighsEngine", "Setting", "run_limited", "solve_program"]
+__all__ = ["HighsEngine", "Setting", "solve_program"]
 
 Setting: TypeAlias = bool | int | float | str
 _SETTINGS: Mapping[str, Setting] = {"output_flag": False, "threads": 1, "random_seed": 0}
@@ -41,21 +41,6 @@ def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NON
         The time of the solve at hand is over.
     """
     return HighsEngine(program, settings).run()
-
-
-def run_limited(engine: Highs) -> None:
-    """Run an engine within the time that the solve at hand has left.
-
-    Raises
-    ------
-    OutOfTimeError
-        The time is over.
-    """
-    seconds = left()
-    if seconds < math.inf:
-        engine.setOptionValue("time_limit", engine.getRunTime() + seconds)
-    engine.run()
-    look()
 
 
 class HighsEngine:
@@ -121,8 +106,12 @@ class HighsEngine:
         OutOfTimeError
             The time is over.
         """
+        seconds = left()
+        if seconds < math.inf:
+            self._engine.setOptionValue("time_limit", self._engine.getRunTime() + seconds)
         if not self._cancelled.is_set():
-            run_limited(self._engine)
+            self._engine.run()
+        look()
         return self._outcome()
 
     def write(self, path: Path) -> None:

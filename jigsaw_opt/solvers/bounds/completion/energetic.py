@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
@@ -20,7 +22,8 @@ from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Ineq
 from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.resources import Resource
-from jigsaw_opt.solvers.engines.highs import run_limited
+from jigsaw_opt.solvers.engines.highs import HighsEngine
+from jigsaw_opt.solvers.engines.mip import Ending
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats
@@ -132,20 +135,15 @@ class _ConvexifiedMaster:
     """
 
     def __init__(self, program: CompletionProgram, views: Sequence[_EnergeticResource]) -> None:
-        import highspy
-
         self._weights, self._own, self._views = program.weights, program.own, views
         self._rows = program.used()
         self._windows: dict[_EnergeticInterval, None] = {}
         self._ends: dict[tuple[int, int], None] = {}
         self._scale = float(max(1, *self._own))
-        self._engine = highspy.Highs()
-        self._engine.setOptionValue("output_flag", False)
-        self._engine.setOptionValue("threads", 1)
-        for _ in self._own:
-            self._engine.addRow(1.0, 1.0, 0, [], [])
-        for row in self._rows:
-            self._engine.addRow(self._least(row), self._engine.inf, 0, [], [])
+        builder = ProgramBuilder()
+        builder.add_rows(NO_ENTRIES, [1.0] * len(self._own), 1.0)
+        builder.add_rows(NO_ENTRIES, [self._least(row) for row in self._rows], inf)
+        self._engine = HighsEngine(builder.program())
         latest = 4 * max(*map(int, program.ends), *self._own)
         for job, own in enumerate(looking(self._own)):
             for end in {own, int(program.ends[job]), latest}:
@@ -157,10 +155,8 @@ class _ConvexifiedMaster:
 
     def solve(self) -> bool:
         """Find the best mixture and its multipliers; whether there is one."""
-        import highspy
-
-        run_limited(self._engine)
-        return bool(self._engine.getModelStatus() == highspy.HighsModelStatus.kOptimal)
+        self._found = self._engine.run()
+        return self._found.ending is Ending.SOLVED
 
     def proof(self) -> DualBound:
         """What the multipliers prove, exactly."""
@@ -184,7 +180,7 @@ class _ConvexifiedMaster:
         """Add the windows that the mixture fills most beyond their capacity; says whether there were any."""
         import numpy as np
 
-        shares = zip(self._ends, self._engine.getSolution().col_value, strict=True)
+        shares = zip(self._ends, self._found.values.tolist(), strict=True)
         mixture = [(job, end, share) for (job, end), share in shares if share > _TOLERANCE]
         before = len(self._windows)
         for number, view in enumerate(self._views):
@@ -197,7 +193,7 @@ class _ConvexifiedMaster:
 
     def _shares(self) -> tuple[list[tuple[Inequality, int]], list[tuple[_EnergeticInterval, int]]]:
         """Positive multipliers in parts of one over `UNIT`, scaled down where they take more than a job's weight."""
-        duals = list(self._engine.getSolution().row_dual)[len(self._own) :]
+        duals = self._found.duals[len(self._own) :].tolist()
         rows = [
             (row, int(Fraction(dual) * UNIT / sum(row.factors.values())))
             for row, dual in zip(self._rows, duals, strict=False)
@@ -229,16 +225,14 @@ class _ConvexifiedMaster:
                 entries.append((number, load))
         places, values = zip(*entries, strict=True)
         cost = self._weights[job] * end / self._scale
-        self._engine.addCol(cost, 0.0, self._engine.inf, len(entries), list(places), list(values))
+        self._engine.add_column(cost, places, values)
         self._ends[job, end] = None
 
     def _add_window(self, window: _EnergeticInterval) -> None:
         if window not in self._windows:
             loads = [(number, self._load(job, end, window)) for number, (job, end) in enumerate(self._ends)]
             entries = [(number, load) for number, load in loads if load]
-            self._engine.addRow(
-                -self._engine.inf, 1.0, len(entries), [number for number, _ in entries], [load for _, load in entries]
-            )
+            self._engine.add_row(-inf, 1.0, [number for number, _ in entries], [load for _, load in entries])
             self._windows[window] = None
 
     def _capacity(self, window: _EnergeticInterval) -> int:

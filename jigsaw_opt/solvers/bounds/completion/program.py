@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from math import inf
+from typing import NamedTuple
 
+from jigsaw_opt.formulations.linear import ProgramBuilder
 from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
-from jigsaw_opt.solvers.engines.highs import run_limited
-
-if TYPE_CHECKING:
-    from highspy import Highs
+from jigsaw_opt.solvers.engines.highs import HighsEngine
 
 __all__ = ["CompletionProgram", "Inequality", "prices_left", "within_weights"]
 
@@ -70,7 +69,7 @@ class CompletionProgram:
         jobs = sorted(row.factors)
         least = float(Fraction(row.least, total)) / self._scale
         factors = [float(Fraction(row.factors[k], total)) for k in jobs]
-        self._engine.addRow(least, self._engine.inf, len(jobs), jobs, factors)
+        self._engine.add_row(least, inf, jobs, factors)
         self.rows.append(row)
 
     def copy(self) -> CompletionProgram:
@@ -86,10 +85,9 @@ class CompletionProgram:
 
     def solve(self) -> None:
         """Find the best ends and the multipliers that prove them, both in floating point."""
-        run_limited(self._engine)
-        solution = self._engine.getSolution()
-        self.ends = [value * self._scale for value in solution.col_value]
-        self._multipliers = list(solution.row_dual)
+        found = self._engine.run()
+        self.ends = [value * self._scale for value in found.values.tolist()]
+        self._multipliers = found.duals.tolist()
 
     def proof(self) -> DualBound:
         """What the multipliers prove.
@@ -122,16 +120,10 @@ class CompletionProgram:
         pairs = zip(self.rows, self._multipliers, strict=False)
         return [(row, int(Fraction(value) * UNIT / sum(row.factors.values()))) for row, value in pairs if value > 0]
 
-    def _start(self) -> Highs:
-        import highspy
-
-        engine = highspy.Highs()
-        for name, value in {"output_flag": False, "threads": 1, "random_seed": 0, "presolve": "off"}.items():
-            engine.setOptionValue(name, value)
-        for weight, end in zip(self.weights, self.own, strict=True):
-            engine.addVar(end / self._scale, engine.inf)
-            engine.changeColCost(engine.getNumCol() - 1, float(weight))
-        return engine
+    def _start(self) -> HighsEngine:
+        builder = ProgramBuilder()
+        builder.add_columns([float(weight) for weight in self.weights], [end / self._scale for end in self.own])
+        return HighsEngine(builder.program(), {"presolve": "off"})
 
 
 def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[int]:

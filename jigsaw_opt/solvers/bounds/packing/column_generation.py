@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from math import inf
+from typing import Protocol
 
+from jigsaw_opt.formulations.linear import NO_ENTRIES, Entries, ProgramBuilder
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, Pattern, best_pattern
-from jigsaw_opt.solvers.engines.highs import run_limited
-
-if TYPE_CHECKING:
-    from highspy import Highs
+from jigsaw_opt.solvers.engines.highs import HighsEngine
 
 __all__ = ["BinType", "KnapsackBins", "Packing", "PackingTest", "refutation", "refutes"]
 
@@ -161,19 +160,14 @@ class _Program:
     """The largest part of all that is asked that the patterns found so far can hold."""
 
     def __init__(self, packing: Packing) -> None:
-        import highspy
-
         self._packing = packing
         self._known: set[tuple[int, tuple[tuple[int, int], ...]]] = set()
-        self._engine: Highs = highspy.Highs()
-        self._engine.setOptionValue("output_flag", False)
-        self._engine.setOptionValue("threads", 1)
-        for _ in packing.demands:
-            self._engine.addRow(0.0, highspy.kHighsInf, 0, [], [])
-        for kind in packing.bins:
-            self._engine.addRow(-highspy.kHighsInf, float(kind.count), 0, [], [])
-        count = len(packing.demands)
-        self._engine.addCol(-1.0, 0.0, 1.0, count, list(range(count)), [-float(demand) for demand in packing.demands])
+        builder, count = ProgramBuilder(), len(packing.demands)
+        (part,) = builder.add_columns([-1.0], upper=1.0)
+        asked = Entries(range(count), [part] * count, [-float(demand) for demand in packing.demands])
+        builder.add_rows(asked, [0.0] * count, inf)
+        builder.add_rows(NO_ENTRIES, -inf, [float(kind.count) for kind in packing.bins])
+        self._engine = HighsEngine(builder.program())
 
     def add(self, patterns: Sequence[Pattern]) -> bool:
         """Take new columns; says whether there was a new one."""
@@ -188,20 +182,20 @@ class _Program:
 
     def _column(self, number: int, copies: dict[int, int]) -> None:
         rows = [*copies, len(self._packing.demands) + number]
-        self._engine.addCol(0.0, 0.0, self._engine.inf, len(rows), rows, [*map(float, copies.values()), 1.0])
+        self._engine.add_column(0.0, rows, [*map(float, copies.values()), 1.0])
 
     def solve(self) -> None:
         """Find the best use of the columns."""
-        run_limited(self._engine)
+        self._found = self._engine.run()
 
     @property
     def fits(self) -> bool:
         """Whether the columns hold everything, so that no prices prove the contrary."""
-        return bool(self._engine.getInfo().objective_function_value <= -1 + 1e-9)
+        return self._found.objective <= -1 + 1e-9
 
     @property
     def prices(self) -> tuple[int, ...]:
         """The duals, rounded to integers."""
-        duals = [abs(price) for price in self._engine.getSolution().row_dual[: len(self._packing.demands)]]
+        duals = [abs(price) for price in self._found.duals[: len(self._packing.demands)].tolist()]
         scale = _FINEST / max([*duals, 1e-30])
         return tuple(int(price * scale) for price in duals)
