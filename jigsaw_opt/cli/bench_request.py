@@ -11,9 +11,9 @@ from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
-    from jigsaw_opt.sweeps.task import Engine, Task
+    from jigsaw_opt.sweeps.task import Task
 
-__all__ = ["engine_of", "tasks_of"]
+__all__ = ["tasks_of"]
 
 T = TypeVar("T")
 
@@ -46,31 +46,6 @@ def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
     _require_engines(solvers)
     design = Design(solvers, seeds, limits, arguments.work_limit, arguments.gap, arguments.threads)
     return trials(entries, design)
-
-
-def engine_of(arguments: argparse.Namespace) -> Engine:
-    """The engine that the arguments ask for.
-
-    Raises
-    ------
-    UsageError
-        A number of jobs below 1, an option of the other engine, or no cluster at the address.
-    MissingEngineError
-        Ray is not installed.
-    """
-    if arguments.engine == "ray":
-        from jigsaw_opt.sweeps.engine_ray import RayEngine
-
-        if arguments.jobs is not None:
-            raise UsageError("--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for")
-        if arguments.address is None:
-            raise UsageError("--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto")
-        return RayEngine(arguments.address, arguments.threads)
-    from jigsaw_opt.sweeps.engine_local import LocalEngine
-
-    if arguments.address is not None:
-        raise UsageError("--address is for --engine ray")
-    return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
 
 
 def _listed(problems: Problems, option: str, text: str, read: Callable[[str], T]) -> list[T]:

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import torch
-
     from jigsaw_opt.executor.links import LinkProfile
     from jigsaw_opt.executor.profiling import Profile
+    from jigsaw_opt.problem.model import Model
 
 HELP = "measure a model for an instance"
 _COUNTS = ("batch", "segments", "warm_up", "repeats", "threads", "processes")
-_SIZES = tuple(2**k for k in range(12, 25, 2))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,18 +56,46 @@ def run(arguments: argparse.Namespace) -> int:
     require_output(arguments.output)
     _check(arguments)
     require_torch()
-    device = _device(arguments)
-    entry = {"zoo": arguments.model, "arguments": _given(arguments.argument), "batch_size": arguments.batch}
-    measured = _profile(arguments, entry, device) if arguments.model else None
-    links = _links(arguments) if arguments.all_reduce else None
-    model = measured.model(arguments.gpu_type or _device_name(device), entry) if measured else None
+    measured, model, links, device = _measured(arguments)
     if model and arguments.output:
         from jigsaw_opt.cli.output import emit
         from jigsaw_opt.documents import encode_model
 
         emit(encode_model(model), arguments.output)
-    print_report(_device_name(device), measured, model, links, arguments.json)
+    print_report(device, measured, model, links, arguments.json)
     return 0
+
+
+def _measured(
+    arguments: argparse.Namespace,
+) -> tuple[Profile | None, Model | None, LinkProfile | None, str]:
+    """The profile of the model, the model with its times, the all-reduces, and what the device is called."""
+    import torch
+
+    from jigsaw_opt.executor.devices import device_name, device_of
+    from jigsaw_opt.executor.measuring import measure_all_reduces, measure_model
+
+    torch.set_num_threads(arguments.threads)
+    device = device_of(arguments.device)
+    name = device_name(device)
+    entry = {"zoo": arguments.model, "arguments": _given(arguments.argument), "batch_size": arguments.batch}
+    measured = model = links = None
+    if arguments.model:
+        measured = measure_model(
+            entry,
+            device,
+            arguments.optimiser,
+            segments=arguments.segments,
+            processes=arguments.processes,
+            seed=arguments.seed,
+            warm_up=arguments.warm_up,
+            repeats=arguments.repeats,
+            trusted=arguments.trust,
+        )
+        model = measured.model(arguments.gpu_type or name, entry)
+    if arguments.all_reduce:
+        links = measure_all_reduces(arguments.all_reduce, arguments.repeats, device)
+    return measured, model, links, name
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -106,55 +132,3 @@ def _given(pairs: list[str]) -> dict[str, Any]:
         except ValueError:
             given[name] = value
     return given
-
-
-def _device(arguments: argparse.Namespace) -> torch.device:
-    import torch
-
-    from jigsaw_opt.errors import UsageError
-
-    torch.set_num_threads(arguments.threads)
-    if arguments.device == "cuda" and not torch.cuda.is_available():
-        raise UsageError("this PyTorch finds no CUDA device; --device cpu measures on the CPU")
-    return torch.device("cuda", 0) if arguments.device == "cuda" else torch.device("cpu")
-
-
-def _device_name(device: torch.device) -> str:
-    import torch
-
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu"
-    return name.lower().replace(" ", "-").replace("/", "-")
-
-
-def _profile(arguments: argparse.Namespace, entry: dict[str, Any], device: torch.device) -> Profile:
-    import torch
-
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.executor.building import build_network, even_segments, replica
-    from jigsaw_opt.executor.profiling import profile
-    from jigsaw_opt.executor.side_by_side import profiles_side_by_side
-    from jigsaw_opt.executor.worker import Recipe, Worker
-
-    rounds = arguments.warm_up, arguments.repeats
-    momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
-    # Steps so small that the loss stays finite, whatever the model; their time is that of any other.
-    recipe = Recipe(arguments.optimiser, {"lr": 1e-6, **momentum}, arguments.seed)
-    if arguments.processes > 1:
-        segments, count = arguments.segments, arguments.processes
-        return profiles_side_by_side([entry], segments, count, recipe, *rounds, arguments.trust)[0]
-    network = build_network(entry["zoo"], entry["arguments"], arguments.trust, arguments.seed)
-    try:
-        built = replica(network, even_segments(network, arguments.segments), arguments.batch)
-        return profile(Worker(0, built, recipe, device), *rounds)
-    except torch.OutOfMemoryError as error:
-        raise UsageError(f"a batch of {arguments.batch} does not fit the device's memory") from error
-
-
-def _links(arguments: argparse.Namespace) -> LinkProfile:
-    import torch
-
-    from jigsaw_opt.executor.links import link_profile
-
-    # NCCL needs a GPU for each process; Gloo runs everywhere.
-    nccl = arguments.device == "cuda" and torch.cuda.device_count() >= arguments.all_reduce
-    return link_profile(arguments.all_reduce, _SIZES, arguments.repeats, "nccl" if nccl else "gloo")

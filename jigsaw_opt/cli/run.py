@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.replay.request import Request
-    from jigsaw_opt.problem.instance import Instance
-    from jigsaw_opt.problem.replay import Replay
 
 HELP = "carry a plan out with PyTorch and measure it"
 _CYCLIC_PASSES = 10
@@ -71,24 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     request = _request(arguments)
     require_torch()
-    replay = _replay(request)
-    if replay is not None:
-        if arguments.output is not None:
-            emit(encode_replay(replay), arguments.output)
-        print_summary(replay, arguments.json)
-    return 0
-
-
-def _replay(request: Request) -> Replay | None:
-    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.executor.devices import device_of
     from jigsaw_opt.executor.replay.launch import replay
 
-    if request.device == "cuda":
-        import torch
-
-        if not torch.cuda.is_available():
-            raise UsageError("this PyTorch finds no CUDA device; --device cpu runs on the CPU")
-    return replay(request)
+    device_of(request.device)  # refuses one that is not there
+    found = replay(request)
+    if found is not None:
+        if arguments.output is not None:
+            emit(encode_replay(found), arguments.output)
+        print_summary(found, arguments.json)
+    return 0
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -112,10 +101,11 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _request(arguments: argparse.Namespace) -> Request:
     from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.executor.catalogue import require_entries
     from jigsaw_opt.executor.replay.request import Request
 
     instance, plan = checked_plan(arguments.instance, arguments.plan)
-    _require_entries(instance, arguments.trust)
+    require_entries(instance, arguments.trust)
     passes = None if arguments.minutes else arguments.iterations or (_CYCLIC_PASSES if plan.period_us else 1)
     momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
     return Request(
@@ -138,21 +128,3 @@ def _request(arguments: argparse.Namespace) -> Request:
         every=arguments.checkpoint_every,
         resume=arguments.resume,
     )
-
-
-def _require_entries(instance: Instance, trusted: Collection[str]) -> None:
-    """Refuse models that do not say how they are built, or say so wrongly, all of them at once."""
-    from jigsaw_opt.documents.report import Place, Report
-    from jigsaw_opt.executor.catalogue import check_trust, resolve
-
-    report = Report()
-    for name in sorted({job.model for job in instance.jobs}):
-        place: Place = (("$", "models"), name)
-        entry = instance.models[name].executor
-        if entry is None:
-            report.add(place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md")
-        elif ":" in entry["zoo"]:
-            check_trust(entry["zoo"], trusted, (place, "executor"), report)
-        else:
-            resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
-    report.raise_if_any()

@@ -9,19 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.simulate_sweep import configure_sweep, inputs_of, run_sweep
+from jigsaw_opt.cli.simulate_sweep import configure_sweep, inputs_of, run_simulations
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
     from jigsaw_opt.simulation.metrics import Summary
-    from jigsaw_opt.simulation.records import Outcome
     from jigsaw_opt.simulation.request import Prepared, Request
 
 HELP = "replay a workload on a cluster under a policy"
-_SNAPSHOT = "snapshot"
-_SUMMARY = "summary.json"
-_RESULTS = ("jobs.csv", "rounds.csv", "report.html", _SUMMARY)
 _MOST_HOURS = 2.5e6
 _STEPS_A_LOOK = 64
 
@@ -85,39 +81,45 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
-    from threading import Event
-
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import make_folder
+    from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, begin, require_place
     from jigsaw_opt.simulation.request import prepare
-    from jigsaw_opt.system.interrupts import on_interrupt
+    from jigsaw_opt.system.interrupts import interrupt_flag
 
-    _require_output(arguments.output)
+    folder = arguments.output
+    require_place(folder)
     until_us = _until_us(arguments.until)
     request = _request(arguments)
     if arguments.sweep:
-        return run_sweep(arguments, request)
+        return run_simulations(arguments, request)
     _require_one(arguments)
     prepared = prepare(request, instance_from)
-    simulation = _begin(prepared, arguments)
-    make_folder(arguments.output, (_SNAPSHOT, *_RESULTS), inputs_of(arguments))
-    asked_to_end = Event()
-    with on_interrupt(asked_to_end.set):
+    simulation = begin(prepared, folder, arguments.resume)
+    make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments))
+    with interrupt_flag() as interrupted:
         with _shown(simulation, arguments.quiet) as show:
-            simulation.run(_looking(asked_to_end.is_set, show), until_us)
-        if asked_to_end.is_set():
-            return _put_aside(simulation, prepared, arguments.output)
+            simulation.run(_looking(interrupted, show), until_us)
+        if interrupted():
+            return _put_aside(simulation, prepared, folder)
         _finish(simulation, request, prepared, arguments)
     return 0
 
 
 def _finish(simulation: Simulation, request: Request, prepared: Prepared, arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.cli.output import flush, note
+    from jigsaw_opt.simulation.folder import RESULTS, write_results
     from jigsaw_opt.simulation.metrics import summarise
+    from jigsaw_opt.views.simulation_report import simulation_html
 
     outcome = simulation.close()
     summary = summarise(prepared.setting, outcome)
-    _write(arguments.output, request, prepared, outcome, summary)
+
+    def report() -> str:
+        return simulation_html(prepared.setting, outcome, summary, request.policy)
+
+    write_results(arguments.output, request, prepared, outcome, summary, report)
+    note(f"wrote {arguments.output}/{', '.join(RESULTS)}")
     _print(summary, request, arguments.json)
     flush()
 
@@ -145,33 +147,10 @@ def _request(arguments: argparse.Namespace) -> Request:
     )
 
 
-def _require_output(folder: Path) -> None:
-    from jigsaw_opt.documents import exists
-
-    if exists(folder) and not folder.is_dir():
-        raise UsageError(f"cannot write into {folder}: it is no folder")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"cannot make {folder}: there is no folder {folder.absolute().parent}")
-
-
 def _until_us(hours: float | None) -> int | None:
     if hours is not None and not 0 <= hours <= _MOST_HOURS:
         raise UsageError(f"--until is a number of hours of at least 0 and at most {_MOST_HOURS:g}, not {hours}")
     return None if hours is None else round(hours * 3_600_000_000)
-
-
-def _begin(prepared: Prepared, arguments: argparse.Namespace) -> Simulation:
-    """A simulation at its beginning, or where the snapshot in the folder left it."""
-    path, simulation = arguments.output / _SNAPSHOT, prepared.start()
-    if not arguments.resume:
-        return simulation
-    from jigsaw_opt.documents import exists
-    from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.simulation.snapshot import restore
-
-    if not exists(path):
-        raise UsageError(f"there is no {path} to go on from")
-    return restore(read_file(path), simulation, prepared.inputs(), str(path))
 
 
 @contextmanager
@@ -210,39 +189,16 @@ def _looking(interrupted: Callable[[], bool], show: Callable[[], None] | None) -
 
 def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     from jigsaw_opt.cli.output import note
-    from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.simulation.snapshot import snapshot
+    from jigsaw_opt.simulation.folder import put_aside
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
-    if simulation.resumable:
-        write_atomically(folder / _SNAPSHOT, snapshot(simulation, prepared.inputs()))
+    if put_aside(simulation, prepared, folder):
         what_now = "go on with the same command and --resume"
     else:
         what_now = f"policy {prepared.policy.name!r} cannot be put aside, so there is no snapshot to go on from"
     jobs = len(prepared.setting.workload.jobs)
     note(f"interrupted with {simulation.ended} of {jobs} jobs ended; {what_now}")
     return INTERRUPTED
-
-
-def _write(folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary) -> None:
-    """All tables, the report, and at last the summary, so that where it is the others are too, and of the same run."""
-    from jigsaw_opt.cli.output import note
-    from jigsaw_opt.documents import write_atomically
-    from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
-    from jigsaw_opt.views.simulation_report import simulation_html
-
-    (folder / _SUMMARY).unlink(missing_ok=True)
-    setting = prepared.setting
-    texts = (
-        jobs_csv(setting, outcome),
-        rounds_csv(outcome),
-        simulation_html(setting, outcome, summary, request.policy),
-        summary_json(summary, request.about()),
-    )
-    for name, text in zip(_RESULTS, texts, strict=True):
-        write_atomically(folder / name, text.encode())
-    (folder / _SNAPSHOT).unlink(missing_ok=True)
-    note(f"wrote {folder}/{', '.join(_RESULTS)}")
 
 
 def _print(summary: Summary, request: Request, as_json: bool) -> None:

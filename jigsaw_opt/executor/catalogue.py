@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
+from jigsaw_opt.problem.instance import Instance
 
-__all__ = ["FAMILIES", "KNOWN", "check_trust", "resolve"]
+__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_entries", "resolve"]
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -142,3 +143,24 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
     for name in ("rows", "vocabulary") if family == "bert" else ():
         if arguments[name] < 2:
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1")
+
+
+def require_entries(instance: Instance, trusted: Collection[str]) -> None:
+    """Refuse models of an instance that do not say how they are built, or say so wrongly.
+
+    Raises
+    ------
+    InvalidInputError
+        With all of them.
+    """
+    report = Report()
+    for name in sorted({job.model for job in instance.jobs}):
+        place: Place = (("$", "models"), name)
+        entry = instance.models[name].executor
+        if entry is None:
+            report.add(place, 'has no "executor" entry, so it cannot be built', "see docs/executor.md")
+        elif ":" in entry["zoo"]:
+            check_trust(entry["zoo"], trusted, (place, "executor"), report)
+        else:
+            resolve(entry["zoo"], entry["arguments"], (place, "executor"), report)
+    report.raise_if_any()

@@ -15,10 +15,11 @@ from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import Summary, summarise
 from jigsaw_opt.simulation.request import Prepared, Request, prepare_all
+from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import Task
 
-__all__ = ["cells", "is_row", "measure", "rows_csv", "simulations"]
+__all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
@@ -108,3 +109,7 @@ def _is_measure(value: object) -> bool:
 
 def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
+
+
+SIMULATIONS = SweepKind(is_row, rows_csv, cells)
+"""What is kept of simulations."""

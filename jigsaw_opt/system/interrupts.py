@@ -1,8 +1,9 @@
 """Signals that ask a program to end: Ctrl-C, SIGTERM (Slurm, Kubernetes, Docker) and SIGHUP (a terminal that closes).
 
 A program that nothing is lost of ends at once (`as_program`). A block of code that has something to keep listens
-(`on_interrupt`), and one that must not be cut in two lets signals wait (`held`). Both take over what would end the
-program and give it back at their end; what is ignored stays ignored, and outside the main thread they do nothing.
+(`on_interrupt`, `interrupt_flag`), and one that must not be cut in two lets signals wait (`held`). All three take over
+what would end the program and give it back at their end; what is ignored stays ignored, and outside the main thread
+they do nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from time import monotonic
 from types import FrameType
 from typing import Any, TypeAlias
 
-__all__ = ["INTERRUPTED", "SIGNALS", "as_program", "held", "on_interrupt", "settled"]
+__all__ = ["INTERRUPTED", "SIGNALS", "as_program", "held", "interrupt_flag", "on_interrupt", "settled"]
 
 INTERRUPTED = 130
 """Exit code of a program that was asked to end, by whichever signal."""
@@ -104,6 +105,14 @@ def on_interrupt(call: Callable[[], object]) -> Iterator[None]:
     """
     with _Listener(call).installed():
         yield
+
+
+@contextmanager
+def interrupt_flag() -> Iterator[Callable[[], bool]]:
+    """Have a signal noted in place of ending the program: the block is given a call that says whether one has come."""
+    came: list[bool] = []
+    with on_interrupt(lambda: came.append(True)):
+        yield lambda: bool(came)
 
 
 @contextmanager

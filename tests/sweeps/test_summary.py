@@ -101,7 +101,7 @@ def test_geometric_mean() -> None:
 
 def test_csv_has_every_column_and_reads_back() -> None:
     rows = [row("a,1", "x", 0, 100, 50, versions={"python": "3.11", "ortools": "9.15"}), failed("b", "x", 0)]
-    first, second = csv.DictReader(io.StringIO(csv_table(rows).decode()))
+    first, second = csv.DictReader(io.StringIO(csv_table(rows)))
     assert tuple(first) == COLUMNS
     assert (first["instance"], first["objective"], first["versions"]) == ("a,1", "100", "python 3.11; ortools 9.15")
     assert (second["objective"], second["error"]) == ("", "killed")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import exp, inf, isfinite, log
 from statistics import fmean, median
 from typing import Any
 
+from jigsaw_opt.sweeps.bench.table import csv_table
+from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 
-__all__ = ["Cell", "certified_gap", "geometric_mean", "is_row", "profiles", "summary"]
+__all__ = ["MEASUREMENTS", "Cell", "certified_gap", "geometric_mean", "is_row", "profiles", "summary"]
 
 Row = Mapping[str, Any]
 _LEAST_SECONDS = 0.01
@@ -182,3 +184,7 @@ def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[R
     for row in rows:
         groups[key(row)].append(row)
     return groups
+
+
+MEASUREMENTS = SweepKind(is_row, csv_table, lambda rows: [asdict(cell) for cell in summary(rows)])
+"""What is kept of measured solvers."""

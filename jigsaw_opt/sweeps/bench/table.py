@@ -41,9 +41,9 @@ COLUMNS = (
 """Columns in their order; the trajectory is only in the JSON lines."""
 
 
-def csv_table(rows: Iterable[Mapping[str, Any]]) -> bytes:
+def csv_table(rows: Iterable[Mapping[str, Any]]) -> str:
     """Rows as CSV with a header line; what is not known is an empty cell."""
-    return csv_text(COLUMNS, ([_cell(row.get(column)) for column in COLUMNS] for row in rows)).encode()
+    return csv_text(COLUMNS, ([_cell(row.get(column)) for column in COLUMNS] for row in rows))
 
 
 def _cell(value: Any) -> Any:

@@ -1,0 +1,110 @@
+"""What `jigsaw bench` and `jigsaw simulate --sweep` have in common: the engine, progress, and how they end."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.folder import SweepKind
+    from jigsaw_opt.sweeps.task import Engine, Task
+
+__all__ = ["Rows", "configure_engine", "engine_of", "run_sweep"]
+
+Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
+
+
+def configure_engine(parser: argparse._ActionsContainer) -> None:
+    """Add the arguments that say what runs the tasks."""
+    parser.add_argument(
+        "--engine", choices=("local", "ray"), default="local", help="processes of this machine, or a Ray cluster"
+    )
+    parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster, or auto for the one that runs here")
+
+
+def engine_of(arguments: argparse.Namespace) -> Engine:
+    """The engine that the arguments ask for.
+
+    Raises
+    ------
+    UsageError
+        A number of jobs below 1, an option of the other engine, or no cluster at the address.
+    MissingEngineError
+        Ray is not installed.
+    """
+    if arguments.engine == "ray":
+        from jigsaw_opt.sweeps.engine_ray import RayEngine
+
+        if arguments.jobs is not None:
+            raise UsageError("--jobs is for --engine local; a Ray cluster runs as many solves as it has cores for")
+        if arguments.address is None:
+            raise UsageError("--engine ray needs the --address of a cluster, as in 10.0.0.1:6379, or auto")
+        return RayEngine(arguments.address, arguments.threads)
+    from jigsaw_opt.sweeps.engine_local import LocalEngine
+
+    if arguments.address is not None:
+        raise UsageError("--address is for --engine ray")
+    return LocalEngine(1 if arguments.jobs is None else arguments.jobs)
+
+
+def run_sweep(
+    arguments: argparse.Namespace,
+    tasks: Sequence[Task],
+    engine: Engine,
+    kind: SweepKind,
+    line: Callable[[Mapping[str, Any]], str],
+    show: Callable[[Rows], None],
+    picture: Callable[[Rows], None] = lambda _rows: None,
+) -> int:
+    """Run what has no row yet, write the tables, print the summary; a signal meanwhile skips the rest of the tasks.
+
+    Parameters
+    ----------
+    arguments
+        With ``output``, ``json`` and ``quiet``.
+    tasks, engine, kind
+        As in `sweep_into`.
+    line
+        What is said of a finished task.
+    show
+        Prints the cells.
+    picture
+        Draws the rows.
+    """
+    from jigsaw_opt.cli.output import flush, note, print_json
+    from jigsaw_opt.sweeps.folder import TABLES, sweep_into
+    from jigsaw_opt.system.interrupts import INTERRUPTED, interrupt_flag
+
+    folder, report = arguments.output, _reporter(arguments, len(tasks), line)
+    with interrupt_flag() as interrupted:
+        rows, summary = sweep_into(folder, tasks, engine, kind, report, interrupted)
+        picture(rows)
+        if arguments.json:
+            print_json(summary)
+        else:
+            show(summary["cells"])
+        note(f"wrote {folder}/rows.jsonl, {', '.join(TABLES)}")
+        flush()
+    if len(rows) == len(tasks):
+        return 0
+    note(f"interrupted: {len(rows)} of {len(tasks)} runs are kept; the same command goes on")
+    return INTERRUPTED
+
+
+def _reporter(
+    arguments: argparse.Namespace, count: int, line: Callable[[Mapping[str, Any]], str]
+) -> Callable[[Mapping[str, Any], int], None]:
+    """Say a line a finished task on standard error, unless nobody looks."""
+    from jigsaw_opt.cli.output import note
+
+    quiet = arguments.quiet or not (getattr(arguments, "verbose", False) or sys.stderr.isatty())
+
+    def report(row: Mapping[str, Any], finished: int) -> None:
+        if not quiet:
+            note(f"[{finished}/{count}] {line(row)}")
+
+    return report

@@ -1,0 +1,81 @@
+"""The folder of a sweep: its rows, and the tables that are made of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jigsaw_opt.documents import write_atomically
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.sweep import rows_of, sweep
+from jigsaw_opt.sweeps.task import Engine, Task, never
+
+__all__ = ["TABLES", "SweepKind", "SweepTables", "sweep_into"]
+
+TABLES = ("rows.csv", "summary.json")
+"""Files that are written once the tasks have run; the rows are in ``rows.jsonl``."""
+
+
+class SweepKind(NamedTuple):
+    """What the rows of a sweep say.
+
+    Parameters
+    ----------
+    is_row
+        As in `Record`.
+    csv
+        Rows as a table.
+    cells
+        What rows say together, an object for each group of them.
+    """
+
+    is_row: Callable[[Mapping[str, Any]], bool]
+    csv: Callable[[Sequence[Mapping[str, Any]]], str]
+    cells: Callable[[Sequence[Mapping[str, Any]]], Sequence[Mapping[str, Any]]]
+
+
+class SweepTables(NamedTuple):
+    """What a sweep has come to.
+
+    Parameters
+    ----------
+    rows
+        The rows that are there, in the order of their tasks.
+    summary
+        As in ``summary.json``: numbers of ``runs`` and of those ``finished``, and the ``cells``.
+    """
+
+    rows: Sequence[Mapping[str, Any]]
+    summary: Mapping[str, Any]
+
+
+def sweep_into(
+    folder: Path,
+    tasks: Sequence[Task],
+    engine: Engine,
+    kind: SweepKind,
+    report: Callable[[dict[str, Any], int], None],
+    stopped: Callable[[], bool] = never,
+) -> SweepTables:
+    """Run the tasks that the folder has no row of, and write the tables.
+
+    Parameters
+    ----------
+    folder
+        It is there; the rows of earlier runs are in it.
+    tasks, engine, stopped
+        As in `sweep`.
+    kind
+        What is made of the rows.
+    report
+        Receives each new row, and how many tasks have a row by then.
+    """
+    with Record(folder / "rows.jsonl", kind.is_row) as record:
+        sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)
+        rows = rows_of(tasks, record)
+    summary = {"runs": len(tasks), "finished": len(rows), "cells": kind.cells(rows)}
+    for name, text in zip(TABLES, (kind.csv(rows), json.dumps(summary, indent=2) + "\n"), strict=True):
+        write_atomically(folder / name, text.encode())
+    return SweepTables(rows, summary)
