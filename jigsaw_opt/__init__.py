@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Status as Status
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
     from jigsaw_opt.solvers.solve import solve as solve
+    from jigsaw_opt.solvers.solving import Solving as Solving
+    from jigsaw_opt.solvers.solving import solving as solving
 
 __version__ = "0.2.0"
 
@@ -95,6 +97,7 @@ _HOMES = {
     "RunFailedError": "errors",
     "Segment": "problem.model",
     "Server": "problem.cluster",
+    "Solving": "solvers.solving",
     "StaircaseDepth": "problem.job",
     "Status": "solvers.result",
     "StoppedBy": "solvers.result",
@@ -115,6 +118,7 @@ _HOMES = {
     "save_instance": "documents",
     "save_plan": "documents",
     "solve": "solvers.solve",
+    "solving": "solvers.solving",
     "validate": "documents",
 }
 """The module of each name."""
@@ -151,6 +155,7 @@ __all__ = [
     "RunFailedError",
     "Segment",
     "Server",
+    "Solving",
     "StaircaseDepth",
     "Status",
     "StoppedBy",
@@ -172,6 +177,7 @@ __all__ = [
     "save_instance",
     "save_plan",
     "solve",
+    "solving",
     "validate",
 ]
 

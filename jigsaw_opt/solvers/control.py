@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -22,6 +23,8 @@ from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, lower_bound
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
@@ -67,7 +70,12 @@ class Control:
         self._rules = stop_rules(options)
         self.bound, self.bound_reason = first_bound(pieces)
         self._deadlines: Deadlines | None = None
+        self._ended = False
         self._emit()
+
+    @cached_property
+    def _sha256(self) -> str:
+        return instance_sha256(self.pieces.instance)
 
     @property
     def seconds(self) -> float:
@@ -188,14 +196,14 @@ class Control:
         """
         closed = self.objective is not None and self.objective <= self.bound
         refuted = self._conflict is not None and self.best is None
-        seconds = self.seconds
+        seconds, self._ended = self.seconds, True
         return Result(
             status=self._status(closed, refuted),
             stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
             objective=self.objective,
             bound=self.bound,
             bound_reason=self.bound_reason,
-            plan=self._plan(closed, seconds),
+            plan=self._plan(self.best, Event(seconds, self.objective, self.bound)),
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
             failure=failure,
@@ -211,21 +219,21 @@ class Control:
             return Status.INFEASIBLE if refuted else Status.UNKNOWN
         return Status.OPTIMAL if closed else Status.FEASIBLE
 
-    def _plan(self, closed: bool, seconds: float) -> Plan | None:
-        if self.best is None or self.objective is None:
+    def _plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
+        if timetable is None or event.objective is None:
             return None
         return Plan(
             instance=self.pieces.instance.name,
-            instance_sha256=instance_sha256(self.pieces.instance),
-            status="optimal" if closed else "feasible",
-            objective=self.objective,
-            bound=self.bound,
-            period_us=self.best.period_us,
-            jobs=self.best.jobs,
+            instance_sha256=self._sha256,
+            status="optimal" if event.objective <= event.bound else "feasible",
+            objective=event.objective,
+            bound=event.bound,
+            period_us=timetable.period_us,
+            jobs=timetable.jobs,
             solver={
                 "name": self.name,
                 "version": __version__,
-                "seconds": round(seconds, 3),
+                "seconds": round(event.seconds, 3),
                 "seed": self.options.seed,
             },
         )
@@ -233,7 +241,16 @@ class Control:
     def _emit(self) -> None:
         event = Event(round(self.seconds, 3), self.objective, self.bound)
         self.trajectory.append(event)
-        self._report(event)
+        self._report(LiveEvent.of(event, partial(self._checked_plan, self.best, event)))
+
+    def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
+        """The plan at an event; None where there is none, or where the time limit leaves none to check it."""
+        if not self._ended and self._clock.left < _SECONDS_OF_BLOCK * self.pieces.blocks:
+            return None
+        plan = self._plan(timetable, event)
+        if plan is not None:
+            require_correct(self.pieces.instance, plan, f"solver {self.name!r}")
+        return plan
 
 
 def first_bound(pieces: Pieces) -> Bound:

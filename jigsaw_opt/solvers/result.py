@@ -53,6 +53,16 @@ class Event(NamedTuple):
     objective: int | None
     bound: int
 
+    @property
+    def plan(self) -> Plan | None:
+        """The best plan at this event, checked; None before the first one, and where none can be had.
+
+        An event that comes while a solver runs makes and checks its plan when it is first asked for. That takes time
+        of the solve: the solver waits where a callback asks, and there is no plan where the limit leaves too little
+        time to check it. Events of a trajectory have none.
+        """
+        return None
+
 
 Report = Callable[[Event], None]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError, WrongPlanError
+from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
+from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
@@ -39,7 +39,8 @@ def solve(
         and at SIGTERM and SIGHUP where those would end the program. A handler of Ctrl-C that the program has
         installed is called too; its other handlers, and signals that it ignores, are left to it.
     report
-        Receives the progress stream.
+        Receives the progress stream, in threads of the solver, one event at a time. The solver waits for it. What it
+        raises ends the solve and is raised from here.
 
     Raises
     ------
@@ -117,12 +118,7 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
 def _checked(instance: Instance, result: Result) -> Result:
     if result.plan is None:
         return result
-    violations = check(instance, result.plan)
-    if violations:
-        shown = "; ".join(map(str, violations[:5]))
-        raise WrongPlanError(
-            f"solver {result.solver!r} returned a plan that is wrong in {len(violations)} place(s): {shown}"
-        )
+    require_correct(instance, result.plan, f"solver {result.solver!r}")
     return replace(result, objective=result.plan.objective)
 
 

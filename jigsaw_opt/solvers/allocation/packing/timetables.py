@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.formulations.packing import Gang, gang_instance, with_cheapest_levels
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
@@ -16,6 +14,7 @@ from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.greedy.heuristic import timetables
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
@@ -86,9 +85,7 @@ def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
     control.offer(timetable)
     plan = control.result(StoppedBy.COMPLETED).plan
     assert plan is not None
-    wrong = check(instance, plan)
-    if wrong:
-        raise WrongPlanError(f"wrong timetable of {instance.name}: {wrong[0]}")
+    require_correct(instance, plan, "list scheduling")
     return plan
 
 

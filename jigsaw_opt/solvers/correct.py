@@ -1,0 +1,33 @@
+"""No plan leaves unchecked: the one place where a plan that was made here is refused."""
+
+from __future__ import annotations
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import WrongPlanError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+
+__all__ = ["require_correct"]
+
+_SHOWN = 5
+
+
+def require_correct(instance: Instance, plan: Plan, maker: str) -> None:
+    """Check a plan that was made here.
+
+    Parameters
+    ----------
+    instance, plan
+        The plan, and what it is for.
+    maker
+        What made it, as an error says it.
+
+    Raises
+    ------
+    WrongPlanError
+        It breaks a rule: a bug in what made it.
+    """
+    violations = check(instance, plan)
+    if violations:
+        shown = "; ".join(map(str, violations[:_SHOWN]))
+        raise WrongPlanError(f"{maker} made a plan that is wrong in {len(violations)} place(s): {shown}")

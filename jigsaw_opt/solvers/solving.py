@@ -1,0 +1,132 @@
+"""A solve as an iterator: its events one after the other, while it goes on beside."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from types import TracebackType
+from weakref import finalize
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import Solver
+from jigsaw_opt.solvers.result import Event, Result
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["Solving", "solving"]
+
+
+def solving(instance: Instance, solver: str | Solver = "auto", options: Options | None = None) -> Solving:
+    """Begin to solve an instance in a thread of its own.
+
+    Parameters
+    ----------
+    instance, solver, options
+        As in `solve`. Signals are the caller's: no handler is installed.
+
+    Returns
+    -------
+    Solving
+        An iterator over the events. Leaving its loop, or its ``with`` block, ends the solve.
+    """
+    return Solving(instance, solver, options or Options())
+
+
+class Solving(Iterator[Event]):
+    """A solve under way.
+
+    Iterating gives the newest event each time there is one, and ends with the solve. A reader who is slower than the
+    solver misses events in between, never the last one; the trajectory of the result has them all. What the solve
+    raises is raised from the iterator, and from `result`.
+
+    In ``for event in solving(...)`` leaving the loop in any way ends the solve, as nothing else holds the iterator. An
+    iterator with a name is ended by ``with``, or by `close`.
+    """
+
+    def __init__(self, instance: Instance, solver: str | Solver, options: Options) -> None:
+        # The caller's flag may be that of other solves, too: leaving this one must not end those.
+        self._cancel = _LinkedFlag(options.cancel)
+        self._newest = _Newest()
+        own = replace(options, cancel=self._cancel)
+        pool = ThreadPoolExecutor(1, thread_name_prefix="jigsaw-solving")
+        self._future: Future[Result] = pool.submit(solve, instance, solver, own, self._newest.put)
+        self._future.add_done_callback(self._newest.end)
+        pool.shutdown(wait=False)
+        # Nothing of the solve holds this object, so it is gone as soon as the caller lets it go.
+        finalize(self, self._cancel.set)
+
+    def __next__(self) -> Event:
+        event = self._newest.take()
+        if event is None:
+            self._future.result()
+            raise StopIteration
+        return event
+
+    def __enter__(self) -> Solving:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def cancel(self) -> None:
+        """Ask the solve to end with its best plan; returns at once."""
+        self._cancel.set()
+
+    def close(self) -> None:
+        """End the solve and wait until it has ended."""
+        self.cancel()
+        wait([self._future])
+
+    @property
+    def result(self) -> Result:
+        """The result; waits for the end of the solve, which nothing but its limits or `cancel` bring about.
+
+        Raises
+        ------
+        JigsawError
+            As `solve` does.
+        """
+        return self._future.result()
+
+
+class _LinkedFlag(threading.Event):
+    """A flag that counts as set once another one is."""
+
+    def __init__(self, other: threading.Event) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._other.is_set()
+
+
+class _Newest:
+    """The newest event that nobody has taken yet, handed from one thread to another."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._event: Event | None = None
+        self._ended = False
+
+    def put(self, event: Event) -> None:
+        """Put an event in the place of one that was not taken."""
+        with self._changed:
+            self._event = event
+            self._changed.notify()
+
+    def end(self, _: object) -> None:
+        """Say that there will be no more."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
+
+    def take(self) -> Event | None:
+        """The newest event, waited for; None at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._event is not None or self._ended)
+            event, self._event = self._event, None
+            return event

@@ -1,0 +1,211 @@
+"""Events carry checked plans when they are asked for, and a solve can be read as an iterator and left at any time."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt import (
+    Event,
+    Instance,
+    MissingEngineError,
+    Options,
+    Plan,
+    Result,
+    Solving,
+    Status,
+    StoppedBy,
+    UsageError,
+    WrongPlanError,
+    check,
+    solve,
+    solving,
+)
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import cut
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers import control as control_module
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy import greedy_timetable
+
+pytest.importorskip("ortools")
+
+
+class Waits:
+    """Offers the heuristic's plan, then waits until it is cancelled."""
+
+    name = "waits"
+    display_name = "a solver of a test"
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        return None
+
+    def run(self, control: Control) -> Result:
+        timetable = greedy_timetable(control.pieces)
+        assert timetable is not None
+        control.offer(timetable)
+        while control.reason() is None:
+            time.sleep(0.001)
+        return control.result(control.reason() or StoppedBy.COMPLETED)
+
+
+class Missing(Waits):
+    """Has no engine."""
+
+    def unavailable(self) -> str | None:
+        return "engine>=1"
+
+
+def instance() -> Instance:
+    return load("server/weighted")
+
+
+def solver_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("jigsaw-solving")]
+
+
+def ended(thread: threading.Thread) -> bool:
+    thread.join(timeout=60)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("solver", ["greedy", "cpsat", "ilp", "search", "portfolio"])
+def test_the_plan_of_an_event_is_checked_and_has_the_events_figures(solver: str) -> None:
+    seen: list[tuple[Event, Plan | None]] = []
+    asked = Options(workers=1, work_limit=0.2)
+    result = solve(instance(), solver, asked, lambda event: seen.append((event, event.plan)))
+    assert [event for event, _ in seen] == list(result.trajectory)
+    assert any(plan is not None for _, plan in seen)
+    for event, plan in seen:
+        assert (plan is None) == (event.objective is None)
+        if plan is not None:
+            assert (plan.objective, plan.bound) == (event.objective, event.bound)
+            assert check(instance(), plan) == ()
+    last = seen[-1][1]
+    assert last is not None and result.plan is not None and last.jobs == result.plan.jobs
+
+
+def test_nobody_who_asks_for_no_plan_pays_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks: list[str] = []
+    monkeypatch.setattr(control_module, "require_correct", lambda instance, plan, maker: checks.append(maker))
+    events: list[Event] = []
+    solve(instance(), "greedy", report=events.append)
+    assert len(events) > 1 and not checks
+    plan = events[-1].plan
+    assert plan is not None and events[-1].plan is plan
+    assert checks == ["solver 'greedy'"]
+
+
+def test_a_trajectory_keeps_no_plans_alive() -> None:
+    result = solve(instance(), "greedy")
+    assert [type(event) for event in result.trajectory] == [Event] * len(result.trajectory)
+    assert result.trajectory[-1].plan is None
+
+
+def test_a_wrong_plan_is_never_shown() -> None:
+    pieces, events = cut(instance()), list[Event]()
+    control = Control("wrong", pieces, Options(), events.append)
+    timetable = greedy_timetable(pieces)
+    assert timetable is not None
+    control.offer(Timetable((replace(timetable.jobs[0], gpus=timetable.jobs[1].gpus), *timetable.jobs[1:]), None))
+    with pytest.raises(WrongPlanError, match="solver 'wrong'"):
+        _ = events[-1].plan
+
+
+def test_a_limit_that_leaves_no_time_to_check_leaves_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_module, "_SECONDS_OF_BLOCK", 1e3)
+    pieces, events = cut(instance()), list[Event]()
+    control = Control("slow", pieces, Options(time_limit=10), events.append)
+    timetable = greedy_timetable(pieces)
+    assert timetable is not None
+    control.offer(timetable)
+    assert events[-1].plan is None
+    control.result(StoppedBy.TIME)
+    assert events[-1].plan is not None, "the solve is over, and the time is the reader's"
+
+
+@pytest.mark.parametrize("solver", ["greedy", "cpsat", "search", "portfolio"])
+def test_what_a_callback_raises_ends_the_solve_and_reaches_the_caller(solver: str) -> None:
+    def report(event: Event) -> None:
+        if event.objective is not None:
+            raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"):
+        solve(instance(), solver, Options(workers=2, time_limit=60), report)
+
+
+def test_an_iterator_ends_with_the_solve_and_has_its_result(pair: Instance) -> None:
+    events = solving(pair, "cpsat", Options(workers=1))
+    seen = list(events)
+    assert seen[-1] == events.result.trajectory[-1]
+    assert events.result.status is Status.OPTIMAL
+    assert set(seen) <= set(events.result.trajectory)
+    plan = seen[-1].plan
+    assert plan is not None and plan.objective == 1800
+
+
+def test_leaving_a_with_block_ends_the_solve_and_keeps_its_plan() -> None:
+    with solving(instance(), Waits()) as events:
+        for event in events:
+            if event.plan is not None:
+                break
+    assert events.result.stopped_by is StoppedBy.INTERRUPT
+    assert events.result.plan is not None and events.result.plan.objective == event.objective
+    assert len(list(events)) <= 1, "what nobody took yet"
+
+
+def test_leaving_a_loop_ends_the_solve_of_an_iterator_without_a_name() -> None:
+    before = set(solver_threads())
+    for event in solving(instance(), Waits()):
+        (thread,) = set(solver_threads()) - before
+        if event.objective is not None:
+            break
+    gc.collect()
+    assert ended(thread)
+
+
+def test_an_error_in_a_loop_ends_the_solve() -> None:
+    before = set(solver_threads())
+    with pytest.raises(KeyError):
+        for _ in solving(instance(), Waits()):
+            (thread,) = set(solver_threads()) - before
+            raise KeyError("of the caller")
+    gc.collect()
+    assert ended(thread)
+
+
+def test_the_flag_of_the_options_ends_the_solve_and_is_left_alone() -> None:
+    options = Options(workers=1)
+    with solving(instance(), Waits(), options) as first:
+        next(first)
+    assert not options.cancel.is_set()
+    second = solving(instance(), Waits(), options)
+    next(second)
+    options.cancel.set()
+    assert second.result.stopped_by is StoppedBy.INTERRUPT
+
+
+def test_an_iterator_raises_what_the_solve_raises() -> None:
+    with pytest.raises(MissingEngineError, match="engine>=1"):
+        next(solving(instance(), Missing()))
+    events: Solving = solving(instance(), "cpsatt")
+    with pytest.raises(UsageError, match="did you mean"):
+        list(events)
+    with pytest.raises(UsageError, match="did you mean"):
+        _ = events.result
+
+
+def test_several_solves_at_once_do_not_disturb_each_other(pair: Instance) -> None:
+    alone = solve(instance(), "search", Options(workers=1, work_limit=0.05))
+    with solving(instance(), Waits()) as waiting:
+        both = [solving(instance(), "search", Options(workers=1, work_limit=0.05)) for _ in range(2)]
+        objectives = [one.result.objective for one in both]
+        assert next(waiting).bound > 0
+    assert objectives == [alone.objective] * 2
