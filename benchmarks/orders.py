@@ -23,31 +23,31 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 
 
-def best_list_schedule(ground: Ground) -> Timetable:
+def best_list_schedule(data: ProblemData) -> Timetable:
     """The best list schedule of greedy's placements."""
-    evaluator, count = Evaluator(ground.pieces, ground.layout), len(ground.pieces.jobs)
-    outcomes = [evaluator.evaluate(p, [1.0] * count, [0] * count) for p in placements(ground.pieces, ground.demands)]
+    evaluator, count = Evaluator(data.pieces, data.layout), len(data.pieces.jobs)
+    outcomes = [evaluator.evaluate(p, [1.0] * count, [0] * count) for p in placements(data.pieces, data.demands)]
     return evaluator.timetable(min(outcomes, key=lambda outcome: outcome.value))
 
 
-def by_orders(ground: Ground, plan: Timetable, steps: int, seed: int) -> Timetable:
+def by_orders(data: ProblemData, plan: Timetable, steps: int, seed: int) -> Timetable:
     """Orders annealed for some steps."""
-    sequencing = SequenceSearch(ground, random.Random(seed))
+    sequencing = SequenceSearch(data, random.Random(seed))
     given = sequencing.given(plan)
     return sequencing.timetable(sequencing.anneal(given, given.spots, steps, 0.003, lambda pieces: False))
 
 
-def by_cpsat(ground: Ground, plan: Timetable, seconds: float, seed: int) -> Timetable:
+def by_cpsat(data: ProblemData, plan: Timetable, seconds: float, seed: int) -> Timetable:
     """All jobs timed anew by CP-SAT, again and again from the best plan."""
     options = Options(time_limit=seconds, workers=1, seed=seed)
-    control = Control("benchmark", ground.pieces, options, lambda event: None)
+    control = Control("benchmark", data.pieces, options, lambda event: None)
     control.offer(plan)
-    retiming = RepairModel(control, ground, Engine(Budget(control)))
+    retiming = RepairModel(control, data, Engine(Budget(control)))
     while control.reason() is None:
         better = retiming.improve(plan, range(len(plan.jobs)), seconds)
         if better is None:
@@ -71,13 +71,13 @@ def main() -> None:
         pieces = cut(load(name))
         asked = demands(pieces)
         assert asked is not None
-        ground = Ground(pieces, Layout(pieces), asked)
-        plan = best_list_schedule(ground)
+        data = ProblemData(pieces, Layout(pieces), asked)
+        plan = best_list_schedule(data)
         print(f"| {name} | list schedule | | {objective_of(pieces, plan.jobs)} | |", flush=True)
         ways: dict[str, Callable[[int], Timetable]] = {
-            f"orders, {steps} steps": partial(by_orders, ground, plan, steps) for steps in (1_000, 10_000, 100_000)
+            f"orders, {steps} steps": partial(by_orders, data, plan, steps) for steps in (1_000, 10_000, 100_000)
         }
-        ways["CP-SAT"] = partial(by_cpsat, ground, plan, arguments.seconds)
+        ways["CP-SAT"] = partial(by_cpsat, data, plan, arguments.seconds)
         for way, find in ways.items():
             for seed in range(arguments.seeds):
                 began = time.monotonic()

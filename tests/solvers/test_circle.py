@@ -16,30 +16,33 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue, Fits
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
-from jigsaw_opt.solvers.search.loads import Ground, fullest_us
+from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
 
-def ground_of(instance: Instance) -> Ground:
+def ground_of(instance: Instance) -> ProblemData:
     pieces = cut(instance)
     asked = demands(pieces)
     assert asked is not None
-    return Ground(pieces, Layout(pieces), asked)
+    return ProblemData(pieces, Layout(pieces), asked)
 
 
-def lay(ground: Ground, period: int, tries: int = 60) -> Plan | None:
-    draw = Random(1)
-    berths = Fits(Catalogue(ground), period, draw)
-    weights = [float(spot.iteration_us * spot.job.iterations) for spot in berths.quickest()]
-    timetable = Circle(ground, berths, period, draw).lay(range(len(weights)), weights, tries, lambda: False)
+def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
+    rng = Random(1)
+    candidate_sets = BestFitPolicy(CandidateTable(data), period, rng)
+    weights = [float(spot.iteration_us * spot.job.iterations) for spot in candidate_sets.quickest()]
+    timetable = ModuloInsertion(data, candidate_sets, period, rng).insert_all(
+        range(len(weights)), weights, tries, lambda: False
+    )
     if timetable is None:
         return None
 
     def ignore(event: Event) -> None:
         """Progress is of no interest here."""
 
-    control = Control("circle", ground.pieces, Options(), ignore)
+    control = Control("circle", data.pieces, Options(), ignore)
     control.offer(timetable)
     return control.result(StoppedBy.COMPLETED).plan
 
@@ -49,40 +52,43 @@ def lay(ground: Ground, period: int, tries: int = 60) -> Plan | None:
 )
 def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str, int]) -> None:
     instance = generate(family, seed, objective="period", releases=False, **changes)
-    ground = ground_of(instance)
-    least = lower_bound(ground.pieces).value
-    plan = lay(ground, 2 * least)
+    data = ground_of(instance)
+    least = lower_bound(data.pieces).value
+    plan = insert(data, 2 * least)
     assert plan is not None
     assert plan.period_us is not None
     assert plan.period_us <= 2 * least
     assert not check(instance, plan)
-    assert lay(ground, least - 1) is None
+    assert insert(data, least - 1) is None
 
 
 def test_what_is_offered_is_short_enough_and_has_the_time() -> None:
-    ground = ground_of(generate("cluster", 3, servers=8, load=100))
-    berths = Fits(Catalogue(ground), 10**9, Random(0))
-    longest = max(spot.iteration_us * spot.job.iterations for spot in berths.quickest())
-    board = Circle(ground, berths, longest, Random(0)).board
-    tight = Fits(Catalogue(ground), longest, Random(0))
-    for index in range(len(ground.pieces.jobs)):
-        spots = list(tight.spots(board.loads, index))
+    data = ground_of(generate("cluster", 3, servers=8, load=100))
+    candidate_sets = BestFitPolicy(CandidateTable(data), 10**9, Random(0))
+    longest = max(spot.iteration_us * spot.job.iterations for spot in candidate_sets.quickest())
+    schedule = ModuloInsertion(data, candidate_sets, longest, Random(0)).schedule
+    tight = BestFitPolicy(CandidateTable(data), longest, Random(0))
+    for index in range(len(data.pieces.jobs)):
+        spots = list(tight.spots(schedule.placement, index))
         assert spots
         assert all(fullest_us([spot]) <= longest for spot in spots)
-        lengths = [spot.iteration_us for spot in Fits(Catalogue(ground), 10**9, Random(0)).spots(board.loads, index)]
+        lengths = [
+            spot.iteration_us
+            for spot in BestFitPolicy(CandidateTable(data), 10**9, Random(0)).spots(schedule.placement, index)
+        ]
         assert min(lengths) >= tight.quickest()[index].iteration_us
 
 
 def test_slow_gpus_are_left_to_jobs_that_they_are_fast_enough_for() -> None:
-    ground = ground_of(generate("cluster", 3, servers=8, load=100, widths=(8,)))
-    type_of = ground.layout.type_of
+    data = ground_of(generate("cluster", 3, servers=8, load=100, widths=(8,)))
+    type_of = data.layout.type_of
 
     def types(period: int) -> list[str]:
-        berths = Fits(Catalogue(ground), period, Random(0))
-        loads = Circle(ground, berths, period, Random(0)).board.loads
-        return [type_of[spot.gpus[0]] for spot in berths.spots(loads, 0)]
+        candidate_sets = BestFitPolicy(CandidateTable(data), period, Random(0))
+        placement = ModuloInsertion(data, candidate_sets, period, Random(0)).schedule.placement
+        return [type_of[spot.gpus[0]] for spot in candidate_sets.spots(placement, 0)]
 
-    quickest = Fits(Catalogue(ground), 10**9, Random(0)).quickest()[0]
+    quickest = BestFitPolicy(CandidateTable(data), 10**9, Random(0)).quickest()[0]
     length = quickest.iteration_us * quickest.job.iterations
     assert types(4 * length)[0] == "a100"
     assert types(8 * length)[0] == "v100"

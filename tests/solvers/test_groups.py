@@ -13,14 +13,14 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Catalogue, Given
-from jigsaw_opt.solvers.search.cyclic.group_insertion import Grouped
-from jigsaw_opt.solvers.search.cyclic.hierarchies import Nestings
-from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
-from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, regrouped
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable, FixedPolicy
+from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
+from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
+from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of, repartitioned
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 MICRO = 1_000_000
 SLOW = 400
@@ -46,46 +46,48 @@ def racks(jobs: list[tuple[str, int]], count: int = 4) -> Instance:
     return Instance("racks", Cluster(tuple(servers), switches, tuple(links)), models, asked, "cyclic", "period")
 
 
-def ground_of(instance: Instance) -> Ground:
+def ground_of(instance: Instance) -> ProblemData:
     pieces = cut(instance)
     asked = demands(pieces)
     assert asked is not None
-    return Ground(pieces, Layout(pieces), asked)
+    return ProblemData(pieces, Layout(pieces), asked)
 
 
-def types(ground: Ground, group: list[int]) -> str:
-    return "".join(sorted(ground.layout.servers[server].gpu_type for server in group))
+def types(data: ProblemData, group: list[int]) -> str:
+    return "".join(sorted(data.layout.servers[server].gpu_type for server in group))
 
 
 def test_fast_servers_of_two_racks_become_a_group_for_a_job_that_needs_them() -> None:
-    ground = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
-    groups = groups_of(ground)
-    assert [types(ground, group) for group in groups] == ["ffss"] * 4
-    found = regrouped(groups, Catalogue(ground), SLOW - 1)
+    data = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
+    groups = groups_of(data)
+    assert [types(data, group) for group in groups] == ["ffss"] * 4
+    found = repartitioned(groups, CandidateTable(data), SLOW - 1)
     assert sorted(server for group in found for server in group) == list(range(16))
-    assert sorted(types(ground, group) for group in found) == ["ffff", "ffss", "ffss", "ssss"]
+    assert sorted(types(data, group) for group in found) == ["ffff", "ffss", "ffss", "ssss"]
 
 
 def test_groups_stay_as_they_are_where_each_job_is_fast_enough_in_one() -> None:
-    ground = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
-    groups = groups_of(ground)
-    assert regrouped(groups, Catalogue(ground), 2 * SLOW) == groups
-    ground = ground_of(racks([("keen", 2), ("easy", 4)]))
-    assert regrouped(groups_of(ground), Catalogue(ground), SLOW - 1) == groups_of(ground)
+    data = ground_of(racks([("keen", 4), ("easy", 4), ("easy", 2)]))
+    groups = groups_of(data)
+    assert repartitioned(groups, CandidateTable(data), 2 * SLOW) == groups
+    data = ground_of(racks([("keen", 2), ("easy", 4)]))
+    assert repartitioned(groups_of(data), CandidateTable(data), SLOW - 1) == groups_of(data)
 
 
 @pytest.mark.parametrize(("longest", "number"), [(20, 1), (12, 2)])
 def test_jobs_share_such_a_group_as_long_as_their_transfers_find_time(longest: int, number: int) -> None:
-    ground = ground_of(racks([("keen", 4), ("keen", 4), ("easy", 4)]))
-    catalogue = Catalogue(ground)
-    exchange = min(berth.exchange for berth in catalogue.of(0))
+    data = ground_of(racks([("keen", 4), ("keen", 4), ("easy", 4)]))
+    candidate_table = CandidateTable(data)
+    exchange = min(candidate_set.exchange for candidate_set in candidate_table.of(0))
     assert longest // exchange == 3 - number
-    found = regrouped(groups_of(ground), catalogue, longest)
-    assert [types(ground, group) for group in found].count("ffff") == number
+    found = repartitioned(groups_of(data), candidate_table, longest)
+    assert [types(data, group) for group in found].count("ffff") == number
 
 
-def nestings_of(catalogue: Catalogue) -> Nestings:
-    return Nestings(lambda target, longest: Nesting(catalogue, target, longest, Random(0)), lambda: False)
+def nestings_of(candidate_table: CandidateTable) -> Hierarchies:
+    return Hierarchies(
+        lambda target, longest: HierarchicalAssignment(candidate_table, target, longest, Random(0)), lambda: False
+    )
 
 
 def ignore(event: Event) -> None:
@@ -94,15 +96,17 @@ def ignore(event: Event) -> None:
 
 def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     instance = racks([("keen", 4), ("keen", 4), ("keen", 4), ("easy", 4), ("easy", 4), ("easy", 2), ("easy", 1)])
-    ground, period = ground_of(instance), 30
-    catalogue = Catalogue(ground)
-    nesting = nestings_of(catalogue).fitting(period, 20)
-    assert nesting is not None
-    assert nesting.longest <= period
-    assert None not in [nesting.group(index) for index in range(7)]
-    control = Control("groups", ground.pieces, Options(workers=1), ignore)
-    grouped = Grouped(catalogue, nesting, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {})
-    timetable = grouped.lay(5)
+    data, period = ground_of(instance), 30
+    candidate_table = CandidateTable(data)
+    hierarchy = nestings_of(candidate_table).fitting(period, 20)
+    assert hierarchy is not None
+    assert hierarchy.longest <= period
+    assert None not in [hierarchy.group(index) for index in range(7)]
+    control = Control("groups", data.pieces, Options(workers=1), ignore)
+    decomposed = DecomposedInsertion(
+        candidate_table, hierarchy, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {}
+    )
+    timetable = decomposed.insert_all(5)
     assert timetable is not None
     control.offer(timetable)
     plan = control.result(StoppedBy.COMPLETED).plan
@@ -111,31 +115,31 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
 
 
 def test_a_nesting_is_kept_for_longer_periods_but_not_time_and_again() -> None:
-    catalogue = Catalogue(ground_of(racks([("easy", 4)] * 5, count=1)))
+    candidate_table = CandidateTable(ground_of(racks([("easy", 4)] * 5, count=1)))
     # The transfers of five jobs one after the other take longer.
-    least = 5 * catalogue.of(0)[0].exchange
-    nestings = nestings_of(catalogue)
-    first = nestings.fitting(100, 10)
+    least = 5 * candidate_table.of(0)[0].exchange
+    hierarchies = nestings_of(candidate_table)
+    first = hierarchies.fitting(100, 10)
     assert first is not None
-    assert nestings.fitting(least - 1, 10) is None
-    assert nestings.fitting(100, 10) is first
-    assert nestings.fitting(least - 1, 10) is None
-    assert nestings.fitting(least - 1, 10) is None
-    assert nestings.fitting(100, 10) is not first
+    assert hierarchies.fitting(least - 1, 10) is None
+    assert hierarchies.fitting(100, 10) is first
+    assert hierarchies.fitting(least - 1, 10) is None
+    assert hierarchies.fitting(least - 1, 10) is None
+    assert hierarchies.fitting(100, 10) is not first
 
 
 def test_jobs_that_are_held_stay_when_room_is_made() -> None:
-    ground = ground_of(racks([("easy", 4)] * 8, count=1))
-    spots = [Catalogue(ground).of(index)[0].alone for index in range(8)]
+    data = ground_of(racks([("easy", 4)] * 8, count=1))
+    spots = [CandidateTable(data).of(index)[0].alone for index in range(8)]
     # The links have time for the transfers of two jobs.
-    circle = Circle(ground, Given(spots), 2 * sum(map(sum, spots[0].exchange)), Random(0))
-    assert circle.insert([0], [1.0] * 8, 0, lambda: False) == []
-    before = circle.board.laid[0]
+    insertion = ModuloInsertion(data, FixedPolicy(spots), 2 * sum(map(sum, spots[0].exchange)), Random(0))
+    assert insertion.insert([0], [1.0] * 8, 0, lambda: False) == []
+    before = insertion.schedule.scheduled[0]
     for _ in range(5):
-        left = circle.insert([1, 2], [1.0] * 8, 20, lambda: False, held={0})
+        left = insertion.insert([1, 2], [1.0] * 8, 20, lambda: False, held={0})
         assert 0 not in left
-        assert circle.board.laid[0] is before
+        assert insertion.schedule.scheduled[0] is before
         for index in {1, 2} - set(left):
-            circle.board.take(index)
-    left = circle.insert([1, 2], [1.0] * 8, 200, lambda: False)
+            insertion.schedule.remove(index)
+    left = insertion.insert([1, 2], [1.0] * 8, 200, lambda: False)
     assert len(left) == 1

@@ -21,16 +21,16 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH, loads, opening
+from jigsaw_opt.solvers.search import SEARCH, opening, problem_data
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
@@ -135,7 +135,7 @@ def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Obje
 def test_spots_that_are_forgotten_make_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("server/tight-memory")
     remembered = searched(instance, 0.06)
-    monkeypatch.setattr(loads, "_MOST_SPOTS", 1)
+    monkeypatch.setattr(problem_data, "_MOST_SPOTS", 1)
     forgotten = searched(instance, 0.06)
     assert remembered.plan is not None and forgotten.plan is not None
     assert remembered.plan.jobs == forgotten.plan.jobs
@@ -236,7 +236,7 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     control.offer(plan)
     before = control.objective
     budget = Budget(control)
-    model = RepairModel(control, Ground(pieces, Layout(pieces), asked), Engine(budget))
+    model = RepairModel(control, ProblemData(pieces, Layout(pieces), asked), Engine(budget))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()

@@ -31,13 +31,14 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.loads import Ground, Loads
 from jigsaw_opt.solvers.search.moves import load_balancing as balance_module
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
-from jigsaw_opt.solvers.search.moves.load_smoothing import Levelling
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
+from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
 from jigsaw_opt.solvers.search.params import DriverParams
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
-from jigsaw_opt.solvers.search.state.calendar import Timeline, union
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 from tests.random_instances import random_instance
 
 GOALS: tuple[tuple[Horizon, Objective], ...] = (
@@ -49,15 +50,15 @@ PERIODS = st.one_of(st.none(), st.integers(1, 24))
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 7)), max_size=12)
 
 
-def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[Timeline, list[tuple[int, int]]]:
+def fill(period: int | None, requests: list[tuple[int, int]]) -> tuple[ResourceCalendar, list[tuple[int, int]]]:
     """A timeline with each request as early as it fits, and the intervals."""
-    timeline, taken = Timeline(period), []
+    calendar, taken = ResourceCalendar(period), []
     for moment, duration in requests:
-        start = timeline.earliest(moment, duration)
+        start = calendar.earliest(moment, duration)
         if start is not None:
-            timeline.add(start, start + duration)
+            calendar.add(start, start + duration)
             taken.append((start, start + duration))
-    return timeline, taken
+    return calendar, taken
 
 
 def is_free(taken: list[tuple[int, int]], start: int, end: int, period: int | None) -> bool:
@@ -81,9 +82,9 @@ def by_brute_force(taken: list[list[tuple[int, int]]], moment: int, duration: in
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(PERIODS, REQUESTS, st.integers(0, 40), st.integers(0, 25))
 def test_earliest_free_time(period: int | None, requests: list[tuple[int, int]], moment: int, duration: int) -> None:
-    timeline, taken = fill(period, requests)
+    calendar, taken = fill(period, requests)
     assert all(is_free(taken[:k], *interval, period) for k, interval in enumerate(taken))
-    assert timeline.earliest(moment, duration) == by_brute_force([taken], moment, duration, period)
+    assert calendar.earliest(moment, duration) == by_brute_force([taken], moment, duration, period)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -92,40 +93,46 @@ def test_earliest_time_free_on_all(
     period: int | None, requests: list[list[tuple[int, int]]], moment: int, duration: int
 ) -> None:
     filled = [fill(period, some) for some in requests]
-    found = union([timeline for timeline, _ in filled], period).earliest(moment, duration)
+    found = union([calendar for calendar, _ in filled], period).earliest(moment, duration)
     assert found == by_brute_force([taken for _, taken in filled], moment, duration, period)
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(PERIODS, REQUESTS, st.randoms(use_true_random=False))
-def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tuple[int, int]], draw: Random) -> None:
-    timeline, taken = fill(period, requests)
-    draw.shuffle(taken)
+def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tuple[int, int]], rng: Random) -> None:
+    calendar, taken = fill(period, requests)
+    rng.shuffle(taken)
     stays, goes = taken[::2], taken[1::2]
     for interval in goes:
-        timeline.remove(*interval)
-    fresh = Timeline(period)
+        calendar.remove(*interval)
+    fresh = ResourceCalendar(period)
     for interval in stays:
         fresh.add(*interval)
-    assert (timeline.starts, timeline.ends, timeline.busy_us) == (fresh.starts, fresh.ends, fresh.busy_us)
-    assert timeline.busy_us == sum(end - start for start, end in stays)
+    assert (calendar.starts, calendar.ends, calendar.busy_us) == (fresh.starts, fresh.ends, fresh.busy_us)
+    assert calendar.busy_us == sum(end - start for start, end in stays)
 
 
-def balance_of(instance: Instance, seed: int = 0) -> Balance | None:
+def balance_of(instance: Instance, seed: int = 0) -> LoadBalancer | None:
     """A whole placement, or None where none was found."""
     pieces = cut(instance)
     asked = demands(pieces)
     if asked is None:
         return None
-    balance = Balance(Ground(pieces, Layout(pieces), asked), Random(seed), 1000)
-    return balance if balance.build(range(len(pieces.jobs))) else None
+    balancer = LoadBalancer(ProblemData(pieces, Layout(pieces), asked), Random(seed), 1000)
+    return balancer if balancer.build(range(len(pieces.jobs))) else None
 
 
-def state(loads: Loads) -> tuple[object, ...]:
+def state(placement: PartialPlacement) -> tuple[object, ...]:
     """All that a placement is, but for the order in which jobs came."""
-    spots = [None if spot is None else (spot.gpus, spot.plan, spot.exchange) for spot in loads.spots]
-    free = [[loads.cap(index, gpu) for gpu in range(len(loads.gpu_us))] for index in range(len(spots))]
-    return spots, list(loads.gpu_us), list(loads.link_us), free, *map(str, map(on, (loads.on_gpu, loads.on_link)))
+    spots = [None if spot is None else (spot.gpus, spot.plan, spot.exchange) for spot in placement.spots]
+    free = [[placement.cap(index, gpu) for gpu in range(len(placement.gpu_us))] for index in range(len(spots))]
+    return (
+        spots,
+        list(placement.gpu_us),
+        list(placement.link_us),
+        free,
+        *map(str, map(on, (placement.on_gpu, placement.on_link))),
+    )
 
 
 def on(table: object) -> object:
@@ -136,47 +143,47 @@ def on(table: object) -> object:
 
 @pytest.mark.parametrize("family", ["server", "rack"])
 def test_undone_moves_leave_the_placement_as_it_was(family: str) -> None:
-    balance = balance_of(generate(family, 3))
-    assert balance is not None
+    balancer = balance_of(generate(family, 3))
+    assert balancer is not None
     changed = 0
     for _ in range(120):
-        before = state(balance.loads)
-        change = balance.change()
+        before = state(balancer.placement)
+        change = balancer.change()
         if change is not None:
             moved, _gain = change
-            changed += state(balance.loads) != before
-            balance.undo(moved)
-        assert state(balance.loads) == before
+            changed += state(balancer.placement) != before
+            balancer.undo(moved)
+        assert state(balancer.placement) == before
     assert changed >= 30
 
 
 @pytest.mark.parametrize("family", ["server", "rack"])
 def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
-    balance = balance_of(generate(family, 5))
-    assert balance is not None
-    balance.anneal(300, 0.3)
-    other = Balance(balance.ground, Random(1), 1000)
-    other.adopt(balance.spots())
-    assert state(other.loads) == state(balance.loads)
-    for index in range(len(other.loads.spots)):
-        other.loads.unplace(index)
-    assert state(other.loads) == state(Loads(balance.ground))
+    balancer = balance_of(generate(family, 5))
+    assert balancer is not None
+    balancer.anneal(300, 0.3)
+    other = LoadBalancer(balancer.data, Random(1), 1000)
+    other.adopt(balancer.spots())
+    assert state(other.placement) == state(balancer.placement)
+    for index in range(len(other.placement.spots)):
+        other.placement.unplace(index)
+    assert state(other.placement) == state(PartialPlacement(balancer.data))
 
 
 def test_one_worker_changes_its_gpu_or_two_exchange_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balance_module, "_WORKER_SHARE", 1.0)
     seen: Counter[int] = Counter()
     for seed in (1, 4):
-        balance = balance_of(generate("server", seed))
-        assert balance is not None
-        assert not balance.shaped, "levels in another shape are a move of their own"
+        balancer = balance_of(generate("server", seed))
+        assert balancer is not None
+        assert not balancer.shaped, "levels in another shape are a move of their own"
         for _ in range(100):
-            change = balance.change()
+            change = balancer.change()
             if change is None:
                 continue
             differences = []
             for index, old in change[0]:
-                before, after = set(old.gpus), set(balance.spot(index).gpus)
+                before, after = set(old.gpus), set(balancer.spot(index).gpus)
                 differences.append((before - after, after - before))
             assert all(len(gone) == len(come) == 1 for gone, come in differences)
             if len(differences) == 2:
@@ -188,64 +195,64 @@ def test_one_worker_changes_its_gpu_or_two_exchange_theirs(monkeypatch: pytest.M
 
 
 def test_where_jobs_yield_there_is_room_that_their_levels_take() -> None:
-    more = settled = 0
+    more = resolved = 0
     for seed in range(120):
-        balance = balance_of(scarce(seed), seed)
-        if balance is None:
+        balancer = balance_of(scarce(seed), seed)
+        if balancer is None:
             continue
-        ground = balance.ground
-        keeping, yielding = (Balance(ground, Random(seed), 1000) for _ in range(2))
-        keeping.loads = Loads(ground)
-        for index, spot in enumerate(balance.spots()):
-            for gpu in range(len(ground.layout.gpus)):
-                least, most = keeping.loads.cap(index, gpu), yielding.loads.cap(index, gpu)
+        data = balancer.data
+        keeping, yielding = (LoadBalancer(data, Random(seed), 1000) for _ in range(2))
+        keeping.placement = PartialPlacement(data)
+        for index, spot in enumerate(balancer.spots()):
+            for gpu in range(len(data.layout.gpus)):
+                least, most = keeping.placement.cap(index, gpu), yielding.placement.cap(index, gpu)
                 assert least <= most
                 more += least < most
             keeping.place(index, spot)
             yielding.place(index, spot)
-        spots = yielding.loads.settled()
-        settled += spots is not None and within_memory(ground, spots)
+        spots = yielding.placement.resolved()
+        resolved += spots is not None and within_memory(data, spots)
     assert more >= 10
-    assert settled >= 20
+    assert resolved >= 20
 
 
 def test_a_job_is_taken_away_only_once() -> None:
-    balance = balance_of(generate("server", 1))
-    assert balance is not None
-    balance.loads.unplace(0)
+    balancer = balance_of(generate("server", 1))
+    assert balancer is not None
+    balancer.placement.unplace(0)
     with pytest.raises(ValueError, match="job 0 is not placed"):
-        balance.loads.unplace(0)
-    assert balance.loads.settled() is None
+        balancer.placement.unplace(0)
+    assert balancer.placement.resolved() is None
 
 
 def scarce(seed: int) -> Instance:
     """Jobs of four levels on GPUs of so little memory that some workers cannot go deep."""
-    draw = Random(seed)
-    servers = tuple(Server(f"s{k}", "v", 2, draw.choice((12, 24, 40)), 10**6) for k in range(3))
+    rng = Random(seed)
+    servers = tuple(Server(f"s{k}", "v", 2, rng.choice((12, 24, 40)), 10**6) for k in range(3))
     links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**6) for k in range(3))
-    segments = tuple(Segment(f"g{k}", {"v": 1}, {"v": 2}, 1, draw.randint(1, 6)) for k in range(4))
+    segments = tuple(Segment(f"g{k}", {"v": 1}, {"v": 2}, 1, rng.randint(1, 6)) for k in range(4))
     rules: tuple[Depth, ...] = (StaircaseDepth(), FreeDepth(), FreeDepth(1, "1/2", 1))
-    jobs = tuple(Job(f"j{k}", "m", draw.randint(1, 4), 2, depth=draw.choice(rules)) for k in range(3))
+    jobs = tuple(Job(f"j{k}", "m", rng.randint(1, 4), 2, depth=rng.choice(rules)) for k in range(3))
     return Instance("scarce", Cluster(servers, ("hub",), links), {"m": Model(segments, state_factor=1)}, jobs)
 
 
 def test_settled_levels_keep_to_memory() -> None:
-    settled = limited = 0
+    resolved = limited = 0
     for seed in range(120):
-        balance = balance_of(scarce(seed), seed)
-        for _ in range(10) if balance is not None else ():
-            assert balance is not None
-            balance.step(1.0)
-            spots = balance.loads.settled()
+        balancer = balance_of(scarce(seed), seed)
+        for _ in range(10) if balancer is not None else ():
+            assert balancer is not None
+            balancer.step(1.0)
+            spots = balancer.placement.resolved()
             if spots is not None:
                 limited += sum(spot.caps is not None for spot in spots)
-                assert within_memory(balance.ground, spots)
-                settled += 1
-    assert settled >= 200
+                assert within_memory(balancer.data, spots)
+                resolved += 1
+    assert resolved >= 200
     assert limited >= 50
 
 
-def within_memory(ground: Ground, spots: Sequence[PlacedJob]) -> bool:
+def within_memory(data: ProblemData, spots: Sequence[PlacedJob]) -> bool:
     """Whether every level has a slot whose cap admits it, and memory has room for all workers at their caps."""
     held: Counter[int] = Counter()
     deepest: dict[int, int] = {}
@@ -258,19 +265,19 @@ def within_memory(ground: Ground, spots: Sequence[PlacedJob]) -> bool:
         held.update(dict.fromkeys(spot.gpus, spot.job.state_bytes))
         for gpu, cap in zip(spot.gpus, caps, strict=True):
             deepest[gpu] = max(deepest.get(gpu, 0), spot.job.activation_bytes[cap - 1])
-    return all(held[gpu] + deepest[gpu] <= ground.layout.memory[gpu] for gpu in held)
+    return all(held[gpu] + deepest[gpu] <= data.layout.memory[gpu] for gpu in held)
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_moves_keep_to_types_and_routes(horizon: Horizon, objective: Objective) -> None:
     moved = 0
     for seed in range(80):
-        balance = balance_of(random_instance(seed, horizon, objective, pieces=16), seed)
-        for _ in range(12) if balance is not None else ():
-            assert balance is not None
-            moved += balance.change() is not None
-            layout = balance.ground.layout
-            for spot in balance.spots():
+        balancer = balance_of(random_instance(seed, horizon, objective, pieces=16), seed)
+        for _ in range(12) if balancer is not None else ():
+            assert balancer is not None
+            moved += balancer.change() is not None
+            layout = balancer.data.layout
+            for spot in balancer.spots():
                 assert len(set(spot.gpus)) == spot.job.slots
                 assert {layout.type_of[gpu] for gpu in spot.gpus} <= set(spot.job.gpu_types)
                 assert layout.channel(spot.gpus) is not None
@@ -302,17 +309,17 @@ def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
     assert seen["cheap"] > 2 * seen["dear"] > 0
 
 
-def levelled(instance: Instance) -> tuple[Levelling, Evaluator, int, int] | None:
+def levelled(instance: Instance) -> tuple[LoadSmoothing, Evaluator, int, int] | None:
     """A scheduled placement made even, with the fullest GPU before and the number of trades."""
-    balance = balance_of(instance)
-    spots = balance.loads.settled() if balance is not None else None
-    if balance is None or spots is None:
+    balancer = balance_of(instance)
+    spots = balancer.placement.resolved() if balancer is not None else None
+    if balancer is None or spots is None:
         return None
-    evaluator, count = Evaluator(balance.ground.pieces, balance.ground.layout), len(spots)
+    evaluator, count = Evaluator(balancer.data.pieces, balancer.data.layout), len(spots)
     outcome = evaluator.evaluate(spots, [1.0] * count, [0] * count)
-    levelling = Levelling(balance.ground, spots, evaluator.levels(outcome))
-    before = max(levelling.load)
-    return levelling, evaluator, before, levelling.run(500)
+    smoothing = LoadSmoothing(balancer.data, spots, evaluator.levels(outcome))
+    before = max(smoothing.load)
+    return smoothing, evaluator, before, smoothing.run(500)
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
@@ -323,15 +330,15 @@ def test_levelling_makes_the_fullest_gpu_emptier_and_keeps_to_the_rules(horizon:
         found = levelled(instance)
         if found is None:
             continue
-        levelling, evaluator, before, trades = found
-        spots = levelling.placed()
-        assert max(levelling.load) <= before
-        loads = Levelling(levelling.ground, spots, levelling.levels)
-        assert (loads.load, loads.state) == (levelling.load, levelling.state)
+        smoothing, evaluator, before, trades = found
+        spots = smoothing.placed()
+        assert max(smoothing.load) <= before
+        placement = LoadSmoothing(smoothing.data, spots, smoothing.levels)
+        assert (placement.load, placement.state) == (smoothing.load, smoothing.state)
         outcome = evaluator.evaluate(spots, [1.0] * len(spots), [0] * len(spots))
         timetable = evaluator.timetable(outcome)
         digest = instance_sha256(instance)
         plan = Plan(instance.name, digest, "feasible", outcome.value, 0, outcome.period_us, timetable.jobs, {})
         assert not check(instance, plan)
-        emptier += max(levelling.load) < before and trades > 0
+        emptier += max(smoothing.load) < before and trades > 0
     assert emptier >= 3

@@ -29,10 +29,10 @@ from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search import sequence_search
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
@@ -40,7 +40,7 @@ from tests.random_instances import random_instance
 OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion", "period")
 
 
-def start_of(instance: Instance) -> tuple[Ground, Timetable] | None:
+def start_of(instance: Instance) -> tuple[ProblemData, Timetable] | None:
     """The list schedule of the heuristic's first placement."""
     pieces = cut(instance)
     asked = demands(pieces)
@@ -49,25 +49,25 @@ def start_of(instance: Instance) -> tuple[Ground, Timetable] | None:
         return None
     evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
     plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
-    return Ground(pieces, Layout(pieces), asked), plan
+    return ProblemData(pieces, Layout(pieces), asked), plan
 
 
 def never(pieces: int) -> bool:
     return False
 
 
-def control_of(ground: Ground, plan: Timetable) -> Control:
-    control = Control("test", ground.pieces, Options(workers=1), lambda event: None)
+def control_of(data: ProblemData, plan: Timetable) -> Control:
+    control = Control("test", data.pieces, Options(workers=1), lambda event: None)
     assert control.offer(plan)
     return control
 
 
-def assert_correct(ground: Ground, sequencing: SequenceSearch, schedule: SequencedSchedule) -> None:
+def assert_correct(data: ProblemData, sequencing: SequenceSearch, schedule: SequencedSchedule) -> None:
     timetable = sequencing.timetable(schedule)
-    assert objective_of(ground.pieces, timetable.jobs, timetable.period_us) == schedule.value
-    plan = control_of(ground, timetable).result(StoppedBy.COMPLETED).plan
+    assert objective_of(data.pieces, timetable.jobs, timetable.period_us) == schedule.value
+    plan = control_of(data, timetable).result(StoppedBy.COMPLETED).plan
     assert plan is not None
-    assert not check(ground.pieces.instance, plan)
+    assert not check(data.pieces.instance, plan)
 
 
 def instances(objective: Objective) -> list[Instance]:
@@ -84,12 +84,12 @@ def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) ->
         start = start_of(instance)
         if start is None:
             continue
-        ground, plan = start
-        sequencing = SequenceSearch(ground, Random(number))
+        data, plan = start
+        sequencing = SequenceSearch(data, Random(number))
         given = sequencing.given(plan)
         after = sequencing.anneal(given, given.spots, 150, 0.003, never)
-        assert_correct(ground, sequencing, after)
-        assert after.value <= given.value == objective_of(ground.pieces, plan.jobs, plan.period_us)
+        assert_correct(data, sequencing, after)
+        assert after.value <= given.value == objective_of(data.pieces, plan.jobs, plan.period_us)
         found, better = found + 1, better + (after.value < given.value)
     assert found > 50
     assert better > 6
@@ -99,7 +99,7 @@ def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) ->
 def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> None:
     start = start_of(generate("server", 1, objective=objective))
     assert start is not None
-    ground, plan = start
+    data, plan = start
 
     def run(worth: float) -> tuple[SequencedSchedule, int]:
         swept: list[int] = []
@@ -108,13 +108,13 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
             swept.append(pieces)
             return False
 
-        sequencing = SequenceSearch(ground, Random(1))
+        sequencing = SequenceSearch(data, Random(1))
         given = sequencing.given(plan)
         after = sequencing.anneal(given, given.spots, 300, 0.003, count, worth)
-        assert_correct(ground, sequencing, after)
+        assert_correct(data, sequencing, after)
         return after, sum(swept)
 
-    value = objective_of(ground.pieces, plan.jobs, plan.period_us)
+    value = objective_of(data.pieces, plan.jobs, plan.period_us)
     to_the_end, most = run(inf)
     within_reach, all_of_them = run(value)
     assert (list(within_reach.start), all_of_them) == (list(to_the_end.start), most)
@@ -123,17 +123,17 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
     assert 0 < few < most / 10
 
 
-def best_at_placement(ground: Ground, plan: Timetable) -> int:
+def best_at_placement(data: ProblemData, plan: Timetable) -> int:
     """The best objective at the placement of a plan, by CP-SAT; of a period within a thousandth."""
-    control, jobs = control_of(ground, plan), range(len(plan.jobs))
-    retiming, low = RepairModel(control, ground, Engine(Budget(control))), control.bound
+    control, jobs = control_of(data, plan), range(len(plan.jobs))
+    retiming, low = RepairModel(control, data, Engine(Budget(control))), control.bound
     while plan.period_us is not None and low + 1 < plan.period_us and low < 0.999 * plan.period_us:
         period = (low + plan.period_us) // 2
         shorter = retiming.at_period(plan, jobs, period, 0.3)
         plan, low = (plan, period) if shorter is None else (shorter, low)
     while plan.period_us is None and (better := retiming.improve(plan, jobs, 1.0)) is not None:
         plan = better
-    return objective_of(ground.pieces, plan.jobs, plan.period_us)
+    return objective_of(data.pieces, plan.jobs, plan.period_us)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -145,11 +145,11 @@ def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) ->
         start = start_of(generate("tiny", seed, objective=objective))
         if start is None or any(job.rule.balance is not None for job in start[0].pieces.jobs):
             continue
-        ground, plan = start
-        sequencing = SequenceSearch(ground, Random(seed))
+        data, plan = start
+        sequencing = SequenceSearch(data, Random(seed))
         given = sequencing.given(plan)
         value = min(sequencing.anneal(given, given.spots, 3000, heat, never).value for heat in (0.1, 0.03, 0.01))
-        optimum = best_at_placement(ground, plan)
+        optimum = best_at_placement(data, plan)
         assert value >= optimum or (objective == "period" and value >= 0.999 * optimum)
         reached, least = reached + value, least + optimum
     assert least > 0
@@ -163,14 +163,14 @@ def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
         start = start_of(instance)
         if start is None:
             continue
-        ground, plan = start
-        draw = Random(number)
-        sequencing = SequenceSearch(ground, draw)
+        data, plan = start
+        rng = Random(number)
+        sequencing = SequenceSearch(data, rng)
         given, watched = sequencing.given(plan), list[SequencedSchedule]()
-        balance = Balance(ground, draw, 1 + given.value)
-        after = Relocation(balance, sequencing, draw).run(given, 40, 0.03, watched.append, never)
+        balancer = LoadBalancer(data, rng, 1 + given.value)
+        after = Relocation(balancer, sequencing, rng).run(given, 40, 0.03, watched.append, never)
         for schedule in watched:
-            assert_correct(ground, sequencing, schedule)
+            assert_correct(data, sequencing, schedule)
         assert after.value == min([given.value, *(schedule.value for schedule in watched)])
         found += 1
         moved += [spot.gpus for spot in after.spots] != [spot.gpus for spot in given.spots]
@@ -182,19 +182,19 @@ def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
 def test_it_stops_when_told(objective: Objective) -> None:
     start = start_of(generate("server", 2, objective=objective))
     assert start is not None
-    ground, plan = start
+    data, plan = start
     asked: list[int] = []
 
     def soon(pieces: int) -> bool:
         asked.append(pieces)
         return len(asked) == 3
 
-    sequencing = SequenceSearch(ground, Random(0))
+    sequencing = SequenceSearch(data, Random(0))
     given = sequencing.given(plan)
     after = sequencing.anneal(given, given.spots, 10**9, 0.01, soon)
     assert len(asked) == 3
     assert all(pieces > 0 for pieces in asked)
-    assert_correct(ground, sequencing, after)
+    assert_correct(data, sequencing, after)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -203,12 +203,12 @@ def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> Non
     for seed in range(3):
         start = start_of(enlarged(generate("server", seed, objective=objective)))
         assert start is not None
-        ground, plan = start
-        sequencing = SequenceSearch(ground, Random(seed))
+        data, plan = start
+        sequencing = SequenceSearch(data, Random(seed))
         given = sequencing.given(plan)
         assert given.value > 2**64
         after = sequencing.anneal(given, given.spots, 200, 0.003, never)
-        assert_correct(ground, sequencing, after)
+        assert_correct(data, sequencing, after)
         better += after.value < given.value
     assert better > 0
 
@@ -216,8 +216,8 @@ def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> Non
 def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tuple[int, Timetable]]:
     start = start_of(generate(family, seed, **changes))
     assert start is not None
-    ground, plan = start
-    sequencing = SequenceSearch(ground, Random(seed))
+    data, plan = start
+    sequencing = SequenceSearch(data, Random(seed))
     schedule = sequencing.given(plan)
     found = []
     for heat in (0.01, 0.001):

@@ -16,12 +16,12 @@ from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.resolve.carrying import carried
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems
-from jigsaw_opt.solvers.resolve.line import Line
-from jigsaw_opt.solvers.resolve.mending import laid_anew, mend
+from jigsaw_opt.solvers.resolve.line import FiniteInsertion
+from jigsaw_opt.solvers.resolve.mending import mend, reinserted
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.driver import Driver
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.state.partial_schedule import Board
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
 __all__ = ["Warm"]
 
@@ -75,7 +75,7 @@ class _Resolving:
 
     def __init__(self, control: Control, pieces: Pieces, plan: Plan, fix: Fix) -> None:
         self.control, self.pieces, self.plan, self.fix = control, pieces, plan, fix
-        self.draw = random.Random(control.options.seed)
+        self.rng = random.Random(control.options.seed)
         self.begun = {job.name for job in plan.jobs if has_begun(job, fix.moment)}
         self.work = 0.0
 
@@ -85,8 +85,8 @@ class _Resolving:
         if asked is None:
             return StoppedBy.COMPLETED
         now = replace(self.pieces, jobs=tuple(self._released(job) for job in self.pieces.jobs))
-        self.ground = Ground(now, Layout(now), demands(now) or asked)
-        number = self.ground.number
+        self.data = ProblemData(now, Layout(now), demands(now) or asked)
+        number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
         kept = carried(self.pieces, self.plan, self.fix)
@@ -99,20 +99,20 @@ class _Resolving:
 
     def _on_line(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
         line = self._line()
-        waiting = []
+        unassigned = []
         for index in range(len(self.pieces.jobs)):
-            laid = line.board.read(index, kept[index]) if index in kept else None
-            if laid is not None and line.board.admits(laid):
-                line.board.put(index, laid)
+            scheduled = line.schedule.read(index, kept[index]) if index in kept else None
+            if scheduled is not None and line.schedule.admits(scheduled):
+                line.schedule.add(index, scheduled)
             else:
-                waiting.append(index)
-        found = line if self._insert(line, self._by_work(waiting)) else self._anew()
+                unassigned.append(index)
+        found = line if self._insert(line, self._by_work(unassigned)) else self._anew()
         if found is None:
             return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
-        self.control.offer(found.board.timetable())
-        return self._improve(found, waiting)
+        self.control.offer(found.schedule.timetable())
+        return self._improve(found, unassigned)
 
-    def _line(self) -> Line:
+    def _line(self) -> FiniteInsertion:
         """A line on which lies what has started.
 
         Raises
@@ -120,40 +120,40 @@ class _Resolving:
         InvalidInputError
             It overlaps or breaks an order with the durations of now.
         """
-        board = Board(self.ground, None, self.fix.moment)
+        schedule = PartialSchedule(self.data, None, self.fix.moment)
         clashes = []
         jobs = {job.name: index for index, job in enumerate(self.pieces.jobs)}
         for old in self.plan.jobs:
             if old.name not in self.begun or old.name not in jobs:
                 continue
             index = jobs[old.name]
-            place, laid = f'$.before_us: job "{old.name}"', board.read(index, old)
-            if not board.begin(index, laid):
+            place, scheduled = f'$.before_us: job "{old.name}"', schedule.read(index, old)
+            if not schedule.freeze(index, scheduled):
                 clashes.append(Problem(place, "what it has started overlaps something with the durations of now"))
-            elif board.lay(index, laid.spot, self.pieces.jobs[index].release_us, None) is None:
+            elif schedule.inserted(index, scheduled.spot, self.pieces.jobs[index].release_us, None) is None:
                 clashes.append(Problem(place, "what it has started breaks an order with the durations of now"))
         if clashes:
             raise InvalidInputError(clashes)
-        return Line(board, self.fixed, self.draw)
+        return FiniteInsertion(schedule, self.fixed, self.rng)
 
-    def _insert(self, line: Line, waiting: Sequence[int]) -> bool:
+    def _insert(self, line: FiniteInsertion, unassigned: Sequence[int]) -> bool:
         """Lay the waiting jobs; says whether all found room."""
-        left = [index for index in waiting if not self._counted(line.insert(index), index)]
+        left = [index for index in unassigned if not self._counted(line.insert(index), index)]
         for _ in range(_ROOM_TRIES if left else 0):
             if self._reason() is not None:
                 break
-            index = self.draw.choice(left)
+            index = self.rng.choice(left)
             if self._counted(line.make_room(index), index):
                 left.remove(index)
                 if not left:
                     break
         return not left
 
-    def _anew(self) -> Line | None:
+    def _anew(self) -> FiniteInsertion | None:
         """All jobs laid anew, what is fixed first; None where no order tried leaves all of them room."""
         for _ in range(_ORDERS):
             line, order = self._line(), list(range(len(self.pieces.jobs)))
-            self.draw.shuffle(order)
+            self.rng.shuffle(order)
             if self._insert(line, self._by_work(order)):
                 return line
             if self._reason() is not None:
@@ -165,46 +165,46 @@ class _Resolving:
 
         def key(index: int) -> tuple[bool, int]:
             bound = index in self.fixed or self.pieces.jobs[index].name in self.begun
-            return not bound, -max(self.ground.demands[index].slot_us.values())
+            return not bound, -max(self.data.demands[index].slot_us.values())
 
         return sorted(jobs, key=key)
 
-    def _improve(self, line: Line, changed: Sequence[int]) -> StoppedBy | None:
+    def _improve(self, line: FiniteInsertion, changed: Sequence[int]) -> StoppedBy | None:
         """Ruin and recreate, around the changed jobs and what ends last; with a limit and a fix until then."""
         idle = 0
         patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
         while (reason := self._reason()) is None and idle < patience:
-            first = self.draw.choice(changed) if changed and self.draw.random() < 0.3 else line.last()
+            first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else line.last()
             idle = 0 if self._counted(line.step(first), first) else idle + 1
             if self.control.objective is not None and line.value < self.control.objective:
-                self.control.offer(line.board.timetable())
+                self.control.offer(line.schedule.timetable())
         return reason
 
     def _on_circle(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
         period = self.plan.period_us
         if period is not None:
-            board = Board(self.ground, period)
-            laid = {index: board.read(index, job) for index, job in kept.items()}
-            homes = self._homes(kept)
-            for bound in (homes | self.fixed, self.fixed) if homes else (self.fixed,):
+            schedule = PartialSchedule(self.data, period)
+            scheduled = {index: schedule.read(index, job) for index, job in kept.items()}
+            old_gpus = self._old_gpus(kept)
+            for bound in (old_gpus | self.fixed, self.fixed) if old_gpus else (self.fixed,):
                 if self.control.best is None:
-                    for plan in mend(self.ground, laid, bound, period, self.draw, self._laid_one):
+                    for plan in mend(self.data, scheduled, bound, period, self.rng, self._count_insertion):
                         self.control.offer(plan)
             self._place_anew(period)
         return self._reason()
 
     def _place_anew(self, period: int) -> None:
         """Where the period has grown and nothing is fixed, try the placements that a search would begin with."""
-        for spots in placements(self.pieces, self.ground.demands) if self.fix.empty else ():
+        for spots in placements(self.pieces, self.data.demands) if self.fix.empty else ():
             best = self.control.objective
             if best is None or best <= period or self._reason() is not None:
                 return
-            for plan in laid_anew(self.ground, spots, best, self.draw, self._laid_one):
+            for plan in reinserted(self.data, spots, best, self.rng, self._count_insertion):
                 self.control.offer(plan)
 
-    def _homes(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
+    def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
         """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
-        old, number = {job.name: job for job in self.plan.jobs}, self.ground.number
+        old, number = {job.name: job for job in self.plan.jobs}, self.data.number
         return {
             index: [number[gpu] for gpu in old[job.name].gpus]
             for index, job in enumerate(self.pieces.jobs)
@@ -241,7 +241,7 @@ class _Resolving:
         self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_PIECE
         return success
 
-    def _laid_one(self) -> bool:
+    def _count_insertion(self) -> bool:
         size = (self.pieces.blocks + self.pieces.transfers) // len(self.pieces.jobs)
         self.work += size * _WORK_OF_PIECE
         return self._reason() is not None

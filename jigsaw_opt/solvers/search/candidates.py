@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["Places", "by_type"]
+__all__ = ["CandidateGenerator", "by_type"]
 
 T = TypeVar("T")
 
@@ -26,20 +27,20 @@ def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
     return sorted(known, key=lambda server: (-count[known[server]], known[server]))
 
 
-class Places:
+class CandidateGenerator:
     """Proposes GPUs for jobs, by loads.
 
     Parameters
     ----------
-    ground
+    data
         The instance.
-    draw
+    rng
         Source of chance.
     """
 
-    def __init__(self, ground: Ground, draw: random.Random) -> None:
-        self.ground, self.draw = ground, draw
-        self.layout = ground.layout
+    def __init__(self, data: ProblemData, rng: random.Random) -> None:
+        self.data, self.rng = data, rng
+        self.layout = data.layout
         graph = self.layout.routes.graph
         self._links_at: list[list[int]] = [
             [data["link"] for _, _, data in graph.edges(server.name, data=True)] for server in self.layout.servers
@@ -47,9 +48,9 @@ class Places:
         self._blur = _BLUR
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
-        self._aligned: dict[tuple[int, tuple[int, ...]], list[tuple[int, ...]]] = {}
+        self._buddy_blocks: dict[tuple[int, tuple[int, ...]], list[tuple[int, ...]]] = {}
 
-    def of(self, loads: Loads, index: int, thorough: bool = False) -> Iterator[list[int]]:
+    def of(self, placement: PartialPlacement, index: int, thorough: bool = False) -> Iterator[list[int]]:
         """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
 
         Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
@@ -58,44 +59,46 @@ class Places:
         self._blur = 0.0 if thorough else _BLUR
         seen: set[tuple[int, ...]] = set()
         kinds = self._by_kind(index)
-        for servers in kinds if thorough or len(kinds) < 3 else (self.draw.choice(kinds[:-1]), kinds[-1]):
-            for gpus in self._among(loads, index, servers, thorough):
+        for servers in kinds if thorough or len(kinds) < 3 else (self.rng.choice(kinds[:-1]), kinds[-1]):
+            for gpus in self._among(placement, index, servers, thorough):
                 if gpus is not None and (key := tuple(sorted(gpus))) not in seen:
                     seen.add(key)
                     yield gpus
 
-    def shifted(self, loads: Loads, index: int) -> tuple[list[int], int] | None:
+    def shifted(self, placement: PartialPlacement, index: int) -> tuple[list[int], int] | None:
         """GPUs of a placed job after all its workers on one server have gone to another one, and that server.
 
         Within a server, other GPUs than before may be taken.
         """
-        spot, draw = loads.spots[index], self.draw
+        spot, rng = placement.spots[index], self.rng
         if spot is None:
             return None
         server_of = self.layout.server_of
-        homes = list(dict.fromkeys([server_of[gpu] for gpu in spot.gpus]))
-        home = max(draw.sample(homes, min(2, len(homes))), key=lambda s: self.use(loads, s))
-        others = [s for s in self._neighbours(index, home) if s not in homes]
+        sources = list(dict.fromkeys([server_of[gpu] for gpu in spot.gpus]))
+        source = max(rng.sample(sources, min(2, len(sources))), key=lambda s: self.use(placement, s))
+        others = [s for s in self._neighbours(index, source) if s not in sources]
         if not others:
             return None
-        sample = draw.sample(others, min(3, len(others)))
-        server = min(sample, key=lambda s: self.use(loads, s)) if draw.random() < 0.5 else draw.choice(sample)
-        gpus = self.exchanged(loads, index, spot.gpus, home, server)
+        sample = rng.sample(others, min(3, len(others)))
+        server = min(sample, key=lambda s: self.use(placement, s)) if rng.random() < 0.5 else rng.choice(sample)
+        gpus = self.replaced(placement, index, spot.gpus, source, server)
         return None if gpus is None else (gpus, server)
 
-    def seat(self, gpu: int, index: int, taken: Sequence[int]) -> int | None:
+    def neighbour_gpu(self, gpu: int, index: int, taken: Sequence[int]) -> int | None:
         """A GPU for a worker of a job instead of its own: on the same server or near it, none of those taken."""
-        home = self.layout.server_of[gpu]
-        server = home if self.draw.random() < 0.5 else self.draw.choice(self._neighbours(index, home))
+        source = self.layout.server_of[gpu]
+        server = source if self.rng.random() < 0.5 else self.rng.choice(self._neighbours(index, source))
         free = [one for one in self.layout.on_server[server] if one not in taken]
-        return self.draw.choice(free) if free else None
+        return self.rng.choice(free) if free else None
 
-    def exchanged(self, loads: Loads, index: int, gpus: Sequence[int], home: int, server: int) -> list[int] | None:
-        """GPUs of a job with those on `home` replaced by the least loaded ones of `server`; None without room."""
-        leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == home]
-        need = loads.demands[index].need
-        free = self._sorted(loads, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
-        free = [gpu for gpu in free if loads.cap(index, gpu) >= need[leaving[0]]]
+    def replaced(
+        self, placement: PartialPlacement, index: int, gpus: Sequence[int], source: int, server: int
+    ) -> list[int] | None:
+        """GPUs of a job with those on `source` replaced by the least loaded ones of `server`; None without room."""
+        leaving = [slot for slot, gpu in enumerate(gpus) if self.layout.server_of[gpu] == source]
+        need = placement.demands[index].need
+        free = self._sorted(placement, [gpu for gpu in self.layout.on_server[server] if gpu not in gpus])
+        free = [gpu for gpu in free if placement.cap(index, gpu) >= need[leaving[0]]]
         if len(free) < len(leaving):
             return None
         after = list(gpus)
@@ -103,18 +106,18 @@ class Places:
             after[slot] = gpu
         return after
 
-    def chosen(self, loads: Loads, index: int, gpus: Sequence[int]) -> list[int] | None:
+    def chosen(self, placement: PartialPlacement, index: int, gpus: Sequence[int]) -> list[int] | None:
         """The first GPUs with memory for the levels that a job needs, which descend, or None."""
         chosen: list[int] = []
         skipped: list[tuple[int, int]] = []
         coming = iter(gpus)
-        for level in loads.demands[index].need:
+        for level in placement.demands[index].need:
             at = next((at for at, (_, cap) in enumerate(skipped) if cap >= level), None)
             if at is not None:
                 chosen.append(skipped.pop(at)[0])
                 continue
             for gpu in coming:
-                cap = loads.cap(index, gpu)
+                cap = placement.cap(index, gpu)
                 if cap >= level:
                     chosen.append(gpu)
                     break
@@ -124,11 +127,11 @@ class Places:
                 return None
         return chosen
 
-    def _neighbours(self, index: int, home: int) -> Sequence[int]:
+    def _neighbours(self, index: int, source: int) -> Sequence[int]:
         """Servers that may hold workers of a job: the nearest other ones, or all."""
         usable = self._by_kind(index)[-1]
-        rings = self.layout.near(home)
-        if self.draw.random() < 0.8 and len(rings) > 1:
+        rings = self.layout.near(source)
+        if self.rng.random() < 0.8 and len(rings) > 1:
             kinds = self._usable(index)
             near = [s for s in rings[1] if s in kinds]
             if near:
@@ -136,20 +139,20 @@ class Places:
         return usable
 
     def _usable(self, index: int) -> frozenset[int]:
-        key = id(self.ground.demands[index])
+        key = id(self.data.demands[index])
         if key not in self._sets:
             self._sets[key] = frozenset(self._by_kind(index)[-1])
         return self._sets[key]
 
-    def use(self, loads: Loads, server: int) -> int:
+    def use(self, placement: PartialPlacement, server: int) -> int:
         """Load of the fullest link at a server, or the mean load of its GPUs, if that is more."""
         inside = self.layout.on_server[server]
-        load = sum([loads.gpu_us[gpu] for gpu in inside]) // len(inside)
-        return max([load, *[loads.link_us[link] for link in self._links_at[server]]])
+        load = sum([placement.gpu_us[gpu] for gpu in inside]) // len(inside)
+        return max([load, *[placement.link_us[link] for link in self._links_at[server]]])
 
     def _by_kind(self, index: int) -> list[list[int]]:
         """Servers that may hold workers of a job: by type, and all together where there are several types."""
-        demand = self.ground.demands[index]
+        demand = self.data.demands[index]
         if id(demand) not in self._kinds:
             kinds: dict[str, list[int]] = {}
             for s, server in enumerate(self.layout.servers):
@@ -160,52 +163,54 @@ class Places:
             self._kinds[id(demand)] = found if len(found) == 1 else [*found, together]
         return self._kinds[id(demand)]
 
-    def _among(self, loads: Loads, index: int, servers: Sequence[int], thorough: bool) -> Iterator[list[int] | None]:
-        slots, inside = self.ground.pieces.jobs[index].slots, self.layout.on_server
-        sample = servers if len(servers) <= _SAMPLE else self.draw.sample(servers, _SAMPLE)
+    def _among(
+        self, placement: PartialPlacement, index: int, servers: Sequence[int], thorough: bool
+    ) -> Iterator[list[int] | None]:
+        slots, inside = self.data.pieces.jobs[index].slots, self.layout.on_server
+        sample = servers if len(servers) <= _SAMPLE else self.rng.sample(servers, _SAMPLE)
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
-            for server in self._least(alone, lambda s: sorted([loads.gpu_us[g] for g in inside[s]])[slots - 1]):
-                yield self.chosen(loads, index, self._sorted(loads, inside[server]))
-        if slots > 1 and len(servers) > 1 and (not alone or self.draw.random() < 0.2):
+            for server in self._least(alone, lambda s: sorted([placement.gpu_us[g] for g in inside[s]])[slots - 1]):
+                yield self.chosen(placement, index, self._sorted(placement, inside[server]))
+        if slots > 1 and len(servers) > 1 and (not alone or self.rng.random() < 0.2):
             blocks = self._blocks(index, servers)
-            for block in self._least(blocks, lambda block: max([self.use(loads, s) for s in block])):
-                gpus = [gpu for s in block for gpu in self._sorted(loads, inside[s])]
-                yield self.chosen(loads, index, gpus)
-            if self.draw.random() < 0.3:
+            for block in self._least(blocks, lambda block: max([self.use(placement, s) for s in block])):
+                gpus = [gpu for s in block for gpu in self._sorted(placement, inside[s])]
+                yield self.chosen(placement, index, gpus)
+            if self.rng.random() < 0.3:
                 usable = set(servers)
-                anchor = min(self.draw.sample(sample, min(4, len(sample))), key=lambda s: self.use(loads, s))
-                yield self._around(loads, index, usable, anchor)
+                anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: self.use(placement, s))
+                yield self._around(placement, index, usable, anchor)
             if len(servers) <= _SAMPLE:
-                yield self._anywhere(loads, index, servers)
+                yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
         """Every server that may hold all workers of a job, or else aligned blocks of as many as it needs.
 
         Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
-        slots, inside = self.ground.pieces.jobs[index].slots, self.layout.on_server
+        slots, inside = self.data.pieces.jobs[index].slots, self.layout.on_server
         seen: set[tuple[int, ...]] = set()
         for servers in self._by_kind(index):
             alone = [(s,) for s in servers if len(inside[s]) >= slots]
-            for block in alone or self._all_aligned(slots, servers):
+            for block in alone or self._all_buddy_blocks(slots, servers):
                 if block not in seen:
                     seen.add(block)
                     yield block
 
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
         """Some aligned blocks."""
-        blocks = self._all_aligned(self.ground.pieces.jobs[index].slots, servers)
-        return blocks if len(blocks) <= _SAMPLE else self.draw.sample(blocks, _SAMPLE)
+        blocks = self._all_buddy_blocks(self.data.pieces.jobs[index].slots, servers)
+        return blocks if len(blocks) <= _SAMPLE else self.rng.sample(blocks, _SAMPLE)
 
-    def _all_aligned(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
+    def _all_buddy_blocks(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
         """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other."""
         key = (slots, tuple(servers))
-        if key not in self._aligned:
-            self._aligned[key] = list(self._align(slots, servers))
-        return self._aligned[key]
+        if key not in self._buddy_blocks:
+            self._buddy_blocks[key] = list(self._buddy_allocated(slots, servers))
+        return self._buddy_blocks[key]
 
-    def _align(self, slots: int, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    def _buddy_allocated(self, slots: int, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
         left = dict.fromkeys(servers)
         while left:
             first = next(iter(left))
@@ -242,36 +247,36 @@ class Places:
         ranked = sorted(servers, key=key)
         chosen = ranked[:_MOST_ANCHORS]
         if len(ranked) > _MOST_ANCHORS:
-            chosen.append(self.draw.choice(ranked[_MOST_ANCHORS:]))
+            chosen.append(self.rng.choice(ranked[_MOST_ANCHORS:]))
         return chosen
 
-    def _around(self, loads: Loads, index: int, usable: set[int], anchor: int) -> list[int] | None:
+    def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:
         """GPUs of a server, and where these do not suffice of those nearest to it, the least used ones first."""
-        slots = self.ground.pieces.jobs[index].slots
+        slots = self.data.pieces.jobs[index].slots
         collected: list[int] = []
         for ring in self.layout.near(anchor):
-            near = self._blurred([s for s in ring if s in usable], lambda s: self.use(loads, s))
+            near = self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s))
             for server in near:
-                collected += self._sorted(loads, self.layout.on_server[server])
+                collected += self._sorted(placement, self.layout.on_server[server])
                 if len(collected) >= slots:
-                    gpus = self.chosen(loads, index, collected)
+                    gpus = self.chosen(placement, index, collected)
                     if gpus is not None:
                         return gpus
         return None
 
-    def _anywhere(self, loads: Loads, index: int, servers: Sequence[int]) -> list[int] | None:
+    def _anywhere(self, placement: PartialPlacement, index: int, servers: Sequence[int]) -> list[int] | None:
         """The least loaded GPUs of one connected part."""
         part = self.layout.routes.component
-        home = part[self.draw.choice(servers)]
-        gpus = [g for s in servers if part[s] == home for g in self.layout.on_server[s]]
-        return self.chosen(loads, index, self._sorted(loads, gpus))
+        source = part[self.rng.choice(servers)]
+        gpus = [g for s in servers if part[s] == source for g in self.layout.on_server[s]]
+        return self.chosen(placement, index, self._sorted(placement, gpus))
 
-    def _sorted(self, loads: Loads, gpus: Sequence[int]) -> list[int]:
-        return self._blurred(gpus, loads.gpu_us.__getitem__)
+    def _sorted(self, placement: PartialPlacement, gpus: Sequence[int]) -> list[int]:
+        return self._blurred(gpus, placement.gpu_us.__getitem__)
 
     def _blurred(self, items: Sequence[int], key: Callable[[int], int]) -> list[int]:
         """Items by key, in half of all cases blurred by chance."""
-        draw, blur = self.draw.random, self._blur
-        if not blur or draw() < 0.5:
+        rng, blur = self.rng.random, self._blur
+        if not blur or rng() < 0.5:
             return sorted(items, key=key)
-        return sorted(items, key=lambda item: key(item) * (1 + blur * draw()))
+        return sorted(items, key=lambda item: key(item) * (1 + blur * rng()))

@@ -14,8 +14,8 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.params import SearchParams
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
@@ -87,7 +87,7 @@ class Context:
 
     Attributes
     ----------
-    pieces, ground
+    pieces, data
         The instance, cut, and what is worked out about it.
     evaluator
         Makes list schedules.
@@ -106,8 +106,8 @@ class Context:
     ) -> None:
         self.control, self.pieces, self.rng, self.budget, self.stream = control, control.pieces, rng, budget, stream
         self.params: SearchParams = control.options.params or SearchParams()
-        self.ground = Ground(self.pieces, Layout(self.pieces), demands)
-        self.evaluator = Evaluator(self.pieces, self.ground.layout)
+        self.data = ProblemData(self.pieces, Layout(self.pieces), demands)
+        self.evaluator = Evaluator(self.pieces, self.data.layout)
         self.engine = Engine(budget)
         self.best_list: ListSchedule | None = None
         self.balanced: Sequence[PlacedJob] | None = None

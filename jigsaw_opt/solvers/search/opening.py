@@ -32,7 +32,7 @@ def open_search(context: Context, begun: Event) -> None:
         Set as soon as there are plans.
     """
     budget, control = context.budget, context.control
-    found, first = trials(context.evaluator, context.ground.demands, control.options.seed), context.stream == 0
+    found, first = trials(context.evaluator, context.data.demands, control.options.seed), context.stream == 0
     _take(context, islice(found, PLAIN_TRIALS))
     begun.set()
     # Within so short a limit, time would be over soon after compiled functions are read; with these, trials take none.
@@ -66,11 +66,11 @@ def _construct(context: Context) -> None:
     for _ in range(most):
         if idle >= _LISTED_IN_VAIN or budget.over():
             break
-        balance, before = placing.balance(), control.objective
-        schedule = draft(context, balance) if placing.construct(balance) else None
+        balancer, before = placing.balancer(), control.objective
+        schedule = draft(context, balancer) if placing.construct(balancer) else None
         budget.spend(context.evaluation_work)
         if schedule is not None:
             context.offer_list(schedule)
         idle = 0 if control.objective != before else idle + 1
     if most and context.best_list is not None and not budget.over():
-        ListAnnealing(context, placing.balance(1.0)).run(context.best_list, min(most, _LISTED_STEPS), 0.003)
+        ListAnnealing(context, placing.balancer(1.0)).run(context.best_list, min(most, _LISTED_STEPS), 0.003)

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cycl
 from jigsaw_opt.solvers.kernels.sequence import ACROSS, KEPT, WITHIN, Graph, State
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["SequenceSearch", "SequencedSchedule"]
 
@@ -74,7 +74,7 @@ class SequenceSearch:
         Number of pieces: by job and iteration the blocks by slot, the transfers and the barrier.
     """
 
-    def __init__(self, ground: Ground, draw: random.Random) -> None:
+    def __init__(self, ground: ProblemData, draw: random.Random) -> None:
         self.ground, self._draw = ground, draw
         self.cyclic = ground.pieces.horizon == "cyclic"
         jobs = ground.pieces.jobs

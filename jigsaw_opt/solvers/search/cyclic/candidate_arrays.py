@@ -8,32 +8,35 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.compiled import Reals
 from jigsaw_opt.solvers.kernels.assignment import CandidateSets
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet
 
 if TYPE_CHECKING:
-    from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
+    from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 
 __all__ = ["CandidateArrays", "Choices"]
 
 
 class Choices:
-    """Berths of all jobs that ask the same, with what they take of servers and links, as shares of what there is.
+    """Candidate server sets of all jobs that ask the same, with the shares of servers and links that they take.
 
-    Berths within one group and nested there come alone where there are such.
+    Sets within one group and buddy-allocated there come alone where there are such.
     """
 
-    def __init__(self, berths: Sequence[Berth], nesting: Nesting, index: int) -> None:
-        homes = [nesting.home(berth.servers) for berth in berths]
-        nested = [home is not None and nesting.aligned(b.servers) for b, home in zip(berths, homes, strict=True)]
-        inside = [home is not None for home in homes]
-        kept = nested if any(nested) else inside if any(inside) else [True] * len(berths)
-        self.berths = [berth for berth, keep in zip(berths, kept, strict=True) if keep]
-        self.homes = [home for home, keep in zip(homes, kept, strict=True) if keep]
-        self.takes = [list(nesting.takes(index, berth)) for berth in self.berths]
+    def __init__(self, candidate_sets: Sequence[CandidateSet], hierarchy: HierarchicalAssignment, index: int) -> None:
+        group_of = [hierarchy.common_group(candidate_set.servers) for candidate_set in candidate_sets]
+        nested = [
+            group is not None and hierarchy.buddy_allocated(b.servers)
+            for b, group in zip(candidate_sets, group_of, strict=True)
+        ]
+        inside = [group is not None for group in group_of]
+        kept = nested if any(nested) else inside if any(inside) else [True] * len(candidate_sets)
+        self.candidate_sets = [candidate_set for candidate_set, keep in zip(candidate_sets, kept, strict=True) if keep]
+        self.group_of = [group for group, keep in zip(group_of, kept, strict=True) if keep]
+        self.takes = [list(hierarchy.takes(index, candidate_set)) for candidate_set in self.candidate_sets]
 
 
 class CandidateArrays:
-    """The berths of all kinds in flat lists.
+    """The candidate server sets of all kinds in flat lists.
 
     Parameters
     ----------
@@ -50,14 +53,14 @@ class CandidateArrays:
     def __init__(
         self, kind: Sequence[int], choices: Sequence[Choices], groups: Sequence[Sequence[int]], servers: int
     ) -> None:
-        self.first = [0, *accumulate(len(own.berths) for own in choices)]
-        homes = [home for own in choices for home in own.homes]
+        self.first = [0, *accumulate(len(own.candidate_sets) for own in choices)]
+        group_of = [group for own in choices for group in own.group_of]
         takes = [take for own in choices for take in own.takes]
-        berths = [berth for own in choices for berth in own.berths]
+        candidate_sets = [candidate_set for own in choices for candidate_set in own.candidate_sets]
         taken: list[set[int]] = [set() for _ in groups]
-        for home, own_takes in zip(homes, takes, strict=True):
-            if home is not None:
-                taken[home].update(resource for resource, _ in own_takes)
+        for group, own_takes in zip(group_of, takes, strict=True):
+            if group is not None:
+                taken[group].update(resource for resource, _ in own_takes)
         within: list[int] = []
         within_from, within_to = [0] * (len(choices) * len(groups)), [0] * (len(choices) * len(groups))
         at: list[int] = []
@@ -65,13 +68,15 @@ class CandidateArrays:
         for k, own in enumerate(choices):
             of_group: dict[int | None, list[int]] = {}
             at_server: dict[int, list[int]] = {}
-            for number, (berth, home) in enumerate(zip(own.berths, own.homes, strict=True), self.first[k]):
-                of_group.setdefault(home, []).append(number)
-                for server in berth.servers:
+            for number, (candidate_set, group) in enumerate(
+                zip(own.candidate_sets, own.group_of, strict=True), self.first[k]
+            ):
+                of_group.setdefault(group, []).append(number)
+                for server in candidate_set.servers:
                     at_server.setdefault(server, []).append(number)
-            for home, numbers in of_group.items():
-                for g in range(len(groups)) if home is None else (home,):
-                    if home is not None or g not in of_group:
+            for group, numbers in of_group.items():
+                for g in range(len(groups)) if group is None else (group,):
+                    if group is not None or g not in of_group:
                         cell = k * len(groups) + g
                         within_from[cell], within_to[cell] = len(within), len(within) + len(numbers)
                 within += numbers
@@ -81,11 +86,11 @@ class CandidateArrays:
                 at += numbers
         self.options = CandidateSets(
             kind=list(kind),
-            home=[-1 if home is None else home for home in homes],
+            home=[-1 if group is None else group for group in group_of],
             take_at=[0, *accumulate(map(len, takes))],
             resource=[resource for own in takes for resource, _ in own],
-            server_at=[0, *accumulate(len(berth.servers) for berth in berths)],
-            server=[server for berth in berths for server in berth.servers],
+            server_at=[0, *accumulate(len(candidate_set.servers) for candidate_set in candidate_sets)],
+            server=[server for candidate_set in candidate_sets for server in candidate_set.servers],
             within_from=within_from,
             within_to=within_to,
             within=within or [0],
@@ -93,7 +98,7 @@ class CandidateArrays:
             at_to=at_to,
             at=at or [0],
             group_at=[0, *accumulate(map(len, groups))],
-            member=[server for group in groups for server in group],
+            member=[server for inside in groups for server in inside],
             inside_at=[0, *accumulate(map(len, taken))],
             inside=[resource for inside in taken for resource in sorted(inside)] or [0],
         )

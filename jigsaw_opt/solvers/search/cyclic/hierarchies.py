@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
+from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 
-__all__ = ["Nestings"]
+__all__ = ["Hierarchies"]
 
 
-class Nestings:
+class Hierarchies:
     """The nesting at hand.
 
     Parameters
@@ -20,12 +20,12 @@ class Nestings:
         Asked now and then; once it holds, nothing fits.
     """
 
-    def __init__(self, make: Callable[[int, int], Nesting], stop: Callable[[], bool]) -> None:
+    def __init__(self, make: Callable[[int, int], HierarchicalAssignment], stop: Callable[[], bool]) -> None:
         self._make, self._stop = make, stop
-        self._nesting: Nesting | None = None
+        self._hierarchy: HierarchicalAssignment | None = None
         self._ambitious, self._misfit = True, False
 
-    def fitting(self, period: int, bound: int) -> Nesting | None:
+    def fitting(self, period: int, bound: int) -> HierarchicalAssignment | None:
         """A nesting of which all loads and all jobs are within a period; None where this one did not get there.
 
         Parameters
@@ -33,16 +33,16 @@ class Nestings:
         period, bound
             In microseconds.
         """
-        nesting, known = self._nesting, True
-        if nesting is None or nesting.longest > period:
-            nesting, known = self._make(bound, bound if self._ambitious else period), False
-            nesting.settle(self._stop)
-        if nesting.fit(period, self._stop):
-            self._nesting, self._misfit = nesting, False
-            return nesting
+        hierarchy, known = self._hierarchy, True
+        if hierarchy is None or hierarchy.longest > period:
+            hierarchy, known = self._make(bound, bound if self._ambitious else period), False
+            hierarchy.anneal_all(self._stop)
+        if hierarchy.fit(period, self._stop):
+            self._hierarchy, self._misfit = hierarchy, False
+            return hierarchy
         # It may still do for a longer period, but not time and again.
         self._misfit = known and not self._misfit
-        self._nesting = nesting if self._misfit else None
+        self._hierarchy = hierarchy if self._misfit else None
         if not known:
             # Where servers that are fast enough even for the bound are too few, slower ones may do.
             self._ambitious = not self._ambitious

@@ -26,10 +26,10 @@ from jigsaw_opt.solvers.kernels.assignment_annealing import (
     remove,
 )
 from jigsaw_opt.solvers.search.cyclic.candidate_arrays import CandidateArrays, Choices
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth, Catalogue
-from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, regrouped
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
+from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
 
-__all__ = ["COLD", "HOT", "Nesting"]
+__all__ = ["COLD", "HOT", "HierarchicalAssignment"]
 
 HOT, COLD = 0.1, 1e-5
 """By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
@@ -49,18 +49,18 @@ _SAMPLE = 64
 """Berths that are looked at when a job is first placed."""
 
 
-class Nesting:
+class HierarchicalAssignment:
     """An assignment of jobs to berths.
 
     Parameters
     ----------
-    catalogue
+    candidate_table
         All berths. Every job has one.
     target
         Load in microseconds above which a link or a server counts as too full.
     longest
         Berths at which a job takes longer are left out, in microseconds, but not its fastest ones.
-    draw
+    rng
         Source of chance.
     threads
         How many pairs of groups share out their jobs at once.
@@ -75,16 +75,16 @@ class Nesting:
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        candidate_table: CandidateTable,
         target: int,
         longest: int,
-        draw: random.Random,
+        rng: random.Random,
         threads: int = 1,
         count: Callable[[int], object] = lambda steps: None,
     ) -> None:
-        self.ground, self.target, self.draw, self.threads, self.count = catalogue.ground, target, draw, threads, count
-        layout, jobs = self.ground.layout, self.ground.pieces.jobs
-        self.groups = regrouped(groups_of(self.ground), catalogue, longest)
+        self.data, self.target, self.rng, self.threads, self.count = candidate_table.data, target, rng, threads, count
+        layout, jobs = self.data.layout, self.data.pieces.jobs
+        self.groups = repartitioned(groups_of(self.data), candidate_table, longest)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
         # Activations come and go with the blocks; states stay.
         activations = sum(job.activation_bytes[-1] * job.slots for job in jobs) // sum(job.slots for job in jobs)
@@ -95,11 +95,11 @@ class Nesting:
         choices: list[Choices] = []
         kind: list[int] = []
         for index in range(len(jobs)):
-            berths = catalogue.of(index)
-            if id(berths) not in shared:
-                shared[id(berths)] = len(choices)
-                choices.append(Choices(fast_enough(berths, longest), self, index))
-            kind.append(shared[id(berths)])
+            candidate_sets = candidate_table.of(index)
+            if id(candidate_sets) not in shared:
+                shared[id(candidate_sets)] = len(choices)
+                choices.append(Choices(fast_enough(candidate_sets, longest), self, index))
+            kind.append(shared[id(candidate_sets)])
         self._of = [choices[k] for k in kind]
         lists = CandidateArrays(kind, choices, self.groups, len(layout.servers))
         self._first = [lists.first[k] for k in kind]
@@ -111,7 +111,7 @@ class Nesting:
         ]
         self._fast = False
         self._state = self._begin()
-        wide = sum(bool(self.berth(index).alone.links) for index in range(len(jobs)))
+        wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
             self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
         at = self._options.inside_at
@@ -125,36 +125,36 @@ class Nesting:
         self._family = {group: k for k, family in enumerate(self._families) for group in family}
         prepare(0)
 
-    def home(self, servers: Iterable[int]) -> int | None:
+    def common_group(self, servers: Iterable[int]) -> int | None:
         """The group of some servers; None where it is not the same for all."""
         groups = {self._place[server][0] for server in servers}
         return groups.pop() if len(groups) == 1 else None
 
-    def aligned(self, servers: Sequence[int]) -> bool:
+    def buddy_allocated(self, servers: Sequence[int]) -> bool:
         """Whether servers of a group stand in a row that begins at a multiple of their number, rounded up."""
         places = sorted(self._place[server][1] for server in servers)
         size = 1 << (len(places) - 1).bit_length()
         return places[0] % size == 0 and places[-1] - places[0] == len(places) - 1
 
-    def takes(self, index: int, berth: Berth) -> Iterator[tuple[int, float]]:
+    def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
         """What a job takes at a berth: time of links, mean time and memory of servers, as shares of what there is."""
-        layout, job = self.ground.layout, self.ground.pieces.jobs[index]
-        for link in berth.alone.links:
-            yield link, berth.exchange / self.target
+        layout, job = self.data.layout, self.data.pieces.jobs[index]
+        for link in candidate_set.alone.links:
+            yield link, candidate_set.exchange / self.target
         times: dict[int, list[int]] = {}
-        for gpu, slot_us in zip(berth.alone.gpus, berth.alone.slot_us, strict=True):
+        for gpu, slot_us in zip(candidate_set.alone.gpus, candidate_set.alone.slot_us, strict=True):
             times.setdefault(layout.server_of[gpu], []).append(slot_us * job.iterations)
         for server, spent in times.items():
             number = layout.links + 2 * server
             yield number, sum(spent) / len(layout.on_server[server]) / self.target
             yield number + 1, len(spent) * job.state_bytes / self._room[server]
-        home = self.home(berth.servers)
-        if home is not None and berth.alone.links:
-            yield self._crowd + home, _CROWD
+        common_group = self.common_group(candidate_set.servers)
+        if common_group is not None and candidate_set.alone.links:
+            yield self._crowd + common_group, _CROWD
 
-    def berth(self, index: int) -> Berth:
+    def candidate_set(self, index: int) -> CandidateSet:
         """Where a job is."""
-        return self._of[index].berths[self._number(index)]
+        return self._of[index].candidate_sets[self._number(index)]
 
     def kind(self, index: int) -> int:
         """Number shared by all jobs that ask the same."""
@@ -162,12 +162,12 @@ class Nesting:
 
     def group(self, index: int) -> int | None:
         """Group in which a job is; None where it reaches over several."""
-        return self._of[index].homes[self._number(index)]
+        return self._of[index].group_of[self._number(index)]
 
     @property
     def longest(self) -> int:
         """How long the slowest job takes where it is, in microseconds."""
-        return max(self.berth(index).length for index in range(len(self._of)))
+        return max(self.candidate_set(index).length for index in range(len(self._of)))
 
     def within(self, groups: Collection[int]) -> list[int]:
         """Jobs in some groups."""
@@ -189,7 +189,7 @@ class Nesting:
         for index, number in zip(own, numbers, strict=True):
             insert(self._options, self._amount, self._load, self._state, index, number)
 
-    def settle(self, stop: Callable[[], bool]) -> None:
+    def anneal_all(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
         jobs, hot = range(len(self._of)), HOT
         for _ in range(_PARTS):
@@ -212,11 +212,11 @@ class Nesting:
         groups, ample = range(len(self.groups)), (self.target + period) // 2
         for number in range(_MENDS_A_GROUP * len(groups)):
             enough = ample if number < _AMPLE_MENDS_A_GROUP * len(groups) else period
-            if self.fullest(groups) * self.target <= enough or stop() or not self.mend(ample / self.target):
+            if self.fullest(groups) * self.target <= enough or stop() or not self.reassign_pairs(ample / self.target):
                 break
         return self.fullest(groups) * self.target <= period
 
-    def mend(self, most: float) -> bool:
+    def reassign_pairs(self, most: float) -> bool:
         """Let pairs of groups share out their jobs anew, most often such as have something too full.
 
         That is kept where no more is too full than before. Says whether there was any pair.
@@ -226,7 +226,7 @@ class Nesting:
         most
             Load above which a link or a server counts as too full here, as a share of the target.
         """
-        self.draw.shuffle(self._families)
+        self.rng.shuffle(self._families)
         # Each with two groups at least.
         threads = max(1, min(self.threads, len(self._families) // 2))
         parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
@@ -239,8 +239,8 @@ class Nesting:
         left = dict(weights)
         found: list[frozenset[int]] = []
         while any(left.values()) and len(left) > 1 and len(found) < self.threads:
-            first = self.draw.choices(list(left), list(left.values()))[0]
-            found.append(frozenset({first, self.draw.choice([group for group in left if group != first])}))
+            first = self.rng.choices(list(left), list(left.values()))[0]
+            found.append(frozenset({first, self.rng.choice([group for group in left if group != first])}))
             for group in found[-1]:
                 del left[group]
         return found
@@ -293,7 +293,7 @@ class Nesting:
             room.chance[0] = seed
             return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, change, room)
 
-        seeds = [self.draw.randint(1, LARGEST_SEED) for _ in parts]
+        seeds = [self.rng.randint(1, LARGEST_SEED) for _ in parts]
         orders = list(zip(parts, self._places[: len(parts)], seeds, strict=True))
         if not (self._fast and apart) or len(parts) < 2:
             return sum(map(one, orders))
@@ -302,23 +302,23 @@ class Nesting:
 
     def _begin(self) -> Assignment:
         """Every job at the emptiest of some berths, those that take most first."""
-        load, servers = self._load, len(self.ground.layout.servers)
+        load, servers = self._load, len(self.data.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
         now = [0] * len(most)
         on: list[list[int]] = [[] for _ in range(servers)]
         for index in sorted(range(len(most)), key=lambda index: -most[index]):
             own = self._of[index]
-            numbers = range(len(own.berths))
-            some = numbers if len(numbers) <= _SAMPLE else self.draw.sample(numbers, _SAMPLE)
+            numbers = range(len(own.candidate_sets))
+            some = numbers if len(numbers) <= _SAMPLE else self.rng.sample(numbers, _SAMPLE)
             best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
             now[index] = self._first[index] + best
             for resource, amount in own.takes[best]:
                 load[resource] += amount
-            for server in own.berths[best].servers:
+            for server in own.candidate_sets[best].servers:
                 on[server].append(index)
         width = 2 * max(map(len, on)) + _SPARE_GUESTS
-        rows = [index for guests in on for index in guests + [0] * (width - len(guests))]
-        return Assignment(now, [len(guests) for guests in on], rows)
+        rows = [index for colocated in on for index in colocated + [0] * (width - len(colocated))]
+        return Assignment(now, [len(colocated) for colocated in on], rows)
 
     def _number(self, index: int) -> int:
         """Which of its berths a job has."""

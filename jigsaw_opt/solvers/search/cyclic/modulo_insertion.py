@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Berths
-from jigsaw_opt.solvers.search.loads import Ground
-from jigsaw_opt.solvers.search.state.calendar import Timeline
-from jigsaw_opt.solvers.search.state.insertion import Laid, least_length, rhythm
-from jigsaw_opt.solvers.search.state.partial_schedule import Board
+from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
+from jigsaw_opt.solvers.search.state.insertion import ScheduledJob, least_length, uncontended_profile
+from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
-__all__ = ["Circle"]
+__all__ = ["ModuloInsertion"]
 
 _MOST_AWAY, _FEW = 10, 3
 _HOPELESS = 4
@@ -22,30 +22,30 @@ _MOST_PHASES = 24
 _BLUR = 2.0
 
 
-class Circle:
+class ModuloInsertion:
     """One attempt at a period.
 
     Parameters
     ----------
-    ground
+    data
         The instance.
-    berths
+    policy
         Where the jobs may be laid.
     period
         Length of the circle in microseconds.
-    draw
+    rng
         Source of chance.
     """
 
-    def __init__(self, ground: Ground, berths: Berths, period: int, draw: random.Random) -> None:
-        self.berths, self.period, self.draw = berths, period, draw
-        self.board = Board(ground, period)
+    def __init__(self, data: ProblemData, policy: InsertionPolicy, period: int, rng: random.Random) -> None:
+        self.policy, self.period, self.rng = policy, period, rng
+        self.schedule = PartialSchedule(data, period)
 
-    def lay(
+    def insert_all(
         self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]
     ) -> Timetable | None:
         """The plan with all jobs laid, or None where some found no room; parameters as of `insert`."""
-        return None if self.insert(jobs, weights, tries, stop) else self.board.timetable()
+        return None if self.insert(jobs, weights, tries, stop) else self.schedule.timetable()
 
     def insert(
         self,
@@ -74,54 +74,54 @@ class Circle:
         held
             Jobs that stay where they are when room is made.
         """
-        waiting: list[int] = []
+        unassigned: list[int] = []
         coming = sorted(jobs, key=lambda index: -weights[index])
         for number, index in enumerate(coming):
             if stop():
-                return waiting + coming[number:]
+                return unassigned + coming[number:]
             if not self._insert(index):
-                waiting.append(index)
-        absences = [1] * len(weights)
-        fewest, left = len(waiting), tries
-        while waiting and fewest * _HOPELESS <= len(weights) and left > 0 and not stop():
-            waiting = self._make_room(waiting, absences, weights, held)
-            fewest, left = (len(waiting), tries) if len(waiting) < fewest else (fewest, left - 1)
-            for index in waiting:
-                absences[index] += 1
-        return waiting
+                unassigned.append(index)
+        ejection_counts = [1] * len(weights)
+        fewest, left = len(unassigned), tries
+        while unassigned and fewest * _HOPELESS <= len(weights) and left > 0 and not stop():
+            unassigned = self._ruin_and_recreate(unassigned, ejection_counts, weights, held)
+            fewest, left = (len(unassigned), tries) if len(unassigned) < fewest else (fewest, left - 1)
+            for index in unassigned:
+                ejection_counts[index] += 1
+        return unassigned
 
     def _insert(self, index: int) -> bool:
         """Lay a job at the first spot without any waiting, or else at the one with the least."""
         best, least = None, float("inf")
-        for spot in self.berths.spots(self.board.loads, index):
+        for spot in self.policy.spots(self.schedule.placement, index):
             alone = spot.iteration_us * spot.job.iterations
-            laid = self._best(index, spot, alone)
-            if laid is not None and (share := (laid.end - laid.start) / alone) < least:
-                best, least = laid, share
+            scheduled = self._best(index, spot, alone)
+            if scheduled is not None and (share := (scheduled.end - scheduled.start) / alone) < least:
+                best, least = scheduled, share
                 if share <= 1:
                     break
         if best is not None:
-            self.board.put(index, best)
+            self.schedule.add(index, best)
         return best is not None
 
-    def _best(self, index: int, spot: PlacedJob, alone: int) -> Laid | None:
+    def _best(self, index: int, spot: PlacedJob, alone: int) -> ScheduledJob | None:
         """The job laid at the phase at which it takes least time; the first one without any waiting will do.
 
         Phases are tried in the order of what the links alone make of them, as long as that is better.
         """
-        channel = self.board.channel(spot)
+        channel = self.schedule.channel(spot)
         best, shortest = None, self.period + 1
         for least, phase in self._phases(spot, channel):
             if least >= shortest:
                 break
-            laid = self.board.lay(index, spot, phase, phase + shortest - 1, channel)
-            if laid is not None and laid.end - laid.start < shortest:
-                best, shortest = laid, laid.end - laid.start
+            scheduled = self.schedule.inserted(index, spot, phase, phase + shortest - 1, channel)
+            if scheduled is not None and scheduled.end - scheduled.start < shortest:
+                best, shortest = scheduled, scheduled.end - scheduled.start
                 if shortest <= alone:
                     break
         return best
 
-    def _phases(self, spot: PlacedJob, channel: Timeline) -> list[tuple[int, int]]:
+    def _phases(self, spot: PlacedJob, channel: ResourceCalendar) -> list[tuple[int, int]]:
         """Starts at which the first transfer follows another one at once, or a block another one, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.
@@ -130,55 +130,55 @@ class Circle:
         phases = {0}
         phases.update((end - ready) % self.period for end in channel.ends)
         for gpu in spot.gpus[:1]:
-            phases.update(end % self.period for end in self.board.gpus[gpu].ends)
+            phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
         found = sorted(phases)
-        some = found if len(found) <= _MOST_PHASES else sorted(self.draw.sample(found, _MOST_PHASES))
-        beats = rhythm(spot)
-        ranked = ((least_length(spot, beats, channel, phase), phase) for phase in some)
+        some = found if len(found) <= _MOST_PHASES else sorted(self.rng.sample(found, _MOST_PHASES))
+        profile = uncontended_profile(spot)
+        ranked = ((least_length(spot, profile, channel, phase), phase) for phase in some)
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 
-    def _make_room(
-        self, waiting: Sequence[int], absences: Sequence[int], weights: Sequence[float], held: Collection[int]
+    def _ruin_and_recreate(
+        self, unassigned: Sequence[int], ejection_counts: Sequence[int], weights: Sequence[float], held: Collection[int]
     ) -> list[int]:
         """Take some jobs away where a waiting one might lie, and lay them and some that wait; returns who waits then.
 
         Nothing changes where more would wait than now, and more than a few, or such as have been left out more often
         in sum.
         """
-        draw = self.draw
-        first = draw.choice(waiting)
+        rng = self.rng
+        first = rng.choice(unassigned)
         near = [index for index in self._neighbours(first) if index not in held]
-        away = draw.sample(near, draw.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
-        old = [(index, self.board.take(index)) for index in away]
-        tried = {first, *draw.sample(waiting, min(len(waiting), _MOST_AWAY))}
-        most = sum(absences[index] for index in tried)
+        ejected = rng.sample(near, rng.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
+        old = [(index, self.schedule.remove(index)) for index in ejected]
+        tried = {first, *rng.sample(unassigned, min(len(unassigned), _MOST_AWAY))}
+        most = sum(ejection_counts[index] for index in tried)
         done, left = [], []
-        for index in self._shuffled([*sorted(tried), *away], first, weights):
+        for index in self._shuffled([*sorted(tried), *ejected], first, weights):
             if self._insert(index):
                 done.append(index)
                 continue
             left.append(index)
-            if len(left) > max(_FEW, len(tried)) or sum(absences[index] for index in left) > most:
+            if len(left) > max(_FEW, len(tried)) or sum(ejection_counts[index] for index in left) > most:
                 for index in done:
-                    self.board.take(index)
-                for index, laid in old:
-                    self.board.put(index, laid)
-                return list(waiting)
-        return [index for index in waiting if index not in tried] + left
+                    self.schedule.remove(index)
+                for index, scheduled in old:
+                    self.schedule.add(index, scheduled)
+                return list(unassigned)
+        return [index for index in unassigned if index not in tried] + left
 
     def _shuffled(self, indices: Sequence[int], first: int, weights: Sequence[float]) -> list[int]:
         """Jobs by weights blurred by chance, in half of all cases the first one before all."""
-        front = self.draw.random() < 0.5
-        key = {index: -weights[index] * self.draw.uniform(1, _BLUR) for index in indices}
+        front = self.rng.random() < 0.5
+        key = {index: -weights[index] * self.rng.uniform(1, _BLUR) for index in indices}
         return sorted(indices, key=lambda index: (not front or index != first, key[index]))
 
     def _neighbours(self, index: int) -> list[int]:
         """Jobs that share links, or a GPU of each server, with a spot of the job."""
-        loads, spot = self.board.loads, self.berths.target(index)
-        server_of = self.board.ground.layout.server_of
+        placement, spot = self.schedule.placement, self.policy.target(index)
+        server_of = self.schedule.data.layout.server_of
         found: dict[int, None] = {}
         for link in spot.links:
-            found.update(dict.fromkeys(loads.on_link[link]))
+            found.update(dict.fromkeys(placement.on_link[link]))
         for gpu in {server_of[gpu]: gpu for gpu in spot.gpus}.values():
-            found.update(dict.fromkeys(loads.on_gpu[gpu]))
+            found.update(dict.fromkeys(placement.on_gpu[gpu]))
         return [other for other in found if other != index]

@@ -31,9 +31,9 @@ class FixedInsertion:
         if context.rng.random() < 0.5:
             spots = context.balanced
         else:
-            spots = None if best is None else context.shared(Placing).settled(best.spots)
+            spots = None if best is None else context.shared(Placing).resolved(best.spots)
         if spots is not None:
-            self.periods.around(spots)
+            self.periods.at_placement(spots)
         return context.incumbent
 
 
@@ -44,7 +44,7 @@ class BestFitInsertion(FixedInsertion):
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods."""
-        self.periods.wherever()
+        self.periods.best_fit()
         return self.context.incumbent
 
 
@@ -53,7 +53,12 @@ class GroupInsertion(FixedInsertion):
 
     name: ClassVar[str] = "group_insertion"
 
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """As `FixedInsertion`, and only where the transfers are what is short."""
+        return super().applies(context) and context.shared(PeriodSearch).link_bound()
+
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods."""
-        self.periods.in_groups()
+        self.periods.by_groups()
         return self.context.incumbent

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Berths, Catalogue, Fits, Given
-from jigsaw_opt.solvers.search.cyclic.group_insertion import Company, Grouped
-from jigsaw_opt.solvers.search.cyclic.hierarchies import Nestings
-from jigsaw_opt.solvers.search.cyclic.hierarchy import Nesting
-from jigsaw_opt.solvers.search.cyclic.modulo_insertion import Circle
-from jigsaw_opt.solvers.search.loads import fullest_us
+from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, FixedPolicy, InsertionPolicy
+from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
+from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
+from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
 __all__ = ["PeriodSearch"]
 
@@ -46,22 +46,26 @@ class PeriodSearch:
     """
 
     def __init__(self, context: Context) -> None:
-        self.control, self.ground, self.engine = context.control, context.ground, context.engine
-        self.draw, self.budget = context.rng, context.budget
-        self.catalogue = Catalogue(context.ground)
-        self._nestings = Nestings(self._nested, context.budget.over)
-        self._lain: Sequence[PlacedJob] | None = None
-        self._untimed: dict[Company, int] = {}
+        self.control, self.data, self.engine = context.control, context.data, context.engine
+        self.rng, self.budget = context.rng, context.budget
+        self.candidate_table = CandidateTable(context.data)
+        self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
+        self._spots: Sequence[PlacedJob] | None = None
+        self._no_goods: dict[NoGood, int] = {}
         self._fruitful: set[str] = set()
         self._shorter = dict(_SHORTER)
 
-    def short_of_links(self) -> bool:
+    def link_bound(self) -> bool:
         """Whether the transfers of all jobs, each on as few links as may be, take most of the time of all links."""
-        berths = (self.catalogue.of(index) for index in range(len(self.ground.pieces.jobs)))
-        least = sum(min(berth.exchange * len(berth.alone.links) for berth in own) for own in berths if own)
-        return least > _SHORT * self.ground.layout.links * self.control.bound
+        policy = (self.candidate_table.of(index) for index in range(len(self.data.pieces.jobs)))
+        least = sum(
+            min(candidate_set.exchange * len(candidate_set.alone.links) for candidate_set in own)
+            for own in policy
+            if own
+        )
+        return least > _SHORT * self.data.layout.links * self.control.bound
 
-    def around(self, spots: Sequence[PlacedJob]) -> None:
+    def at_placement(self, spots: Sequence[PlacedJob]) -> None:
         """Jobs laid one by one at a shorter period, at a placement."""
         objective = self.control.objective
         if objective is None:
@@ -71,46 +75,53 @@ class PeriodSearch:
             period = (low + objective) // 2
             if period >= objective or self.budget.over():
                 return
-            if self._laid(Given(spots), self._weights(spots, self.draw.choice(_WEIGHTS)), period):
+            if self._inserted(FixedPolicy(spots), self._weights(spots, self.rng.choice(_WEIGHTS)), period):
                 objective = period
             else:
                 low = period + 1
 
-    def in_groups(self) -> None:
+    def by_groups(self) -> None:
         """Jobs laid group by group at a shorter period, with exchanges between groups."""
-        self._shorten("grouped", self._laid_in_groups)
+        self._shorten("grouped", self._by_groups_at)
 
-    def _nested(self, target: int, longest: int) -> Nesting:
+    def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Jobs assigned to groups of servers and blocks in these."""
         threads = self.control.options.workers
-        return Nesting(self.catalogue, target, longest, self.draw, threads, self._count_nesting)
+        return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
-    def _count_nesting(self, steps: int) -> None:
+    def _count_annealing(self, steps: int) -> None:
         self.budget.spend(steps * _WORK_OF_NESTING)
 
-    def _laid_in_groups(self, period: int) -> bool:
+    def _by_groups_at(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
-        nesting = self._nestings.fitting(period, max(1, self.control.bound))
-        if nesting is None:
+        hierarchy = self._hierarchies.fitting(period, max(1, self.control.bound))
+        if hierarchy is None:
             return False
-        spots = [nesting.berth(index).alone for index in range(len(self.ground.pieces.jobs))]
+        spots = [hierarchy.candidate_set(index).alone for index in range(len(self.data.pieces.jobs))]
         weights = self._weights(spots, "links")
-        grouped = Grouped(
-            self.catalogue, nesting, period, self.draw, self.engine, weights, self._laid_one, self._untimed
+        decomposed = DecomposedInsertion(
+            self.candidate_table,
+            hierarchy,
+            period,
+            self.rng,
+            self.engine,
+            weights,
+            self._count_insertion,
+            self._no_goods,
         )
-        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(nesting.groups))
-        return self._laid_as(grouped.lay(patience), grouped.circle)
+        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(hierarchy.groups))
+        return self._offered(decomposed.insert_all(patience), decomposed.insertion)
 
-    def wherever(self) -> None:
+    def best_fit(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best."""
-        self._shorten("wherever", self._laid_wherever)
+        self._shorten("wherever", self._best_fit_at)
 
-    def _laid_wherever(self, period: int) -> bool:
-        before = self._lain if self.draw.random() < _WARM else None
-        berths = Fits(self.catalogue, period, self.draw, before)
-        return self._laid(berths, self._weights(berths.quickest(), "links"), period)
+    def _best_fit_at(self, period: int) -> bool:
+        before = self._spots if self.rng.random() < _WARM else None
+        policy = BestFitPolicy(self.candidate_table, period, self.rng, before)
+        return self._inserted(policy, self._weights(policy.quickest(), "links"), period)
 
-    def _shorten(self, name: str, lay: Callable[[int], bool]) -> None:
+    def _shorten(self, name: str, attempt: Callable[[int], bool]) -> None:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
         failures = 0
         while failures < (_MOST_AFTER_SUCCESS[name] if name in self._fruitful else _MOST_FAILURES):
@@ -120,30 +131,31 @@ class PeriodSearch:
             if objective is None:
                 return
             shorter = self._shorter[name]
-            if lay(objective - max(1, round(shorter * (objective - bound)))):
+            if attempt(objective - max(1, round(shorter * (objective - bound)))):
                 self._shorter[name] = min(_MOST_SHORTER, shorter * 2)
                 self._fruitful.add(name)
             else:
                 failures += 1
                 self._shorter[name] = shorter / 3 if shorter > _LEAST_SHORTER else _SHORTER[name]
 
-    def _laid(self, berths: Berths, weights: Sequence[float], period: int) -> bool:
+    def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> bool:
         """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
-        circle = Circle(self.ground, berths, period, self.draw)
-        return self._laid_as(
-            circle.lay(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._laid_one), circle
+        insertion = ModuloInsertion(self.data, policy, period, self.rng)
+        return self._offered(
+            insertion.insert_all(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._count_insertion),
+            insertion,
         )
 
-    def _laid_as(self, plan: Timetable | None, circle: Circle) -> bool:
+    def _offered(self, plan: Timetable | None, insertion: ModuloInsertion) -> bool:
         """Offer a plan, if it is one, and remember where the jobs are."""
         if plan is not None:
             self.control.offer(plan)
-            self._lain = [laid.spot for laid in circle.board.laid if laid is not None]
+            self._spots = [scheduled.spot for scheduled in insertion.schedule.scheduled if scheduled is not None]
         return plan is not None
 
-    def _laid_one(self) -> bool:
+    def _count_insertion(self) -> bool:
         """Count a job that was laid; says whether to stop."""
-        size = (self.ground.pieces.blocks + self.ground.pieces.transfers) // len(self.ground.pieces.jobs)
+        size = (self.data.pieces.blocks + self.data.pieces.transfers) // len(self.data.pieces.jobs)
         return self.budget.spend(size * _WORK_OF_LAYING)
 
     def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
@@ -152,5 +164,5 @@ class PeriodSearch:
         for spot in spots:
             length, links = spot.iteration_us * spot.job.iterations, 1 + len(spot.links)
             weight = {"exchange": sum(map(sum, spot.exchange)), "length": length, "links": length * links}[kind]
-            weights.append(weight * self.draw.uniform(0.9, 1.1))
+            weights.append(weight * self.rng.uniform(0.9, 1.1))
         return weights

@@ -6,20 +6,20 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.search.candidates import by_type
-from jigsaw_opt.solvers.search.cyclic.candidate_table import Berth, Catalogue
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["fast_enough", "groups_of", "regrouped"]
+__all__ = ["fast_enough", "groups_of", "repartitioned"]
 
 
-def groups_of(ground: Ground) -> list[list[int]]:
+def groups_of(data: ProblemData) -> list[list[int]]:
     """Servers near one another, in groups with room for the widest job, as small as may be.
 
     A rack is cut into groups of as many servers as the widest job needs, rounded up to a power of two; racks and parts
     of racks that are smaller go together.
     """
-    layout = ground.layout
-    need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in ground.pieces.jobs)
+    layout = data.layout
+    need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in data.pieces.jobs)
     size = 1 << (need - 1).bit_length()
     found: list[list[int]] = []
     seen: set[int] = set()
@@ -37,7 +37,7 @@ def groups_of(ground: Ground) -> list[list[int]]:
     return found
 
 
-def regrouped(groups: Sequence[Sequence[int]], catalogue: Catalogue, longest: int) -> list[list[int]]:
+def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTable, longest: int) -> list[list[int]]:
     """Groups cut anew for jobs that are fast enough on no servers of one group, but on some of several.
 
     Such servers, of as few groups as may be, become a group of their own, and what is left of the others too. Jobs go
@@ -47,7 +47,7 @@ def regrouped(groups: Sequence[Sequence[int]], catalogue: Catalogue, longest: in
     ----------
     groups
         As `groups_of` makes them.
-    catalogue
+    candidate_table
         All berths.
     longest
         How long a job may take, in microseconds; one that nowhere takes so little may go where it is fastest.
@@ -55,33 +55,33 @@ def regrouped(groups: Sequence[Sequence[int]], catalogue: Catalogue, longest: in
     found = [list(group) for group in groups]
     reach = {server: number for number, group in enumerate(found) for server in group}
 
-    def groups_at(berth: Berth) -> set[int]:
-        return {reach[server] for server in berth.servers}
+    def groups_at(candidate_set: CandidateSet) -> set[int]:
+        return {reach[server] for server in candidate_set.servers}
 
     whole = set(range(len(found)))
     spent: dict[tuple[int, ...], int] = {}
-    for fast in _homeless(catalogue, longest, groups_at):
-        berth = next((b for b in fast if b.servers in spent and spent[b.servers] + b.exchange <= longest), None)
-        if berth is None:
+    for fast in _without_group(candidate_table, longest, groups_at):
+        candidate_set = next((b for b in fast if b.servers in spent and spent[b.servers] + b.exchange <= longest), None)
+        if candidate_set is None:
             apart = [b for b in fast if groups_at(b) <= whole]
             if not apart:
                 continue
-            berth = min(apart, key=lambda b: len(groups_at(b)))
-            cut = sorted(groups_at(berth))
+            candidate_set = min(apart, key=lambda b: len(groups_at(b)))
+            cut = sorted(groups_at(candidate_set))
             whole.difference_update(cut)
-            left = [[server for server in found[number] if server not in berth.servers] for number in cut]
+            left = [[server for server in found[number] if server not in candidate_set.servers] for number in cut]
             for number in cut:
                 found[number] = []
-            found += [list(berth.servers), *_together(left, max(map(len, groups)))]
-            spent[berth.servers] = 0
-        spent[berth.servers] += berth.exchange
+            found += [list(candidate_set.servers), *_together(left, max(map(len, groups)))]
+            spent[candidate_set.servers] = 0
+        spent[candidate_set.servers] += candidate_set.exchange
     return [group for group in found if group]
 
 
-def fast_enough(berths: Sequence[Berth], longest: int) -> list[Berth]:
+def fast_enough(candidate_sets: Sequence[CandidateSet], longest: int) -> list[CandidateSet]:
     """Berths at which a job takes no longer than it may, or else its fastest ones."""
-    most = max(longest, min((berth.length for berth in berths), default=0))
-    return [berth for berth in berths if berth.length <= most]
+    most = max(longest, min((candidate_set.length for candidate_set in candidate_sets), default=0))
+    return [candidate_set for candidate_set in candidate_sets if candidate_set.length <= most]
 
 
 def _together(parts: Sequence[list[int]], size: int) -> list[list[int]]:
@@ -95,15 +95,17 @@ def _together(parts: Sequence[list[int]], size: int) -> list[list[int]]:
     return found
 
 
-def _homeless(catalogue: Catalogue, longest: int, groups_at: Callable[[Berth], set[int]]) -> list[list[Berth]]:
+def _without_group(
+    candidate_table: CandidateTable, longest: int, groups_at: Callable[[CandidateSet], set[int]]
+) -> list[list[CandidateSet]]:
     """Of each job for which all berths that are fast enough are in several groups, these berths.
 
     Jobs of most transfers come first.
     """
-    known: dict[int, list[Berth]] = {}
-    for berths in map(catalogue.of, range(len(catalogue.ground.pieces.jobs))):
-        if id(berths) not in known:
-            fast = fast_enough(berths, longest)
-            known[id(berths)] = fast if all(len(groups_at(berth)) > 1 for berth in fast) else []
-    found = [known[id(catalogue.of(index))] for index in range(len(catalogue.ground.pieces.jobs))]
+    known: dict[int, list[CandidateSet]] = {}
+    for candidate_sets in map(candidate_table.of, range(len(candidate_table.data.pieces.jobs))):
+        if id(candidate_sets) not in known:
+            fast = fast_enough(candidate_sets, longest)
+            known[id(candidate_sets)] = fast if all(len(groups_at(candidate_set)) > 1 for candidate_set in fast) else []
+    found = [known[id(candidate_table.of(index))] for index in range(len(candidate_table.data.pieces.jobs))]
     return sorted(filter(None, found), key=lambda fast: -fast[0].exchange)

@@ -11,10 +11,10 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
 from jigsaw_opt.solvers.search.moves.list_annealing import draft
 from jigsaw_opt.solvers.search.moves.placing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["CpPlacement", "PlacementModel"]
 
@@ -27,7 +27,7 @@ class PlacementModel:
 
     Parameters
     ----------
-    ground
+    data
         The instance, for which `cpsat_loads.fits` holds; its objective is makespan or period.
     engine
         Solves the models.
@@ -40,25 +40,25 @@ class PlacementModel:
         Largest limit within which no placement was found; 0 before.
     """
 
-    def __init__(self, ground: Ground, engine: Engine, rng: random.Random) -> None:
-        self.ground, self.engine, self.rng = ground, engine, rng
+    def __init__(self, data: ProblemData, engine: Engine, rng: random.Random) -> None:
+        self.data, self.engine, self.rng = data, engine, rng
         self.failed = 0
-        self._places = [places for places in server_partitions(ground.pieces.cluster) if not places.shared]
+        self._places = [places for places in server_partitions(data.pieces.cluster) if not places.shared]
 
     def within(self, limit: int) -> list[PlacedJob] | None:
         """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""
-        ground = self.ground
-        model = cpsat_loads.build(ground.pieces, limit, self._places)
+        data = self.data
+        model = cpsat_loads.build(data.pieces, limit, self._places)
         value = self.engine.solve_all([model.model], _WORK)[0]
         if value is None:
             self.failed = max(self.failed, limit)
             return None
         placement = model.placement(value)
         spots = []
-        for index, (gpus, caps) in enumerate(zip(placement, ground.caps(placement), strict=True)):
-            shapes = list(ground.shapes(index))
+        for index, (gpus, caps) in enumerate(zip(placement, data.caps(placement), strict=True)):
+            shapes = list(data.shapes(index))
             self.rng.shuffle(shapes)
-            found = (ground.spot(index, demand, gpus, caps) for demand in shapes)
+            found = (data.spot(index, demand, gpus, caps) for demand in shapes)
             spot = next((spot for spot in found if spot is not None), None)
             if spot is None:
                 return None
@@ -72,7 +72,7 @@ class CpPlacement:
     name: ClassVar[str] = "cp_placement"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.model = context, PlacementModel(context.ground, context.engine, context.rng)
+        self.context, self.model = context, PlacementModel(context.data, context.engine, context.rng)
 
     @classmethod
     def applies(cls, context: Context) -> bool:
@@ -81,7 +81,7 @@ class CpPlacement:
             return False
         if context.pieces.objective == "weighted_completion" or context.best_list is None:
             return False
-        caps = context.ground.caps([spot.gpus for spot in context.best_list.spots])
+        caps = context.data.caps([spot.gpus for spot in context.best_list.spots])
         return any(min(own) < job.levels for own, job in zip(caps, context.pieces.jobs, strict=True))
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
@@ -92,10 +92,10 @@ class CpPlacement:
         spots = self.model.within(round(context.rng.uniform(least, most)))
         if spots is None or budget.over():
             return None
-        balance = context.shared(Placing).balance()
-        balance.adopt(spots)
-        schedule = draft(context, balance)
+        balancer = context.shared(Placing).balancer()
+        balancer.adopt(spots)
+        schedule = draft(context, balancer)
         if schedule is not None:
             context.offer_list(schedule)
-            context.shared(SequenceAnnealing).relocate(balance, context.evaluator.timetable(schedule.outcome))
+            context.shared(SequenceAnnealing).relocate(balancer, context.evaluator.timetable(schedule.outcome))
         return context.incumbent

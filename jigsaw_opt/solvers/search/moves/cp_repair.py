@@ -32,8 +32,8 @@ class Repair:
     """
 
     def __init__(self, context: Context) -> None:
-        self.control, self.ground, self.rng, self.budget = context.control, context.ground, context.rng, context.budget
-        self._model = RepairModel(context.control, context.ground, context.engine)
+        self.control, self.data, self.rng, self.budget = context.control, context.data, context.rng, context.budget
+        self._model = RepairModel(context.control, context.data, context.engine)
         self._limit, self._most_work = _LEAST_WORK, _MOST_WORK[context.pieces.horizon]
         self._all = range(len(context.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.pieces.jobs]
@@ -70,7 +70,7 @@ class Repair:
 
     def _first(self, plan: Timetable) -> int:
         """The job that ends last, or with weighted ends any."""
-        if self.ground.pieces.objective == "weighted_completion":
+        if self.data.pieces.objective == "weighted_completion":
             return self.rng.randrange(len(plan.jobs))
         return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
 
@@ -96,13 +96,13 @@ class Repair:
 
     def _servers(self, plan: Timetable, index: int) -> frozenset[object]:
         """Servers of a job."""
-        number, server_of = self.ground.number, self.ground.layout.server_of
+        number, server_of = self.data.number, self.data.layout.server_of
         return frozenset(server_of[number[name]] for name in plan.jobs[index].gpus)
 
     def _links(self, plan: Timetable, index: int) -> frozenset[object]:
         """Links of a job, or where it uses none, its GPUs."""
-        number = self.ground.number
-        channel = self.ground.channel([number[name] for name in plan.jobs[index].gpus])
+        number = self.data.number
+        channel = self.data.channel([number[name] for name in plan.jobs[index].gpus])
         return frozenset(channel.links) if channel is not None and channel.links else self._gpus(plan, index)
 
     @staticmethod

@@ -29,5 +29,5 @@ class Intensify:
         """Anneal."""
         context = self.context
         if context.best_list is not None:
-            context.shared(Annealer).run(context.shared(Placing).balance(1.0), context.best_list)
+            context.shared(Annealer).run(context.shared(Placing).balancer(1.0), context.best_list)
         return context.incumbent

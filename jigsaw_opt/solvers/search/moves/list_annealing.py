@@ -7,8 +7,8 @@ from math import exp
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.context import Context, ListSchedule
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
-from jigsaw_opt.solvers.search.moves.load_smoothing import Levelling
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
+from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Annealer", "ListAnnealing", "draft"]
@@ -26,13 +26,13 @@ _LEVELLING_STEPS = 2000
 _HEATS = (0.01, 0.003, 0.02)
 
 
-def draft(context: Context, balance: Balance) -> ListSchedule | None:
+def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
     """The placement at hand under the plain priorities; None where memory admits no levels."""
-    spots = balance.loads.settled()
+    spots = balancer.placement.resolved()
     if spots is None:
         return None
     priority, offset = [1.0] * len(spots), [0] * len(spots)
-    return ListSchedule(balance.spots(), priority, offset, context.evaluator.evaluate(spots, priority, offset))
+    return ListSchedule(balancer.spots(), priority, offset, context.evaluator.evaluate(spots, priority, offset))
 
 
 class ListAnnealing:
@@ -42,14 +42,14 @@ class ListAnnealing:
     ----------
     context
         The search. It is offered the best list schedule after every step.
-    balance
+    balancer
         Makes the changes of the placement.
     """
 
-    def __init__(self, context: Context, balance: Balance) -> None:
-        self.context, self.balance, self.evaluator, self.rng = context, balance, context.evaluator, context.rng
+    def __init__(self, context: Context, balancer: LoadBalancer) -> None:
+        self.context, self.balancer, self.evaluator, self.rng = context, balancer, context.evaluator, context.rng
 
-    def run(self, start: ListSchedule, steps: int, heat: float) -> ListSchedule:
+    def run(self, start: ListSchedule, steps: int, initial: float) -> ListSchedule:
         """The best list schedule that some steps lead to.
 
         Parameters
@@ -58,13 +58,13 @@ class ListAnnealing:
             Where to begin.
         steps
             How many are tried.
-        heat
+        initial
             Share of the objective that the first steps may lose; it falls to 0.
         """
-        self.balance.adopt(start.spots)
+        self.balancer.adopt(start.spots)
         best = current = start
         for step in range(steps):
-            temperature = heat * best.value * (1 - step / steps) ** 2
+            temperature = initial * best.value * (1 - step / steps) ** 2
             after = self._step(current, temperature)
             if after is not None:
                 current = after
@@ -81,17 +81,17 @@ class ListAnnealing:
         priority, offset = current.priority, current.offset_us
         moved: Sequence[tuple[int, PlacedJob]] = ()
         if self.rng.random() < _PLACE_SHARE:
-            change = self.balance.change(self._late(current))
+            change = self.balancer.change(self._late(current))
             if change is None:
                 return None
             moved = change[0]
         else:
             priority, offset = self._priorities(current)
-        spots = self.balance.loads.settled()
+        spots = self.balancer.placement.resolved()
         outcome = None if spots is None else self.evaluator.evaluate(spots, priority, offset)
         if outcome is not None and self._accepts(outcome.value - current.value, temperature):
-            return ListSchedule(self.balance.spots(), priority, offset, outcome)
-        self.balance.undo(moved)
+            return ListSchedule(self.balancer.spots(), priority, offset, outcome)
+        self.balancer.undo(moved)
         return None
 
     def _accepts(self, loss: int, temperature: float) -> bool:
@@ -104,7 +104,7 @@ class ListAnnealing:
         ends = current.outcome.ends
         last = max(range(len(ends)), key=ends.__getitem__)
         gpu = self.rng.choice(current.outcome.jobs[last].gpus)
-        return self.rng.choice(list(self.balance.loads.on_gpu[gpu]))
+        return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))
 
     def _priorities(self, current: ListSchedule) -> tuple[list[float], list[int]]:
         """One or two factors drawn again, or a job released only when another one begins or ends."""
@@ -131,18 +131,18 @@ class Annealer:
         self.context = context
         self._longer = 1.0
 
-    def run(self, balance: Balance, start: ListSchedule, brief: bool = False) -> None:
+    def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> None:
         """Anneal a list schedule, briefly or not; its loads are smoothed then, and its sequence annealed."""
         context, control = self.context, self.context.control
         context.offer_list(start)
         steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // context.evaluator.pieces_a_look))
         before, longer = control.objective, _BRIEFLY if brief else self._longer
-        best = ListAnnealing(context, balance).run(start, round(longer * steps), context.rng.choice(_HEATS))
+        best = ListAnnealing(context, balancer).run(start, round(longer * steps), context.rng.choice(_HEATS))
         if not context.budget.over():
             best = self._smoothed(best)
         sequences = context.shared(SequenceAnnealing)
         if sequences.fits and not context.budget.over():
-            sequences.mend(context.evaluator.timetable(best.outcome))
+            sequences.anneal(context.evaluator.timetable(best.outcome))
         if not brief:
             fruitless, most = control.objective == before, _LONGEST[context.pieces.horizon]
             self._longer = min(most, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
@@ -150,9 +150,9 @@ class Annealer:
     def _smoothed(self, schedule: ListSchedule) -> ListSchedule:
         """The loads of a schedule's GPUs made even, where that makes it better."""
         context, evaluator = self.context, self.context.evaluator
-        levelling = Levelling(context.ground, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
-        if levelling.run(_LEVELLING_STEPS):
-            spots = levelling.placed()
+        smoothing = LoadSmoothing(context.data, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
+        if smoothing.run(_LEVELLING_STEPS):
+            spots = smoothing.placed()
             outcome = evaluator.evaluate(spots, schedule.priority, schedule.offset_us)
             smooth = ListSchedule(spots, schedule.priority, schedule.offset_us, outcome)
             context.offer_list(smooth)

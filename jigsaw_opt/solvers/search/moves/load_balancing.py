@@ -14,10 +14,11 @@ from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.greedy.layout import Demand
 from jigsaw_opt.solvers.greedy.levels import SHAPES
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.candidates import Places
-from jigsaw_opt.solvers.search.loads import Ground, Loads
+from jigsaw_opt.solvers.search.candidates import CandidateGenerator
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["Balance", "drawn_order"]
+__all__ = ["LoadBalancer", "random_order"]
 
 _PATH_WEIGHT = 20.0
 _SHAPE_SHARE = 0.1
@@ -28,14 +29,14 @@ _EXCHANGED = 0.85
 """How often another worker takes the place of that one."""
 
 
-class Balance:
+class LoadBalancer:
     """Local search over placements.
 
     Parameters
     ----------
-    ground
+    data
         The instance.
-    draw
+    rng
         Source of chance.
     target_us
         What GPUs, links and jobs are to keep to.
@@ -45,94 +46,94 @@ class Balance:
 
     Attributes
     ----------
-    loads
+    placement
         The placement.
     """
 
-    def __init__(self, ground: Ground, draw: random.Random, target_us: int, link_weight: float = 1.0) -> None:
-        self.ground, self.draw, self.target_us, self.link_weight = ground, draw, target_us, link_weight
-        self.loads = Loads(ground, rigid=False)
-        self._worker_share = _WORKER_SHARE * min(1.0, _FEW_GPUS / len(ground.layout.gpus))
-        self.places = Places(ground, draw)
-        self.shaped = [index for index in range(len(ground.demands)) if len(ground.shapes(index)) > 1]
+    def __init__(self, data: ProblemData, rng: random.Random, target_us: int, link_weight: float = 1.0) -> None:
+        self.data, self.rng, self.target_us, self.link_weight = data, rng, target_us, link_weight
+        self.placement = PartialPlacement(data, rigid=False)
+        self._worker_share = _WORKER_SHARE * min(1.0, _FEW_GPUS / len(data.layout.gpus))
+        self.generator = CandidateGenerator(data, rng)
+        self.shaped = [index for index in range(len(data.demands)) if len(data.shapes(index)) > 1]
 
     def build(self, order: Sequence[int]) -> bool:
         """Place all jobs anew in an order, each where it costs least; says whether all found room.
 
         The levels of all jobs have the same shape, or each has its own; where memory has no room for it, another one.
         """
-        for index, spot in enumerate(self.loads.spots):
+        for index, spot in enumerate(self.placement.spots):
             if spot is not None:
-                self.loads.unplace(index)
-        shape = self.draw.randrange(len(SHAPES) + 1)
+                self.placement.unplace(index)
+        shape = self.rng.randrange(len(SHAPES) + 1)
         for index in self.shaped:
-            shapes = self.ground.shapes(index)
-            self.loads.demands[index] = shapes[shape] if shape < len(shapes) else self.draw.choice(shapes)
+            shapes = self.data.shapes(index)
+            self.placement.demands[index] = shapes[shape] if shape < len(shapes) else self.rng.choice(shapes)
         return all(self._insert(index) for index in looking(order))
 
     def adopt(self, spots: Sequence[PlacedJob]) -> None:
         """Take over a whole placement."""
-        for index, spot in enumerate(self.loads.spots):
+        for index, spot in enumerate(self.placement.spots):
             if spot is not None:
-                self.loads.unplace(index)
+                self.placement.unplace(index)
         for index, spot in enumerate(spots):
             self.place(index, spot)
 
     def spots(self) -> list[PlacedJob]:
         """The spots of a whole placement."""
-        return [spot for spot in self.loads.spots if spot is not None]
+        return [spot for spot in self.placement.spots if spot is not None]
 
-    def anneal(self, steps: int, heat: float) -> None:
-        """Take some steps, at a temperature that falls from `heat` to 0."""
+    def anneal(self, steps: int, temperature: float) -> None:
+        """Take some steps, at a temperature that falls from `temperature` to 0."""
         for step in range(steps):
-            self.step(heat * (1 - step / steps) ** 2)
+            self.step(temperature * (1 - step / steps) ** 2)
 
-    def step(self, heat: float) -> None:
+    def step(self, temperature: float) -> None:
         """Change the placement, or leave it where that costs too much."""
         before = self.change()
         if before is None:
             return
         moved, gain = before
-        if gain >= 0 or (heat > 0 and self.draw.random() < exp(gain / heat)):
+        if gain >= 0 or (temperature > 0 and self.rng.random() < exp(gain / temperature)):
             return
         self.undo(moved)
 
     def change(self, first: int | None = None) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Move a job, by itself or with others; returns the old spots of all that moved and the gain, or None."""
-        kind = self.draw.random()
+        kind = self.rng.random()
         if first is None:
-            first = self._crowded()
-        if self.draw.random() < _SHAPE_SHARE and self.shaped:
-            return self._reshape(first)
-        if self.draw.random() < self._worker_share:
-            return self._reseat(first)
-        if kind < 0.15 or len(self.loads.spots) == 1:
+            first = self._bottleneck_job()
+        if self.rng.random() < _SHAPE_SHARE and self.shaped:
+            return self._change_profile(first)
+        if self.rng.random() < self._worker_share:
+            return self._move_worker(first)
+        if kind < 0.15 or len(self.placement.spots) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
             return self._move([(first, None), (self._other(first), None)])
         if kind < 0.6:
-            return self._trade(first)
-        shift = self.places.shifted(self.loads, first)
+            return self._exchange(first)
+        shift = self.generator.shifted(self.placement, first)
         if shift is None:
             return None
         gpus, server = shift
-        guests = self.loads.guests(server, first) if kind > 0.8 else []
-        if not guests:
+        colocated = self.placement.colocated(server, first) if kind > 0.8 else []
+        if not colocated:
             return self._move([(first, gpus)])
-        other = self.draw.choice(guests)
-        home = self.ground.layout.server_of[next(g for g in self.spot(first).gpus if g not in gpus)]
-        return self._swap(first, other, server, home)
+        other = self.rng.choice(colocated)
+        source = self.data.layout.server_of[next(g for g in self.spot(first).gpus if g not in gpus)]
+        return self._swap(first, other, server, source)
 
     def undo(self, moved: Sequence[tuple[int, PlacedJob]]) -> None:
         """Put jobs back where they were."""
         for index, _ in moved:
-            self.loads.unplace(index)
+            self.placement.unplace(index)
         for index, spot in moved:
             self.place(index, spot)
 
     def spot(self, index: int) -> PlacedJob:
         """Spot of a placed job."""
-        spot = self.loads.spots[index]
+        spot = self.placement.spots[index]
         if spot is None:
             raise ValueError(f"job {index} is not placed")
         return spot
@@ -141,7 +142,7 @@ class Balance:
         """Put a job on a spot."""
         plan = spot.plan
         fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
-        self.loads.place(index, spot, fixed or spot.demand.need)
+        self.placement.place(index, spot, fixed or spot.demand.need)
 
     def _move(
         self, moves: Sequence[tuple[int, Sequence[int] | None]]
@@ -150,15 +151,15 @@ class Balance:
         old, gain = [], 0.0
         for index, _ in moves:
             spot = self.spot(index)
-            self.loads.unplace(index)
+            self.placement.unplace(index)
             gain += self._cost(spot, index)
             old.append((index, spot))
         done: list[int] = []
         for index, gpus in moves:
-            spot_or_none = self._cheapest(index) if gpus is None else self.loads.spot(index, gpus)
+            spot_or_none = self._cheapest(index) if gpus is None else self.placement.spot(index, gpus)
             if spot_or_none is None:
                 for index in done:
-                    self.loads.unplace(index)
+                    self.placement.unplace(index)
                 for index, spot in old:
                     self.place(index, spot)
                 return None
@@ -167,80 +168,82 @@ class Balance:
             done.append(index)
         return old, gain
 
-    def _reshape(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _change_profile(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Levels of a job, of any where this one has no choice, in another shape, on the same GPUs or elsewhere."""
-        index = first if len(self.ground.shapes(first)) > 1 else self.draw.choice(self.shaped)
-        before = self.loads.demands[index]
-        others = [demand for demand in self.ground.shapes(index) if demand is not before]
-        self.loads.demands[index] = self.draw.choice(others)
-        return self._move([(index, self.spot(index).gpus if self.draw.random() < 0.5 else None)])
+        index = first if len(self.data.shapes(first)) > 1 else self.rng.choice(self.shaped)
+        before = self.placement.demands[index]
+        others = [demand for demand in self.data.shapes(index) if demand is not before]
+        self.placement.demands[index] = self.rng.choice(others)
+        return self._move([(index, self.spot(index).gpus if self.rng.random() < 0.5 else None)])
 
-    def _reseat(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _move_worker(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Put one worker on another GPU, of its server or near it; often a worker from there takes its place."""
-        gpus, draw = list(self.spot(first).gpus), self.draw
-        slot = draw.randrange(len(gpus))
+        gpus, rng = list(self.spot(first).gpus), self.rng
+        slot = rng.randrange(len(gpus))
         here = gpus[slot]
-        there = self.places.seat(here, first, gpus)
+        there = self.generator.neighbour_gpu(here, first, gpus)
         if there is None:
             return None
         gpus[slot] = there
-        guests = [index for index in self.loads.on_gpu[there] if here not in self.spot(index).gpus]
-        if not guests or draw.random() >= _EXCHANGED:
+        colocated = [index for index in self.placement.on_gpu[there] if here not in self.spot(index).gpus]
+        if not colocated or rng.random() >= _EXCHANGED:
             return self._move([(first, gpus)])
-        other = draw.choice(guests)
+        other = rng.choice(colocated)
         return self._move([(first, gpus), (other, [here if gpu == there else gpu for gpu in self.spot(other).gpus])])
 
-    def _trade(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _exchange(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Exchange the places of two jobs of one width."""
-        width = self.ground.pieces.jobs[first].slots
-        others = self.ground.of_width[width]
-        second = self.draw.choice(others)
+        width = self.data.pieces.jobs[first].slots
+        others = self.data.of_width[width]
+        second = self.rng.choice(others)
         if second == first or self.spot(first).gpus == self.spot(second).gpus:
             return None
         return self._move([(first, self.spot(second).gpus), (second, self.spot(first).gpus)])
 
     def _swap(
-        self, first: int, second: int, server: int, home: int
+        self, first: int, second: int, server: int, source: int
     ) -> tuple[list[tuple[int, PlacedJob]], float] | None:
         """Exchange what two jobs have on two servers."""
         one, two = self.spot(first), self.spot(second)
-        self.loads.unplace(first)
-        self.loads.unplace(second)
-        gpus = self.places.exchanged(self.loads, first, one.gpus, home, server)
-        others = self.places.exchanged(self.loads, second, two.gpus, server, home)
+        self.placement.unplace(first)
+        self.placement.unplace(second)
+        gpus = self.generator.replaced(self.placement, first, one.gpus, source, server)
+        others = self.generator.replaced(self.placement, second, two.gpus, server, source)
         self.place(second, two)
         self.place(first, one)
         if gpus is None or others is None:
             return None
         return self._move([(first, gpus), (second, others)])
 
-    def _crowded(self) -> int:
+    def _bottleneck_job(self) -> int:
         """A job on something full."""
-        draw, loads = self.draw, self.loads
-        if draw.random() < 0.15:
-            return max(range(len(loads.spots)), key=lambda i: self.spot(i).iteration_us * self.spot(i).job.iterations)
-        if loads.link_us and draw.random() < 0.6:
-            count = len(loads.link_us)
-            sample = range(count) if draw.random() < 0.3 else draw.sample(range(count), min(8, count))
-            on = list(loads.on_link[max(sample, key=loads.link_us.__getitem__)])
+        rng, placement = self.rng, self.placement
+        if rng.random() < 0.15:
+            return max(
+                range(len(placement.spots)), key=lambda i: self.spot(i).iteration_us * self.spot(i).job.iterations
+            )
+        if placement.link_us and rng.random() < 0.6:
+            count = len(placement.link_us)
+            sample = range(count) if rng.random() < 0.3 else rng.sample(range(count), min(8, count))
+            on = list(placement.on_link[max(sample, key=placement.link_us.__getitem__)])
         else:
-            sample = draw.sample(range(len(loads.gpu_us)), min(8, len(loads.gpu_us)))
-            on = list(loads.on_gpu[max(sample, key=loads.gpu_us.__getitem__)])
-        if not on or draw.random() < 0.1:
-            return draw.randrange(len(loads.spots))
-        return draw.choice(on)
+            sample = rng.sample(range(len(placement.gpu_us)), min(8, len(placement.gpu_us)))
+            on = list(placement.on_gpu[max(sample, key=placement.gpu_us.__getitem__)])
+        if not on or rng.random() < 0.1:
+            return rng.randrange(len(placement.spots))
+        return rng.choice(on)
 
     def _other(self, first: int) -> int:
         """Another job, in half of all cases one that shares a GPU."""
-        count = len(self.loads.spots)
-        near = [i for gpu in self.spot(first).gpus[:2] for i in self.loads.on_gpu[gpu] if i != first]
-        if near and self.draw.random() < 0.5:
-            return self.draw.choice(near)
-        return (first + self.draw.randrange(1, count)) % count
+        count = len(self.placement.spots)
+        near = [i for gpu in self.spot(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
+        if near and self.rng.random() < 0.5:
+            return self.rng.choice(near)
+        return (first + self.rng.randrange(1, count)) % count
 
     def _insert(self, index: int) -> bool:
-        for demand in dict.fromkeys((self.loads.demands[index], *self.ground.shapes(index))):
-            self.loads.demands[index] = demand
+        for demand in dict.fromkeys((self.placement.demands[index], *self.data.shapes(index))):
+            self.placement.demands[index] = demand
             spot = self._cheapest(index, thorough=True)
             if spot is not None:
                 self.place(index, spot)
@@ -249,24 +252,24 @@ class Balance:
 
     def _cheapest(self, index: int, thorough: bool = False) -> PlacedJob | None:
         best, least = None, float("inf")
-        for gpus in self.places.of(self.loads, index, thorough):
-            spot = self.loads.spot(index, gpus)
+        for gpus in self.generator.of(self.placement, index, thorough):
+            spot = self.placement.spot(index, gpus)
             if spot is not None and (cost := self._cost(spot, index)) < least:
                 best, least = spot, cost
         return best
 
     def _cost(self, spot: PlacedJob, index: int) -> float:
         """What the job adds to the excess of its GPUs, its links and itself."""
-        target, loads = self.target_us, self.loads
+        target, placement = self.target_us, self.placement
         iterations = spot.job.iterations
         total = _PATH_WEIGHT * _over(spot.job.release_us + spot.iteration_us * iterations, target)
         for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
-            load = loads.gpu_us[gpu]
+            load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)
         if spot.links:
             exchange = sum(map(sum, spot.exchange))
             for link in spot.links:
-                load = loads.link_us[link]
+                load = placement.link_us[link]
                 total += _excess(load + exchange, target) - _excess(load, target)
             total += self.link_weight * len(spot.links) * exchange / target
         return total
@@ -283,10 +286,10 @@ def _over(length: int, target: int) -> float:
     return 400 * over * over + 20 * over if over > 0 else 0.0
 
 
-def drawn_order(jobs: Sequence[Demand], draw: random.Random) -> list[int]:
+def random_order(jobs: Sequence[Demand], rng: random.Random) -> list[int]:
     """Jobs of most work first, or the longest, the widest, or those of most memory; blurred by chance."""
-    load = [max(d.slot_us.values()) * draw.uniform(0.8, 1.25) for d in jobs]
-    weight = draw.choice(("work", "length", "width", "memory"))
+    load = [max(d.slot_us.values()) * rng.uniform(0.8, 1.25) for d in jobs]
+    weight = rng.choice(("work", "length", "width", "memory"))
     if weight == "width":
         return sorted(range(len(jobs)), key=lambda index: (-jobs[index].job.slots, -load[index]))
     factor = {

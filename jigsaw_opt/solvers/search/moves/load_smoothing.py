@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["Levelling"]
+__all__ = ["LoadSmoothing"]
 
 _MOST_ROOMS = 8
 
 
-class _Trade(NamedTuple):
+class _LoadExchange(NamedTuple):
     """A change that takes load from the fullest GPU.
 
     Parameters
@@ -44,12 +44,12 @@ class _Trade(NamedTuple):
     gpu: int
 
 
-class Levelling:
+class LoadSmoothing:
     """Placed jobs with the levels of every block.
 
     Parameters
     ----------
-    ground
+    data
         The instance.
     spots
         Where every job is.
@@ -57,11 +57,13 @@ class Levelling:
         By job and iteration, the level of each slot.
     """
 
-    def __init__(self, ground: Ground, spots: Sequence[PlacedJob], levels: Sequence[Sequence[Sequence[int]]]) -> None:
-        self.ground, self.spots = ground, spots
+    def __init__(
+        self, data: ProblemData, spots: Sequence[PlacedJob], levels: Sequence[Sequence[Sequence[int]]]
+    ) -> None:
+        self.data, self.spots = data, spots
         self.levels = [[list(row) for row in rows] for rows in levels]
         self.gpus = [list(spot.gpus) for spot in spots]
-        count = len(ground.layout.gpus)
+        count = len(data.layout.gpus)
         self.load, self.state = [0] * count, [0] * count
         self.on: list[dict[int, int]] = [{} for _ in range(count)]
         for job, spot in enumerate(spots):
@@ -74,7 +76,7 @@ class Levelling:
         """Trade until the fullest GPU finds no trade, or for a number of steps; returns how many were made."""
         for step in range(steps):
             fullest = max(range(len(self.load)), key=self.load.__getitem__)
-            best = min(self._trades(fullest), default=None)
+            best = min(self._exchanges(fullest), default=None)
             if best is None or best.peak >= self.load[fullest]:
                 return step
             self._make(fullest, best)
@@ -83,7 +85,7 @@ class Levelling:
     def placed(self) -> list[PlacedJob]:
         """The jobs where they are now, with fixed levels."""
         return [
-            self.ground.planned(index, gpus, rows, [spot.job.levels] * len(gpus), spot.demand)
+            self.data.planned(index, gpus, rows, [spot.job.levels] * len(gpus), spot.demand)
             for index, (spot, gpus, rows) in enumerate(zip(self.spots, self.gpus, self.levels, strict=True))
         ]
 
@@ -91,13 +93,13 @@ class Levelling:
         table = self.spots[job].tables[slot]
         return sum(table[row[slot] - 1] for row in self.levels[job])
 
-    def _trades(self, full: int) -> Iterator[_Trade]:
+    def _exchanges(self, full: int) -> Iterator[_LoadExchange]:
         for job, slot in self.on[full].items():
             if self.spots[job].job.rule.balance is None and len(self.gpus[job]) > 1:
-                yield from self._level_trades(full, job, slot)
-            yield from self._gpu_trades(full, job, slot)
+                yield from self._level_exchanges(full, job, slot)
+            yield from self._gpu_exchanges(full, job, slot)
 
-    def _level_trades(self, full: int, job: int, slot: int) -> Iterator[_Trade]:
+    def _level_exchanges(self, full: int, job: int, slot: int) -> Iterator[_LoadExchange]:
         """Levels of one iteration traded with a shallower slot of the same job."""
         tables, gpus = self.spots[job].tables, self.gpus[job]
         for iteration, row in enumerate(self.levels[job]):
@@ -107,16 +109,16 @@ class Levelling:
                     continue
                 here = self.load[full] - tables[slot][deep - 1] + tables[slot][shallow - 1]
                 there = self.load[gpus[other]] + tables[other][deep - 1] - tables[other][shallow - 1]
-                yield _Trade(max(here, there), job, slot, job, other, iteration, gpus[other])
+                yield _LoadExchange(max(here, there), job, slot, job, other, iteration, gpus[other])
 
-    def _gpu_trades(self, full: int, job: int, slot: int) -> Iterator[_Trade]:
+    def _gpu_exchanges(self, full: int, job: int, slot: int) -> Iterator[_LoadExchange]:
         """The worker moves to an emptier GPU, or changes places with a worker of less work there."""
         work = self._work(job, slot)
         for gpu in self._rooms(full, job):
             if job in self.on[gpu]:
                 continue
             if self._fits(job, slot, gpu, None):
-                yield _Trade(max(self.load[full] - work, self.load[gpu] + work), job, slot, -1, -1, -1, gpu)
+                yield _LoadExchange(max(self.load[full] - work, self.load[gpu] + work), job, slot, -1, -1, -1, gpu)
             for other, other_slot in self.on[gpu].items():
                 less = self._work(other, other_slot)
                 alone = len(self.gpus[other]) == 1 or self._same_server(full, gpu)
@@ -124,11 +126,11 @@ class Levelling:
                     continue
                 if self._fits(job, slot, gpu, other) and self._fits(other, other_slot, full, job):
                     peak = max(self.load[full] - work + less, self.load[gpu] + work - less)
-                    yield _Trade(peak, job, slot, other, other_slot, -1, gpu)
+                    yield _LoadExchange(peak, job, slot, other, other_slot, -1, gpu)
 
     def _rooms(self, full: int, job: int) -> Sequence[int]:
         """GPUs of the same server; for a job of one worker the emptiest ones of the same type as well."""
-        layout = self.ground.layout
+        layout = self.data.layout
         inside = [gpu for gpu in layout.on_server[layout.server_of[full]] if gpu != full]
         if len(self.gpus[job]) > 1:
             return inside
@@ -136,7 +138,7 @@ class Levelling:
         return [*inside, *sorted(alike, key=self.load.__getitem__)[:_MOST_ROOMS]]
 
     def _same_server(self, one: int, other: int) -> bool:
-        server_of = self.ground.layout.server_of
+        server_of = self.data.layout.server_of
         return server_of[one] == server_of[other]
 
     def _deepest(self, job: int, slot: int) -> int:
@@ -145,7 +147,7 @@ class Levelling:
     def _admits(self, job: int, gpu: int, level: int) -> bool:
         """Whether memory admits a level of a worker that is on the GPU already."""
         size = self.spots[job].job.activation_bytes[level - 1]
-        return self.state[gpu] + size <= self.ground.layout.memory[gpu]
+        return self.state[gpu] + size <= self.data.layout.memory[gpu]
 
     def _fits(self, job: int, slot: int, gpu: int, leaving: int | None) -> bool:
         """Whether a worker fits on a GPU, with all that stay there, once another job's worker has left it."""
@@ -156,19 +158,19 @@ class Levelling:
                 state -= self.spots[other].job.state_bytes
             else:
                 sizes.append(self.spots[other].job.activation_bytes[self._deepest(other, other_slot) - 1])
-        return state + max(sizes) <= self.ground.layout.memory[gpu]
+        return state + max(sizes) <= self.data.layout.memory[gpu]
 
-    def _make(self, full: int, trade: _Trade) -> None:
-        if trade.iteration >= 0:
-            row = self.levels[trade.job][trade.iteration]
-            before = [self._work(trade.job, slot) for slot in (trade.slot, trade.other_slot)]
-            row[trade.slot], row[trade.other_slot] = row[trade.other_slot], row[trade.slot]
-            self.load[full] += self._work(trade.job, trade.slot) - before[0]
-            self.load[trade.gpu] += self._work(trade.job, trade.other_slot) - before[1]
+    def _make(self, full: int, exchange: _LoadExchange) -> None:
+        if exchange.iteration >= 0:
+            row = self.levels[exchange.job][exchange.iteration]
+            before = [self._work(exchange.job, slot) for slot in (exchange.slot, exchange.other_slot)]
+            row[exchange.slot], row[exchange.other_slot] = row[exchange.other_slot], row[exchange.slot]
+            self.load[full] += self._work(exchange.job, exchange.slot) - before[0]
+            self.load[exchange.gpu] += self._work(exchange.job, exchange.other_slot) - before[1]
             return
-        self._move(trade.job, trade.slot, full, trade.gpu)
-        if trade.other_job >= 0:
-            self._move(trade.other_job, trade.other_slot, trade.gpu, full)
+        self._move(exchange.job, exchange.slot, full, exchange.gpu)
+        if exchange.other_job >= 0:
+            self._move(exchange.other_job, exchange.other_slot, exchange.gpu, full)
 
     def _move(self, job: int, slot: int, source: int, target: int) -> None:
         work, size = self._work(job, slot), self.spots[job].job.state_bytes

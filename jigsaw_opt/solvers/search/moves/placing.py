@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance, drawn_order
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 
 __all__ = ["Placing"]
 
@@ -35,7 +35,7 @@ class Placing:
         self.context, self.rng = context, context.rng
         self.construction_work = len(context.pieces.jobs) * _WORK_OF_BALANCING
 
-    def balance(self, target: float | None = None) -> Balance:
+    def balancer(self, target: float | None = None) -> LoadBalancer:
         """An empty placement and what its loads should keep to: a least load times a factor, drawn where not given.
 
         The least load is the bound, or for weighted ends the mean load of a GPU.
@@ -44,34 +44,34 @@ class Placing:
         target = self.rng.choice(_TARGETS) if target is None else target
         least = context.control.bound
         if context.pieces.objective == "weighted_completion":
-            load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.ground.demands)
-            least = load // len(context.ground.layout.gpus)
-        return Balance(context.ground, self.rng, max(1, round(target * least)), self.rng.choice(_LINK_WEIGHTS))
+            load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.data.demands)
+            least = load // len(context.data.layout.gpus)
+        return LoadBalancer(context.data, self.rng, max(1, round(target * least)), self.rng.choice(_LINK_WEIGHTS))
 
-    def construct(self, balance: Balance) -> bool:
+    def construct(self, balancer: LoadBalancer) -> bool:
         """Place all jobs in some order; says whether all found room."""
         self.context.budget.spend(self.construction_work)
-        return balance.build(drawn_order(self.context.ground.demands, self.rng))
+        return balancer.build(random_order(self.context.data.demands, self.rng))
 
-    def balanced(self) -> Balance | None:
+    def balanced(self) -> LoadBalancer | None:
         """A placement made anew and balanced; None where no order leaves room for all jobs."""
-        balance = self.balance()
-        if not any(self.construct(balance) for _ in range(_BUILDS)):
+        balancer = self.balancer()
+        if not any(self.construct(balancer) for _ in range(_BUILDS)):
             return None
         steps = self._steps()
-        heat = self.rng.choice(_BALANCE_HEATS)
+        temperature = self.rng.choice(_BALANCE_HEATS)
         for done in range(0, steps, _STEPS_A_LOOK):
-            balance.anneal(_STEPS_A_LOOK, heat * (1 - done / steps) ** 2)
+            balancer.anneal(_STEPS_A_LOOK, temperature * (1 - done / steps) ** 2)
             if self.context.budget.spend(_STEPS_A_LOOK * _WORK_OF_BALANCING):
                 break
-        self.context.balanced = balance.loads.settled()
-        return balance
+        self.context.balanced = balancer.placement.resolved()
+        return balancer
 
-    def settled(self, spots: Sequence[PlacedJob]) -> Sequence[PlacedJob] | None:
+    def resolved(self, spots: Sequence[PlacedJob]) -> Sequence[PlacedJob] | None:
         """A whole placement with its levels worked out."""
-        balance = self.balance(1.0)
-        balance.adopt(spots)
-        return balance.loads.settled()
+        balancer = self.balancer(1.0)
+        balancer.adopt(spots)
+        return balancer.placement.resolved()
 
     def _steps(self) -> int:
         """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""

@@ -8,7 +8,7 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves.list_annealing import draft
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.placing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
@@ -41,16 +41,16 @@ class Relocate:
             best = context.control.best
             start = self._anew() if best is None or context.rng.random() >= _FROM_BEST else None
             if start is None and best is not None:
-                start = context.shared(Placing).balance(), best
+                start = context.shared(Placing).balancer(), best
             if start is None or budget.over():
                 break
             sequences.relocate(*start)
         return context.incumbent
 
-    def _anew(self) -> tuple[Balance, Timetable] | None:
+    def _anew(self) -> tuple[LoadBalancer, Timetable] | None:
         """A placement made anew, and its list schedule."""
-        balance = self.context.shared(Placing).balanced()
-        schedule = None if balance is None else draft(self.context, balance)
-        if balance is None or schedule is None:
+        balancer = self.context.shared(Placing).balanced()
+        schedule = None if balancer is None else draft(self.context, balancer)
+        if balancer is None or schedule is None:
             return None
-        return balance, self.context.evaluator.timetable(schedule.outcome)
+        return balancer, self.context.evaluator.timetable(schedule.outcome)

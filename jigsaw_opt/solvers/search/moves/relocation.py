@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.sequence_moves import beyond_cutoff
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
 __all__ = ["Relocation"]
@@ -25,23 +25,23 @@ class Relocation:
 
     Parameters
     ----------
-    balance
+    balancer
         Makes the changes of the placement.
     sequencing
         Mends the order of pieces.
-    draw
+    rng
         Source of chance.
     """
 
-    def __init__(self, balance: Balance, sequencing: SequenceSearch, draw: random.Random) -> None:
-        self.balance, self.sequencing, self.draw = balance, sequencing, draw
+    def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
+        self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
         self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
 
     def run(
         self,
         start: SequencedSchedule,
         steps: int,
-        heat: float,
+        temperature: float,
         watch: Callable[[SequencedSchedule], object],
         stop: Callable[[int], bool],
     ) -> SequencedSchedule:
@@ -53,29 +53,29 @@ class Relocation:
             Where to begin.
         steps
             How many placements are tried.
-        heat
+        temperature
             Share of the objective that the first steps may lose; it falls to 0.
         watch
             Receives every schedule that is better than all before.
         stop
             Called now and then with the number of pieces swept since; true ends the run.
         """
-        self.balance.adopt(start.spots)
+        self.balancer.adopt(start.spots)
         best = current = start
         for step in range(steps):
             if stop(_PRICE):
                 break
-            change = self.balance.change(self._late(current))
+            change = self.balancer.change(self._late(current))
             if change is None:
                 continue
-            limit = current.value + heat * best.value * (1 - step / steps) ** 2 * self.draw.expovariate(1.0)
-            spots = None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balance.loads.settled()
+            limit = current.value + temperature * best.value * (1 - step / steps) ** 2 * self.rng.expovariate(1.0)
+            spots = None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balancer.placement.resolved()
             if spots is None:
-                self.balance.undo(change[0])
+                self.balancer.undo(change[0])
                 continue
             after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop, limit)
             if after.value > limit:
-                self.balance.undo(change[0])
+                self.balancer.undo(change[0])
                 continue
             current = after
             if after.value < best.value:
@@ -85,16 +85,16 @@ class Relocation:
 
     def _least(self, moved: Sequence[tuple[int, PlacedJob]]) -> int:
         """What loads, and lengths of the jobs that have moved, make of the makespan or period by themselves."""
-        loads = self.balance.loads
-        if self.balance.ground.pieces.objective == "weighted_completion":
+        placement = self.balancer.placement
+        if self.balancer.data.pieces.objective == "weighted_completion":
             return 0
-        spots = [self.balance.spot(index) for index, _ in moved]
+        spots = [self.balancer.spot(index) for index, _ in moved]
         lengths = [spot.job.release_us + spot.iteration_us * spot.job.iterations for spot in spots]
-        return max(*loads.gpu_us, *loads.link_us, *lengths)
+        return max(*placement.gpu_us, *placement.link_us, *lengths)
 
     def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
-        if self.draw.random() >= _FOCUS_SHARE or not current.late:
+        if self.rng.random() >= _FOCUS_SHARE or not current.late:
             return None
-        gpu = self.draw.choice([gpu for index in current.late for gpu in current.spots[index].gpus])
-        return self.draw.choice(list(self.balance.loads.on_gpu[gpu]))
+        gpu = self.rng.choice([gpu for index in current.late for gpu in current.spots[index].gpus])
+        return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))

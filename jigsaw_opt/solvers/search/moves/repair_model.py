@@ -12,7 +12,7 @@ from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_e
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.magnitude import engine_holds
 from jigsaw_opt.solvers.search.engine import Engine
-from jigsaw_opt.solvers.search.loads import Ground
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["RepairModel"]
 
@@ -29,14 +29,14 @@ class RepairModel:
     ----------
     control
         The solve under way.
-    ground
+    data
         The instance.
     engine
         Solves the models.
     """
 
-    def __init__(self, control: Control, ground: Ground, engine: Engine) -> None:
-        self.control, self.ground, self.engine = control, ground, engine
+    def __init__(self, control: Control, data: ProblemData, engine: Engine) -> None:
+        self.control, self.data, self.engine = control, data, engine
 
     def improve(self, plan: Timetable, jobs: Sequence[int], work: float) -> Timetable | None:
         """A better plan of a finite horizon in which only some jobs differ, or None where none was found.
@@ -59,7 +59,7 @@ class RepairModel:
 
     @property
     def _weighted(self) -> bool:
-        return self.ground.pieces.objective == "weighted_completion"
+        return self.data.pieces.objective == "weighted_completion"
 
     @property
     def _least_gain(self) -> int:
@@ -74,13 +74,13 @@ class RepairModel:
         return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - self._least_gain)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
-        weights = self.ground.pieces.jobs
+        weights = self.data.pieces.jobs
         now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
         return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - self._least_gain)
 
     def _least(self, index: int) -> int:
         """Weighted least end of a job."""
-        pieces = self.ground.pieces
+        pieces = self.data.pieces
         job = pieces.jobs[index]
         return job.weight * (
             job.release_us + job.iterations * least_iteration_us(pieces, job, usable_gpus(pieces, job))
@@ -91,12 +91,12 @@ class RepairModel:
             return frame.period
         if not frame.weighted:
             return frame.limit
-        return (frame.limit - frame.bound + self._least(index)) // self.ground.pieces.jobs[index].weight
+        return (frame.limit - frame.bound + self._least(index)) // self.data.pieces.jobs[index].weight
 
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if not engine_holds(self.ground.pieces) or self._readiness(jobs) > _MOST_READINESS:
+        if not engine_holds(self.data.pieces) or self._readiness(jobs) > _MOST_READINESS:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}
@@ -108,19 +108,19 @@ class RepairModel:
 
     def _readiness(self, jobs: Sequence[int]) -> int:
         """Number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
-        chosen = (self.ground.pieces.jobs[index] for index in jobs)
+        chosen = (self.data.pieces.jobs[index] for index in jobs)
         return sum(readiness_of(job, job.slots) for job in chosen)
 
     def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
-        ground = self.ground
-        placed = [[ground.number[name] for name in job.gpus] for job in plan.jobs]
-        caps = ground.caps(placed)
+        data = self.data
+        placed = [[data.number[name] for name in job.gpus] for job in plan.jobs]
+        caps = data.caps(placed)
         tasks = []
         for index in jobs:
-            job, gpus = ground.pieces.jobs[index], placed[index]
+            job, gpus = data.pieces.jobs[index], placed[index]
             tasks.append(
                 cpsat_retiming.Task(
-                    job, gpus, ground.tables(job, gpus), ground.ring(gpus), caps[index], self._deadline(index, frame)
+                    job, gpus, data.tables(job, gpus), data.ring(gpus), caps[index], self._deadline(index, frame)
                 )
             )
         return tasks
@@ -129,14 +129,14 @@ class RepairModel:
         self, plan: Timetable, jobs: Sequence[int], period: int | None, gpus: set[int], links: set[int]
     ) -> tuple[dict[int, list[tuple[int, int]]], dict[int, list[tuple[int, int]]]]:
         """Intervals of all other jobs on some GPUs and links."""
-        ground, chosen = self.ground, set(jobs)
+        data, chosen = self.data, set(jobs)
         on_gpu: dict[int, list[tuple[int, int]]] = {gpu: [] for gpu in gpus}
         on_link: dict[int, list[tuple[int, int]]] = {link: [] for link in links}
         for index, job in enumerate(plan.jobs):
             if index in chosen:
                 continue
-            numbers = [ground.number[name] for name in job.gpus]
-            used = links.intersection(ground.ring(numbers).links)
+            numbers = [data.number[name] for name in job.gpus]
+            used = links.intersection(data.ring(numbers).links)
             for iteration in job.iterations:
                 for gpu, block in zip(numbers, iteration.blocks, strict=True):
                     if gpu in on_gpu:
@@ -150,14 +150,14 @@ class RepairModel:
         self, plan: Timetable, jobs: Sequence[int], timings: Iterable[cpsat_retiming.Timing], period: int | None
     ) -> Timetable:
         """The plan with the new timings; it is worked out anew as a whole."""
-        ground = self.ground
+        data = self.data
         decisions = []
         fresh = dict(zip(jobs, timings, strict=True))
         for index, job in enumerate(plan.jobs):
             timing = fresh.get(index) or _timing(job)
-            gpus = [ground.layout.gpus[ground.number[name]] for name in job.gpus]
+            gpus = [data.layout.gpus[data.number[name]] for name in job.gpus]
             decisions.append(JobDecision(gpus, timing.levels, timing.blocks, timing.transfers))
-        return Timetable(assemble(ground.pieces, decisions), period)
+        return Timetable(assemble(data.pieces, decisions), period)
 
 
 def _timing(job: JobPlan) -> cpsat_retiming.Timing:

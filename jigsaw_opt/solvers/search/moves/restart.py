@@ -32,10 +32,10 @@ class Restart:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Place, balance, anneal."""
         context = self.context
-        balance = context.shared(Placing).balanced()
-        if balance is None:
+        balancer = context.shared(Placing).balanced()
+        if balancer is None:
             return Intensify(context).run(incumbent, budget)
-        schedule = draft(context, balance)
+        schedule = draft(context, balancer)
         if schedule is not None:
-            context.shared(Annealer).run(balance, schedule, brief=context.rng.random() < _BRIEF)
+            context.shared(Annealer).run(balancer, schedule, brief=context.rng.random() < _BRIEF)
         return context.incumbent

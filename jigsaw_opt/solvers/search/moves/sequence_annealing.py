@@ -6,7 +6,7 @@ from functools import cached_property
 
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.moves.load_balancing import Balance
+from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
 
@@ -53,9 +53,9 @@ class SequenceAnnealing:
 
     @cached_property
     def _sequencing(self) -> SequenceSearch:
-        return SequenceSearch(self.context.ground, self.rng)
+        return SequenceSearch(self.context.data, self.rng)
 
-    def mend(self, plan: Timetable) -> None:
+    def anneal(self, plan: Timetable) -> None:
         """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
         start = self._sequencing.given(plan)
         steps = max(1, _MENDED[self.context.pieces.horizon] // self._sequencing.size)
@@ -63,13 +63,13 @@ class SequenceAnnealing:
         if not self._offer(after):
             self._remember(self._sequencing.timetable(after))
 
-    def relocate(self, balance: Balance, plan: Timetable) -> None:
+    def relocate(self, balancer: LoadBalancer, plan: Timetable) -> None:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
-        before, relocation = self.control.objective, Relocation(balance, self._sequencing, self.rng)
+        before, relocation = self.control.objective, Relocation(balancer, self._sequencing, self.rng)
         steps = round(self._farther * _RELOCATIONS)
-        heat, start = self.rng.choice(_RELOCATION_HEATS), self._sequencing.given(plan)
-        after = relocation.run(start, steps, heat, self._offer, self._swept)
-        self.mend(self._sequencing.timetable(after))
+        temperature, start = self.rng.choice(_RELOCATION_HEATS), self._sequencing.given(plan)
+        after = relocation.run(start, steps, temperature, self._offer, self._swept)
+        self.anneal(self._sequencing.timetable(after))
         fruitless = self.control.objective == before
         self._farther = min(_LONGEST, _LONGER * self._farther) if fruitless else 1.0
 

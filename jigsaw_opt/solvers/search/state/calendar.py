@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-__all__ = ["Timeline", "union"]
+__all__ = ["ResourceCalendar", "union"]
 
 
-class Timeline:
+class ResourceCalendar:
     """Disjoint busy intervals in order.
 
     Parameters
@@ -85,12 +85,12 @@ class Timeline:
         return (phase, self.period), (0, last - self.period)
 
 
-def union(timelines: Sequence[Timeline], period: int | None) -> Timeline:
+def union(calendars: Sequence[ResourceCalendar], period: int | None) -> ResourceCalendar:
     """Timeline that is free where all are free; it does not follow their changes."""
-    if len(timelines) == 1:
-        return timelines[0]
-    both = Timeline(period)
-    for start, end in sorted(part for each in timelines for part in zip(each.starts, each.ends, strict=True)):
+    if len(calendars) == 1:
+        return calendars[0]
+    both = ResourceCalendar(period)
+    for start, end in sorted(part for each in calendars for part in zip(each.starts, each.ends, strict=True)):
         if both.ends and start <= both.ends[-1]:
             both.ends[-1] = max(end, both.ends[-1])
         else:

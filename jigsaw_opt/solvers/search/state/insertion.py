@@ -8,13 +8,13 @@ from operator import itemgetter
 
 from jigsaw_opt.problem.pieces import PieceGraph
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.state.calendar import Timeline
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
 
-__all__ = ["Begun", "Laid", "lay", "least_length", "rhythm"]
+__all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncontended_profile"]
 
 
 @dataclass(slots=True, eq=False)
-class Laid:
+class ScheduledJob:
     """A job with all its pieces laid.
 
     Parameters
@@ -39,38 +39,38 @@ class Laid:
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class FrozenPrefix:
     """A job some of whose pieces are history: what started before a moment stays, the rest comes no earlier than it.
 
     Parameters
     ----------
     moment
         In microseconds.
-    laid
+    scheduled
         The job as it was laid. The levels of an iteration of which any piece has started stay as well.
     """
 
     moment: int
-    laid: Laid
+    scheduled: ScheduledJob
 
     def reaches(self, iteration: int) -> bool:
         """Whether any piece of an iteration has started."""
-        return min(self.laid.blocks[iteration]) < self.moment
+        return min(self.scheduled.blocks[iteration]) < self.moment
 
     def kept(self, start: int) -> int | None:
         """A start that stays, or None."""
         return start if start < self.moment else None
 
 
-def lay(
+def insert_job(
     job: PieceGraph,
     spot: PlacedJob,
-    gpus: Sequence[Timeline],
-    channel: Timeline,
+    gpus: Sequence[ResourceCalendar],
+    channel: ResourceCalendar,
     begin: int,
     latest: int | None,
-    begun: Begun | None = None,
-) -> Laid | None:
+    frozen: FrozenPrefix | None = None,
+) -> ScheduledJob | None:
     """The job laid at a spot, each piece as early as the free times permit.
 
     Parameters
@@ -84,7 +84,7 @@ def lay(
     latest
         Give up where the job ends later; None for no such limit. On a circle also where it takes more than
         the period.
-    begun
+    frozen
         What stays of it; those pieces are on the timelines already. `spot` has their levels.
 
     Returns
@@ -92,31 +92,31 @@ def lay(
     Laid or None
         None where it was given up, or where what stays breaks an order.
     """
-    laid = Laid(job, spot, [], [], [], begin, begin)
+    scheduled = ScheduledJob(job, spot, [], [], [], begin, begin)
     barrier = begin
     for iteration in range(job.iterations):
         rest = (job.iterations - iteration) * spot.iteration_us
         if latest is not None and barrier + rest > latest:
             return None
-        if begun is not None and begun.reaches(iteration):
-            end = _continue_iteration(laid, iteration, gpus, channel, barrier, begun)
+        if frozen is not None and frozen.reaches(iteration):
+            end = _continue_iteration(scheduled, iteration, gpus, channel, barrier, frozen)
         else:
-            end = _lay_iteration(
-                laid, iteration, gpus, channel, barrier if begun is None else max(barrier, begun.moment)
+            end = _insert_iteration(
+                scheduled, iteration, gpus, channel, barrier if frozen is None else max(barrier, frozen.moment)
             )
         if end is None:
             return None
         barrier = end
         if iteration == 0:
-            laid.start = min(laid.blocks[0])
+            scheduled.start = min(scheduled.blocks[0])
             period = gpus[0].period
             if period is not None:
-                latest = laid.start + period if latest is None else min(latest, laid.start + period)
-    laid.end = barrier
-    return laid if latest is None or barrier <= latest else None
+                latest = scheduled.start + period if latest is None else min(latest, scheduled.start + period)
+    scheduled.end = barrier
+    return scheduled if latest is None or barrier <= latest else None
 
 
-def rhythm(spot: PlacedJob) -> list[tuple[list[int], int]]:
+def uncontended_profile(spot: PlacedJob) -> list[tuple[list[int], int]]:
     """For each iteration, when its buckets are ready and when its blocks end after it begins, if all GPUs are free."""
     fastest_first = sorted(spot.tables, key=itemgetter(-1))
     found: dict[tuple[int, ...], tuple[list[int], int]] = {}
@@ -129,20 +129,22 @@ def rhythm(spot: PlacedJob) -> list[tuple[list[int], int]]:
     return [found[row] for row in spot.plan.rows]
 
 
-def least_length(spot: PlacedJob, beats: Sequence[tuple[list[int], int]], channel: Timeline, begin: int) -> int | None:
+def least_length(
+    spot: PlacedJob, profile: Sequence[tuple[list[int], int]], channel: ResourceCalendar, begin: int
+) -> int | None:
     """Time that a job takes at least from a moment on, as far as its links are free; None without room there.
 
     Parameters
     ----------
-    spot, beats
-        Where it is, and its `rhythm` there.
+    spot, profile
+        Where it is, and its `uncontended_profile` there.
     channel
         Timeline of the spot's links together.
     begin
         The moment.
     """
     barrier = begin
-    for (ready, end), exchange in zip(beats, spot.exchange, strict=True):
+    for (ready, end), exchange in zip(profile, spot.exchange, strict=True):
         moment = barrier
         for offset, duration in zip(ready, exchange, strict=True):
             start = channel.earliest(max(moment, barrier + offset), duration)
@@ -153,9 +155,11 @@ def least_length(spot: PlacedJob, beats: Sequence[tuple[list[int], int]], channe
     return barrier - begin
 
 
-def _lay_iteration(laid: Laid, iteration: int, gpus: Sequence[Timeline], channel: Timeline, barrier: int) -> int | None:
+def _insert_iteration(
+    scheduled: ScheduledJob, iteration: int, gpus: Sequence[ResourceCalendar], channel: ResourceCalendar, barrier: int
+) -> int | None:
     """Lay the blocks and transfers of one iteration; returns its end."""
-    spot = laid.spot
+    spot = scheduled.spot
     levels = _levels(spot, iteration, gpus, barrier)
     if levels is None:
         return None
@@ -163,8 +167,8 @@ def _lay_iteration(laid: Laid, iteration: int, gpus: Sequence[Timeline], channel
     ready = [0] * len(exchange)
     starts: list[int] = []
     end = barrier
-    for timeline, table, level in zip(gpus, spot.tables, levels, strict=True):
-        start = timeline.earliest(barrier, table[level - 1])
+    for calendar, table, level in zip(gpus, spot.tables, levels, strict=True):
+        start = calendar.earliest(barrier, table[level - 1])
         if start is None:
             return None
         starts.append(start)
@@ -179,23 +183,28 @@ def _lay_iteration(laid: Laid, iteration: int, gpus: Sequence[Timeline], channel
             return None
         moves.append(found)
         moment = found + duration
-    laid.levels.append(levels)
-    laid.blocks.append(starts)
-    laid.transfers.append(moves)
+    scheduled.levels.append(levels)
+    scheduled.blocks.append(starts)
+    scheduled.transfers.append(moves)
     return max(end, moment)
 
 
 def _continue_iteration(
-    laid: Laid, iteration: int, gpus: Sequence[Timeline], channel: Timeline, barrier: int, begun: Begun
+    scheduled: ScheduledJob,
+    iteration: int,
+    gpus: Sequence[ResourceCalendar],
+    channel: ResourceCalendar,
+    barrier: int,
+    frozen: FrozenPrefix,
 ) -> int | None:
-    """As `_lay_iteration`, for an iteration of which some pieces stay as they were; None where these break an order."""
-    spot, old = laid.spot, begun.laid
+    """As `_insert_iteration`, for an iteration of which some pieces stay; None where these break an order."""
+    spot, old = scheduled.spot, frozen.scheduled
     levels, exchange = old.levels[iteration], spot.exchange[iteration]
     ready = [0] * len(exchange)
     starts: list[int] = []
     end = barrier
-    for timeline, table, level, before in zip(gpus, spot.tables, levels, old.blocks[iteration], strict=True):
-        start = _start(begun, before, barrier, timeline, table[level - 1])
+    for calendar, table, level, before in zip(gpus, spot.tables, levels, old.blocks[iteration], strict=True):
+        start = _start(frozen, before, barrier, calendar, table[level - 1])
         if start is None:
             return None
         starts.append(start)
@@ -203,36 +212,36 @@ def _continue_iteration(
         ready = [max(moment, start + table[b]) if b < level else moment for b, moment in enumerate(ready)]
     moves, moment = [], 0
     for moment_ready, duration, before in zip(ready, exchange, old.transfers[iteration], strict=True):
-        found = _start(begun, before, max(moment, moment_ready), channel, duration)
+        found = _start(frozen, before, max(moment, moment_ready), channel, duration)
         if found is None:
             return None
         moves.append(found)
         moment = found + duration
-    laid.levels.append(levels)
-    laid.blocks.append(starts)
-    laid.transfers.append(moves)
+    scheduled.levels.append(levels)
+    scheduled.blocks.append(starts)
+    scheduled.transfers.append(moves)
     return max(end, moment)
 
 
-def _start(begun: Begun, before: int, least: int, timeline: Timeline, duration: int) -> int | None:
+def _start(frozen: FrozenPrefix, before: int, least: int, calendar: ResourceCalendar, duration: int) -> int | None:
     """The old start where it stays and is late enough, else the earliest one."""
-    kept = begun.kept(before)
+    kept = frozen.kept(before)
     if kept is None:
-        return timeline.earliest(max(least, begun.moment), duration)
+        return calendar.earliest(max(least, frozen.moment), duration)
     return kept if kept >= least else None
 
 
-def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[Timeline], barrier: int) -> Sequence[int] | None:
+def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[ResourceCalendar], barrier: int) -> Sequence[int] | None:
     """Levels of the slots: the deepest to the slot that would end it first, within what memory admits."""
     row = spot.plan.rows[iteration]
     if spot.plan.fixed or row[0] == row[-1]:
         return row
     finish = []
-    for slot, (timeline, table) in enumerate(zip(gpus, spot.tables, strict=True)):
-        start = timeline.earliest(barrier, table[row[0] - 1])
+    for slot, (calendar, table) in enumerate(zip(gpus, spot.tables, strict=True)):
+        start = calendar.earliest(barrier, table[row[0] - 1])
         if start is None:
             # A GPU without room for the deepest block may have it for a shallower one.
-            start = barrier + (timeline.period or 0)
+            start = barrier + (calendar.period or 0)
         finish.append((start + table[row[0] - 1], slot))
     finish.sort(key=itemgetter(0))
     left = [slot for _, slot in finish]

@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterator
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.loads import Ground, Loads
-from jigsaw_opt.solvers.search.state.calendar import Timeline, union
-from jigsaw_opt.solvers.search.state.insertion import Begun, Laid, lay
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
+from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["Board"]
+__all__ = ["PartialSchedule"]
 
 
-class Board:
+class PartialSchedule:
     """A timetable under construction.
 
     Parameters
     ----------
-    ground
+    data
         The instance.
     period
         Length of the circle, or None for a finite horizon.
@@ -28,81 +29,81 @@ class Board:
 
     Attributes
     ----------
-    loads
+    placement
         Who is where.
-    laid
+    scheduled
         Each job as it is laid, or None.
-    begun
+    frozen
         What is history of each job, or None.
     gpus, links
         Timelines.
     """
 
-    def __init__(self, ground: Ground, period: int | None, moment: int = 0) -> None:
-        self.ground, self.period, self.moment = ground, period, moment
-        self.loads = Loads(ground)
-        self.laid: list[Laid | None] = [None] * len(ground.pieces.jobs)
-        self.begun: list[Begun | None] = [None] * len(ground.pieces.jobs)
-        self.gpus = [Timeline(period) for _ in ground.layout.gpus]
-        self.links = [Timeline(period) for _ in range(ground.layout.links)]
+    def __init__(self, data: ProblemData, period: int | None, moment: int = 0) -> None:
+        self.data, self.period, self.moment = data, period, moment
+        self.placement = PartialPlacement(data)
+        self.scheduled: list[ScheduledJob | None] = [None] * len(data.pieces.jobs)
+        self.frozen: list[FrozenPrefix | None] = [None] * len(data.pieces.jobs)
+        self.gpus = [ResourceCalendar(period) for _ in data.layout.gpus]
+        self.links = [ResourceCalendar(period) for _ in range(data.layout.links)]
 
-    def channel(self, spot: PlacedJob) -> Timeline:
+    def channel(self, spot: PlacedJob) -> ResourceCalendar:
         """When the links of a spot are free together."""
         return union([self.links[link] for link in spot.links], self.period)
 
-    def lay(
-        self, index: int, spot: PlacedJob, begin: int, latest: int | None, channel: Timeline | None = None
-    ) -> Laid | None:
+    def inserted(
+        self, index: int, spot: PlacedJob, begin: int, latest: int | None, channel: ResourceCalendar | None = None
+    ) -> ScheduledJob | None:
         """The job laid at a spot; the board does not change. The spot's `channel` may be given."""
         gpus = [self.gpus[gpu] for gpu in spot.gpus]
         link = self.channel(spot) if channel is None else channel
-        return lay(self.ground.pieces.jobs[index], spot, gpus, link, begin, latest, self.begun[index])
+        return insert_job(self.data.pieces.jobs[index], spot, gpus, link, begin, latest, self.frozen[index])
 
-    def put(self, index: int, laid: Laid) -> None:
+    def add(self, index: int, scheduled: ScheduledJob) -> None:
         """Take a laid job in."""
-        self.laid[index] = laid
-        self.loads.place(index, laid.spot, [max(column) for column in zip(*laid.levels, strict=True)])
-        self._book(laid, Timeline.add)
+        self.scheduled[index] = scheduled
+        self.placement.place(index, scheduled.spot, [max(column) for column in zip(*scheduled.levels, strict=True)])
+        self._book(scheduled, ResourceCalendar.add)
 
-    def take(self, index: int) -> Laid:
+    def remove(self, index: int) -> ScheduledJob:
         """Take a job out."""
-        laid = self.laid[index]
-        if laid is None:
+        scheduled = self.scheduled[index]
+        if scheduled is None:
             raise ValueError(f"job {index} is not laid")
-        self.laid[index] = None
-        self.loads.unplace(index)
-        self._book(laid, Timeline.remove)
-        return laid
+        self.scheduled[index] = None
+        self.placement.unplace(index)
+        self._book(scheduled, ResourceCalendar.remove)
+        return scheduled
 
-    def admits(self, laid: Laid) -> bool:
+    def admits(self, scheduled: ScheduledJob) -> bool:
         """Whether what a job starts from the moment on is free where it lies."""
         return all(
-            timeline.earliest(start, end - start) == start
-            for timeline, start, end in self._intervals(laid)
+            calendar.earliest(start, end - start) == start
+            for calendar, start, end in self._intervals(scheduled)
             if start >= self.moment
         )
 
-    def begin(self, index: int, laid: Laid) -> bool:
+    def freeze(self, index: int, scheduled: ScheduledJob) -> bool:
         """Make what a job has started before the moment busy for good; false where that overlaps something."""
-        self.begun[index] = Begun(self.moment, laid)
+        self.frozen[index] = FrozenPrefix(self.moment, scheduled)
         free = True
-        for timeline, start, end in self._intervals(laid):
+        for calendar, start, end in self._intervals(scheduled):
             if start < self.moment:
-                free = free and timeline.earliest(start, end - start) == start
-                timeline.add(start, end)
+                free = free and calendar.earliest(start, end - start) == start
+                calendar.add(start, end)
         return free
 
-    def _book(self, laid: Laid, change: Callable[[Timeline, int, int], None]) -> None:
-        for timeline, start, end in self._intervals(laid):
+    def _book(self, scheduled: ScheduledJob, change: Callable[[ResourceCalendar, int, int], None]) -> None:
+        for calendar, start, end in self._intervals(scheduled):
             if start >= self.moment:
-                change(timeline, start, end)
+                change(calendar, start, end)
 
-    def _intervals(self, laid: Laid) -> Iterator[tuple[Timeline, int, int]]:
+    def _intervals(self, scheduled: ScheduledJob) -> Iterator[tuple[ResourceCalendar, int, int]]:
         """What the blocks and transfers of a job take."""
-        spot = laid.spot
+        spot = scheduled.spot
         links = [self.links[link] for link in spot.links]
         for levels, starts, moves, exchange in zip(
-            laid.levels, laid.blocks, laid.transfers, spot.exchange, strict=True
+            scheduled.levels, scheduled.blocks, scheduled.transfers, spot.exchange, strict=True
         ):
             for gpu, table, level, start in zip(spot.gpus, spot.tables, levels, starts, strict=True):
                 yield self.gpus[gpu], start, start + table[level - 1]
@@ -112,25 +113,25 @@ class Board:
 
     def timetable(self) -> Timetable:
         """The timetable of a full board."""
-        gpus = self.ground.layout.gpus
+        gpus = self.data.layout.gpus
         decisions = [
             JobDecision([gpus[gpu] for gpu in it.spot.gpus], it.levels, it.blocks, it.transfers)
-            for it in self.laid
+            for it in self.scheduled
             if it is not None
         ]
-        return Timetable(assemble(self.ground.pieces, decisions), self.period)
+        return Timetable(assemble(self.data.pieces, decisions), self.period)
 
     def adopt(self, index: int, plan: JobPlan) -> None:
         """Take a job in as a plan has it; the plan keeps to the rules together with the jobs laid already."""
-        self.put(index, self.read(index, plan))
+        self.add(index, self.read(index, plan))
 
-    def read(self, index: int, plan: JobPlan) -> Laid:
+    def read(self, index: int, plan: JobPlan) -> ScheduledJob:
         """A job as a plan has it, with its levels as they are; the board does not change."""
-        ground = self.ground
-        job = ground.pieces.jobs[index]
-        gpus = [ground.number[name] for name in plan.gpus]
+        data = self.data
+        job = data.pieces.jobs[index]
+        gpus = [data.number[name] for name in plan.gpus]
         rows = tuple(tuple(block.level for block in it.blocks) for it in plan.iterations)
-        spot = ground.planned(index, gpus, rows, [job.levels] * job.slots, ground.demands[index])
+        spot = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
         blocks = [[block.start_us for block in it.blocks] for it in plan.iterations]
         moves = [[transfer.start_us for transfer in it.transfers] for it in plan.iterations]
-        return Laid(job, spot, list(rows), blocks, moves, min(blocks[0]), job_end(plan))
+        return ScheduledJob(job, spot, list(rows), blocks, moves, min(blocks[0]), job_end(plan))

@@ -1,0 +1,159 @@
+"""Who is where: memory and expected load of every GPU and link, without a timetable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.placement import level_caps
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+
+__all__ = ["PartialPlacement", "fullest_us"]
+
+
+class PartialPlacement:
+    """A placement under construction.
+
+    Parameters
+    ----------
+    data
+        The instance.
+    rigid
+        Whether placed jobs keep their levels; else those that one more job leaves room for will do.
+
+    Attributes
+    ----------
+    demands
+        What each job asks for, its levels in the shape that they have at present.
+    spots
+        Spot of each job, or None.
+    gpu_us, link_us
+        Expected busy time over the horizon of every GPU and link.
+    on_gpu, on_link
+        Jobs on every GPU, with the bytes of their activations, and on every link.
+    """
+
+    def __init__(self, data: ProblemData, rigid: bool = True) -> None:
+        self.data, self.rigid = data, rigid
+        self.demands = list(data.demands)
+        self.spots: list[PlacedJob | None] = [None] * len(data.pieces.jobs)
+        count = len(data.layout.gpus)
+        self.gpu_us = [0] * count
+        self.link_us = [0] * data.layout.links
+        self._state = [0] * count
+        self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
+        self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
+
+    def cap(self, index: int, gpu: int) -> int:
+        """Deepest level of one more worker, of job `index`, that the memory of a GPU admits; 0 for none."""
+        job, inside = self.data.pieces.jobs[index], self.on_gpu[gpu]
+        room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
+        if inside and room < max(inside.values()):
+            others = [other for other, size in inside.items() if size > room]
+            if self.rigid or not all(self._yields(other, gpu, job.state_bytes) for other in others):
+                return 0
+        sizes = job.activation_bytes
+        return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
+
+    def _yields(self, index: int, gpu: int, taken: int) -> bool:
+        """Whether a placed job finds levels once so many more bytes of a GPU are taken."""
+        spot = self.spots[index]
+        if spot is None:
+            raise ValueError(f"job {index} is not placed")
+        self._state[gpu] += taken
+        caps = level_caps(self.data.layout, spot.demand, spot.gpus, self._state)
+        self._state[gpu] -= taken
+        return self.data.levels(spot.demand, caps) is not None
+
+    def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
+        """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
+        demand, type_of = self.demands[index], self.data.layout.type_of
+        times = demand.slot_us
+        if not all(type_of[gpu] in times for gpu in gpus):
+            return None
+        return self.data.spot(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
+
+    def admits(self, index: int, spot: PlacedJob) -> bool:
+        """Whether memory as it is now admits a job at a spot with its levels as they are."""
+        deepest = [max(column) for column in zip(*spot.plan.rows, strict=True)]
+        return all(self.cap(index, gpu) >= level for gpu, level in zip(spot.gpus, deepest, strict=True))
+
+    def place(self, index: int, spot: PlacedJob, deepest: Sequence[int]) -> None:
+        """Put a job on its spot; `deepest` is the largest level of each slot."""
+        self.spots[index] = spot
+        self.demands[index] = spot.demand
+        job = self.data.pieces.jobs[index]
+        for gpu, level in zip(spot.gpus, deepest, strict=True):
+            self._state[gpu] += job.state_bytes
+            self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
+        self._weigh(index, spot, 1)
+
+    def unplace(self, index: int) -> None:
+        """Take a placed job away."""
+        spot = self.spots[index]
+        if spot is None:
+            raise ValueError(f"job {index} is not placed")
+        self.spots[index] = None
+        size = self.data.pieces.jobs[index].state_bytes
+        for gpu in spot.gpus:
+            self._state[gpu] -= size
+            del self.on_gpu[gpu][index]
+        self._weigh(index, spot, -1)
+
+    def resolved(self) -> list[PlacedJob] | None:
+        """All jobs with levels that memory admits now that everyone is there; None where one finds none."""
+        room = [memory - state for memory, state in zip(self.data.layout.memory, self._state, strict=True)]
+        resolved = []
+        for index, spot in enumerate(self.spots):
+            if spot is None:
+                return None
+            tight = min(map(room.__getitem__, spot.gpus)) < spot.job.activation_bytes[-1]
+            if tight or spot.caps is not None:
+                caps = level_caps(self.data.layout, spot.demand, spot.gpus, self._state)
+                anew = self.data.spot(index, spot.demand, spot.gpus, caps)
+                if anew is None:
+                    return None
+                resolved.append(anew)
+            else:
+                resolved.append(spot)
+        return resolved
+
+    def colocated(self, server: int, index: int) -> list[int]:
+        """Jobs on a server but not on all servers of job `index`."""
+        spot = self.spots[index]
+        inside = self.data.layout.on_server[server]
+        found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
+        own = set(spot.gpus) if spot is not None else set()
+        return [job for job in found if job != index and not own.intersection(self._gpus(job))]
+
+    def _gpus(self, index: int) -> Sequence[int]:
+        spot = self.spots[index]
+        return () if spot is None else spot.gpus
+
+    def _weigh(self, index: int, spot: PlacedJob, sign: int) -> None:
+        times = sign * spot.job.iterations
+        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+            self.gpu_us[gpu] += times * slot_us
+        if spot.links:
+            exchange = sign * sum(map(sum, spot.exchange))
+            for link in spot.links:
+                self.link_us[link] += exchange
+                if sign > 0:
+                    self.on_link[link][index] = None
+                else:
+                    del self.on_link[link][index]
+
+
+def fullest_us(spots: Sequence[PlacedJob]) -> int:
+    """Load of the fullest GPU or link, or length of the longest job: a period that no order of pieces beats by much."""
+    gpus: dict[int, int] = {}
+    links: dict[int, int] = {}
+    longest = 1
+    for spot in spots:
+        longest = max(longest, spot.iteration_us * spot.job.iterations)
+        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+            gpus[gpu] = gpus.get(gpu, 0) + slot_us * spot.job.iterations
+        exchange = sum(map(sum, spot.exchange))
+        for link in spot.links:
+            links[link] = links.get(link, 0) + exchange
+    return max(longest, *gpus.values(), *links.values())
