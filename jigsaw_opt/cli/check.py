@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.checking import Violation
 
 HELP = "check a plan against its instance"
 CHECK_FAILED = 7
@@ -20,7 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
-    from jigsaw_opt.cli.output import note, print_json, print_table
+    from jigsaw_opt.cli.output import note, print_json
     from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import load_plan
 
@@ -29,10 +36,19 @@ def run(arguments: argparse.Namespace) -> int:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
         print_json({"correct": not violations, "violations": rows})
     elif violations:
-        shown = violations[:_SHOWN]
-        print_table(("rule", "where", "what", "read"), [(v.rule, v.path, v.message, v.read) for v in shown])
+        _print(violations[:_SHOWN])
         if len(violations) > _SHOWN:
             note(f"and {len(violations) - _SHOWN} more (all with --json)")
     else:
         print("correct")
     return CHECK_FAILED if violations else 0
+
+
+def _print(violations: Sequence[Violation]) -> None:
+    """Each broken rule with where it stands, and below it every place that breaks it."""
+    from jigsaw_opt.text import printable
+
+    for (rule, read), broken in groupby(violations, key=attrgetter("rule", "read")):
+        print(f"{rule} ({read})")
+        for violation in broken:
+            print(printable(f"  {violation.path}: {violation.message}"))

@@ -237,7 +237,9 @@ def test_the_plan_of_another_instance_fails_the_check(
     other.write_text(json.dumps(document))
     assert run("check", other, pair_plan_path) == 7
     told = capsys.readouterr().out
-    assert "\ndocument " in told and "docs/specification.md#document" in told
+    rule, *places = told.splitlines()
+    assert rule == "document (docs/specification.md#document)"
+    assert [place.partition(":")[0] for place in places] == ["  $.instance", "  $.instance_sha256"]
     assert run("check", other, pair_plan_path, "--json") == 7
     found = json.loads(capsys.readouterr().out)["violations"]
     assert {(row["rule"], row["read"]) for row in found} == {("document", "docs/specification.md#document")}
