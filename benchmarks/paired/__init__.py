@@ -1,0 +1,1 @@
+"""Ways to solve, set against each other on the same instances and seeds, by turns."""

@@ -1,0 +1,86 @@
+"""What is solved: an instance as a document, a seed, a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jigsaw_opt.cli.source import instance_from
+from jigsaw_opt.documents import encode_instance, instance_sha256, write_atomically
+from jigsaw_opt.instances import families, names, sets
+from jigsaw_opt.problem import Instance
+
+__all__ = ["Case", "cases", "named"]
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An instance with a seed and limits of the solve.
+
+    Parameters
+    ----------
+    group
+        Its set or family.
+    instance, sha256, document
+        The instance, its hash, and the file that it is in.
+    solver, seed, time_limit, workers
+        What the solve is given.
+    """
+
+    group: str
+    instance: Instance
+    sha256: str
+    document: Path
+    solver: str
+    seed: int
+    time_limit: float
+    workers: int
+
+
+def named(source: str) -> Iterator[tuple[str, Instance]]:
+    """Group and instance of every instance that a source names.
+
+    Parameters
+    ----------
+    source
+        What `jigsaw solve` takes, a set, or a family with a range of seeds: ``crowded:1000-1023:servers=4``.
+    """
+    family, _, rest = source.partition(":")
+    seeds, colon, changes = rest.partition(":")
+    first, dash, last = seeds.partition("-")
+    if source in sets():
+        yield from ((source, instance_from(name)) for name in names(source))
+    elif family in families() and dash and first.isdecimal() and last.isdecimal():
+        for seed in range(int(first), int(last) + 1):
+            yield family, instance_from(f"{family}:{seed}{colon}{changes}")
+    else:
+        yield family.partition("/")[0], instance_from(source)
+
+
+def cases(
+    sources: Sequence[str],
+    folder: Path,
+    *,
+    solver: str,
+    seeds: Sequence[int],
+    time_limits: Sequence[float],
+    workers: int,
+    most_gpus: int,
+) -> list[Case]:
+    """All cases, with the instances of at most `most_gpus` GPUs written to `folder` as documents."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found: list[Case] = []
+    for group, instance in (pair for source in sources for pair in named(source)):
+        if instance.cluster.gpu_count > most_gpus:
+            continue
+        sha256 = instance_sha256(instance)
+        document = (folder / f"{instance.name}-{sha256[:8]}.json").resolve()
+        if not document.exists():
+            write_atomically(document, encode_instance(instance))
+        found += [
+            Case(group, instance, sha256, document, solver, seed, limit, workers)
+            for limit in time_limits
+            for seed in seeds
+        ]
+    return found

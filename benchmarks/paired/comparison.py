@@ -1,0 +1,130 @@
+"""What pairs of rows say: how much one arm differs from another, and whether chance would do the same."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from jigsaw_opt.sweeps.bench.summary import certified_gap
+
+__all__ = ["Change", "Comparison", "compared", "grouped", "sign_test"]
+
+Row = Mapping[str, Any]
+Pair = tuple[Row, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a value of the second arm differs from that of the first, as a share of the first.
+
+    Parameters
+    ----------
+    mean
+        Mean over instances of the mean over seeds.
+    spread
+        Standard deviation over seeds of the mean over instances; None for one seed.
+    less, more
+        On how many instances it is less, and more.
+    p
+        Two-sided sign test over instances: how likely chance splits them at least as unevenly.
+    """
+
+    mean: float
+    spread: float | None
+    less: int
+    more: int
+    p: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two arms on the same cases.
+
+    Parameters
+    ----------
+    instances, runs
+        How many.
+    errors
+        Runs that failed, by the first arm and by the second; such pairs count nowhere else.
+    mean_gap, worst_gap
+        Mean and maximum of the certified gap, by each arm.
+    objective, bound
+        Changes.
+    seconds
+        Mean seconds of a solve, by each arm.
+    """
+
+    instances: int
+    runs: int
+    errors: tuple[int, int]
+    mean_gap: tuple[float, float]
+    worst_gap: tuple[float, float]
+    objective: Change
+    bound: Change
+    seconds: tuple[float, float]
+
+
+def compared(pairs: Sequence[Pair]) -> Comparison | None:
+    """The comparison of two arms, or None where no pair ended well."""
+    good = [pair for pair in pairs if not any(row["error"] for row in pair)]
+    if not good:
+        return None
+    sides = list(zip(*good, strict=True))
+    gaps = [[certified_gap(row) for row in side] for side in sides]
+    seconds = [fmean(row["seconds"] for row in side) for side in sides]
+    return Comparison(
+        instances=len({first["instance_sha256"] for first, _ in good}),
+        runs=len(good),
+        errors=(
+            sum(first["error"] is not None for first, _ in pairs),
+            sum(row["error"] is not None for _, row in pairs),
+        ),
+        mean_gap=(fmean(gaps[0]), fmean(gaps[1])),
+        worst_gap=(max(gaps[0]), max(gaps[1])),
+        objective=_change(good, _objective_change),
+        bound=_change(good, _bound_change),
+        seconds=(seconds[0], seconds[1]),
+    )
+
+
+def sign_test(less: int, more: int) -> float:
+    """Two-sided exact sign test: the chance that fair coins split `less` + `more` at least as unevenly."""
+    total = less + more
+    tail = sum(math.comb(total, k) for k in range(min(less, more) + 1))
+    return min(1.0, 2 * tail / 2**total)
+
+
+def grouped(pairs: Iterable[Pair], key: Callable[[Row], Any]) -> dict[Any, list[Pair]]:
+    """Pairs by what their first row says, in order."""
+    groups: dict[Any, list[Pair]] = defaultdict(list)
+    for pair in pairs:
+        groups[key(pair[0])].append(pair)
+    return groups
+
+
+def _change(pairs: Sequence[Pair], change: Callable[[Row, Row], float]) -> Change:
+    instances = [_mean(members, change) for members in grouped(pairs, lambda row: row["instance_sha256"]).values()]
+    seeds = [_mean(members, change) for members in grouped(pairs, lambda row: row["seed"]).values()]
+    less, more = sum(value < 0 for value in instances), sum(value > 0 for value in instances)
+    spread = stdev(seeds) if len(seeds) > 1 else None
+    return Change(fmean(instances), spread, less, more, sign_test(less, more))
+
+
+def _mean(pairs: Sequence[Pair], change: Callable[[Row, Row], float]) -> float:
+    return fmean(change(*pair) for pair in pairs)
+
+
+def _objective_change(first: Row, second: Row) -> float:
+    """1 where only the first arm has a plan, -1 where only the second has one."""
+    before, after = first["objective"], second["objective"]
+    if before is None or after is None:
+        return float(before is not None) - float(after is not None)
+    return float((after - before) / max(1, before))
+
+
+def _bound_change(first: Row, second: Row) -> float:
+    return float((second["bound"] - first["bound"]) / max(1, first["bound"]))

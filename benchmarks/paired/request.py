@@ -1,0 +1,81 @@
+"""The arguments that all paired measurements take, and their table."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from jigsaw_opt.errors import JigsawError
+from paired.cases import Case, cases
+from paired.comparison import Change
+
+__all__ = ["add_arguments", "asked_cases", "ended", "line", "percent", "shown_change"]
+
+
+def add_arguments(parser: argparse.ArgumentParser, sources: Sequence[str]) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "sources",
+        nargs="*",
+        default=list(sources),
+        metavar="SET|INSTANCE|FAMILY:SEEDS",
+        help=f"as in rack, rack/plain, crowded:1000-1023, rack:100-105:servers=2 (default: {' '.join(sources)})",
+    )
+    parser.add_argument("--gpus", type=int, default=64, help="leave out larger instances (default: 64)")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="seeds of the solver (default: 0 1)")
+    parser.add_argument("--time-limits", type=float, nargs="+", default=[5.0], help="seconds a solve (default: 5)")
+    parser.add_argument("--solver", default="auto")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads a solve (default: all cores)")
+    parser.add_argument(
+        "--warm-up",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="search by each tree before anything is measured, so that its functions are compiled (default: 60)",
+    )
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to write, and go on")
+
+
+def asked_cases(asked: argparse.Namespace) -> list[Case]:
+    """The cases of the arguments; instances are written below the output."""
+    return cases(
+        asked.sources,
+        asked.output / "instances",
+        solver=asked.solver,
+        seeds=asked.seeds,
+        time_limits=asked.time_limits,
+        workers=asked.workers,
+        most_gpus=asked.gpus,
+    )
+
+
+def ended(command: Callable[[], None]) -> int:
+    """Exit code of a command; what the user did wrong is one line."""
+    try:
+        command()
+    except JigsawError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on", file=sys.stderr)
+        return 130
+    return 0
+
+
+def line(cells: Iterable[object]) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def percent(share: float, digits: int = 2) -> str:
+    """A share in percent."""
+    return f"{100 * share:.{digits}f} %"
+
+
+def shown_change(change: Change) -> tuple[str, str, str]:
+    """Mean with its spread, instances with less and more, chance."""
+    spread = "" if change.spread is None else f" ± {100 * change.spread:.2f}"
+    return f"{100 * change.mean:+.2f}{spread} %", f"{change.less} / {change.more}", f"{change.p:.3f}"

@@ -1,0 +1,103 @@
+"""Two trees of code side by side: the same instances, seeds and limits, solved by turns.
+
+``python benchmarks/versions.py OLD NEW crowded:1000-1023 server --seeds 0 1 --time-limits 5 20 -o out/versions``
+
+OLD and NEW are directories with the package in them, such as a git worktree of an older commit and this one. The code
+that runs this script makes the instances and writes them as documents, so the trees need not know their families.
+Every solve is a process of its own. A row of each is kept in ``rows.jsonl``; the same command again goes on. Two
+tables are printed and written to ``table.md``: the solves, and the CPU time of starting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from paired.arms import Arm, Tree
+from paired.comparison import compared, grouped
+from paired.request import add_arguments, asked_cases, ended, line, percent, shown_change
+from paired.runs import Pair, child_cpu_seconds, run, warm_up
+
+from jigsaw_opt.documents import write_atomically
+
+HEADS = (
+    *("group", "horizon", "limit", "instances", "runs", "errors", "mean gap", "worst gap"),
+    *("objective", "less / more", "p", "bound", "less / more", "p", "seconds"),
+)
+STARTS = {
+    "python": ("-c", "pass"),
+    "import jigsaw_opt": ("-c", "import jigsaw_opt"),
+    "jigsaw --help": ("-m", "jigsaw_opt", "--help"),
+}
+START_RUNS = 9
+
+
+def table(pairs: Sequence[Pair]) -> Iterator[str]:
+    """A row for each group, horizon and time limit."""
+    yield line(HEADS)
+    yield line("---" for _ in HEADS)
+    for key, members in grouped(pairs, _label).items():
+        it = compared(members)
+        if it is None:
+            yield line((*key, 0, len(members), "all", *("-" for _ in HEADS[6:])))
+            continue
+        yield line(
+            (
+                *(*key, it.instances, it.runs, _both(it.errors, str)),
+                *(_both(it.mean_gap, percent), _both(it.worst_gap, percent)),
+                *(*shown_change(it.objective), *shown_change(it.bound)),
+                _both(it.seconds, lambda seconds: f"{seconds:.2f}"),
+            )
+        )
+
+
+def start_table(arms: Sequence[Arm], output: Path) -> Iterator[str]:
+    """Median CPU milliseconds of each way to start, by turns."""
+    spent: dict[tuple[str, str], list[float]] = {}
+    for turn in range(START_RUNS):
+        for arm in arms[:: 1 if turn % 2 else -1]:
+            environment = {**os.environ, "PYTHONPATH": arm.tree.search_path(output)}
+            for name, arguments in STARTS.items():
+                before = child_cpu_seconds()
+                # In a folder without the package: -m looks there first.
+                command = [sys.executable, *arguments]
+                subprocess.run(command, env=environment, cwd=output, stdout=subprocess.DEVNULL, check=True)
+                spent.setdefault((arm.name, name), []).append(1000 * (child_cpu_seconds() - before))
+    yield line(("CPU ms", *(arm.name for arm in arms)))
+    yield line("---" for _ in (0, *arms))
+    for name in STARTS:
+        yield line((name, *(f"{median(spent[arm.name, name]):.0f}" for arm in arms)))
+
+
+def _label(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return row["group"], row["horizon"], f"{row['time_limit']:g} s"
+
+
+def _both(values: Sequence[Any], text: Any) -> str:
+    return " → ".join(map(text, values))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old", type=Path, help="directory of the code to compare with")
+    parser.add_argument("new", type=Path, help="directory of the code that is to be judged")
+    add_arguments(parser, ["crowded:1000-1023"])
+    asked = parser.parse_args()
+    arms = [Arm("old", Tree.at(asked.old)), Arm("new", Tree.at(asked.new))]
+    cases = asked_cases(asked)
+    if asked.warm_up and cases:
+        warm_up(arms, cases[0], asked.warm_up, asked.output)
+    pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
+    text = "\n".join([*table(pairs[arms[1]]), "", *start_table(arms, asked.output), ""])
+    write_atomically(asked.output / "table.md", text.encode())
+    print(text)
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))
