@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +13,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.result import Report, Result
     from jigsaw_opt.solvers.search.params import SearchParams
@@ -44,6 +47,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
     parser.add_argument(
+        "--engine-parameter",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="parameter of the engine, by its own name; may be given several times",
+    )
+    parser.add_argument("--engine-log", type=Path, metavar="FILE", help="write the engine's log here")
+    parser.add_argument(
         "--params",
         type=Path,
         metavar="FILE",
@@ -72,14 +83,24 @@ def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.cli.output import require_output
     from jigsaw_opt.cli.source import instance_from
-    from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.system.interrupts import on_interrupt
 
     # To put a new plan in the place of the old one is what --warm may be for.
     require_output(arguments.output, arguments.instance)
+    require_output(arguments.engine_log, arguments.instance, arguments.warm, arguments.output)
     _require_warm(arguments)
+    with _line_writer(arguments.engine_log) as engine_log:
+        options = _options(arguments, engine_log)
+        instance = instance_from(arguments.instance)
+        with on_interrupt(options.cancel.set):
+            return _finish(instance, arguments, options)
+
+
+def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
+    from jigsaw_opt.solvers.options import Options
+
     chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
-    options = Options(
+    return Options(
         time_limit=arguments.time_limit,
         gap=arguments.gap,
         target=arguments.target,
@@ -87,12 +108,34 @@ def run(arguments: argparse.Namespace) -> int:
         work_limit=arguments.work_limit,
         seed=arguments.seed,
         engine=arguments.engine,
+        engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
+        engine_log=engine_log,
         params=_params(arguments.params),
         **chosen,
     )
-    instance = instance_from(arguments.instance)
-    with on_interrupt(options.cancel.set):
-        return _finish(instance, arguments, options)
+
+
+@contextmanager
+def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
+    """What writes lines to a file, or None where there is none."""
+    if path is None:
+        yield None
+        return
+    with path.open("w", encoding="utf-8") as file:
+        yield lambda line: print(line, file=file)
+
+
+def _parameter(text: str) -> tuple[str, Parameter]:
+    """A name and its value: an integer, a number, true or false, or else text."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--engine-parameter is NAME=VALUE, not {text!r}")
+    if value in ("true", "false"):
+        return name, value == "true"
+    for kind in (int, float):
+        with suppress(ValueError):
+            return name, kind(value)
+    return name, value
 
 
 def _params(path: Path | None) -> SearchParams | None:

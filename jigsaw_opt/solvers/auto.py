@@ -21,6 +21,12 @@ class Auto:
     name: str = "auto"
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Those of the chosen solver."""
+        engines: tuple[str, ...] = getattr(self.choose(), "engines", ())
+        return engines
+
     def unavailable(self) -> str | None:
         """Never: greedy needs no engine."""
         return None

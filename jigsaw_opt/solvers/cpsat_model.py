@@ -10,12 +10,12 @@ from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "build_model", "engine_for", "is_small", "propagate_strongly"]
+__all__ = ["Model", "build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
 
 Model = cpsat_timetable.Model | cpsat_cycle.Model
 
@@ -54,6 +54,29 @@ def engine_for(control: Control, pieces: Pieces, workers: int, work: float) -> c
         solver.parameters.max_presolve_iterations = 1
         solver.parameters.cp_model_probing_level = 0
     return solver
+
+
+def run_engine(
+    control: Control,
+    solver: cp_model.CpSolver,
+    model: Model,
+    callback: cp_model.CpSolverSolutionCallback | None = None,
+) -> cp_model.CpSolverStatus:
+    """Run an engine on a model until it ends or the solve does, with what the caller asks of engines.
+
+    Parameters
+    ----------
+    control
+        The solve under way.
+    solver
+        The engine; parameters of the caller take the place of its own.
+    model
+        What it is to solve.
+    callback
+        Called at each solution.
+    """
+    configure(solver, control.options.engine_parameters, control.options.engine_listener)
+    return control.run(lambda: solver.solve(model.proto, callback), solver.stop_search)
 
 
 def propagate_strongly(solver: cp_model.CpSolver) -> None:

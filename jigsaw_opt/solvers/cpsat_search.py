@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly
+from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
@@ -127,7 +127,7 @@ def _search(
     solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
-    status = control.run(lambda: solver.solve(model.proto, incumbents), solver.stop_search)
+    status = run_engine(control, solver, model, incumbents)
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:

@@ -7,12 +7,11 @@ none is within a smaller one either (``docs/cpsat_cycle.md`` has the lemma for p
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly
+from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly, run_engine
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -102,7 +101,7 @@ class Targets:
         model = build_model(control, self._pieces, least, target)
         model.proto.clear_objective()  # type: ignore[no-untyped-call]
         solver = self._engine()
-        status = control.run(partial(solver.solve, model.proto), solver.stop_search)
+        status = run_engine(control, solver, model)
         self._work += solver.response_proto.deterministic_time
         if status == cp_model.INFEASIBLE:
             control.raise_bound(target + 1)

@@ -163,6 +163,8 @@ def _search(control: Control, pieces: Pieces) -> StoppedBy:
         nodes=None if options.work_limit is None or options.work_limit == inf else int(options.work_limit),
         seed=options.seed,
         threads=options.workers,
+        parameters=options.engine_parameters,
+        log=options.engine_listener,
     )
     search = _ENGINES[engine](task)
     ending = control.run(search.run, search.cancel)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Event as Flag
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.solvers.engines.parameters import Parameter
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.search.params import SearchParams
@@ -42,6 +46,12 @@ class Options:
         Number of threads, at most `MOST_WORKERS`; with one, the same input and seed give the same plan.
     engine
         The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
+    engine_parameters
+        Parameters of that engine by its own names, in the place of those that the solver sets: fields of
+        ``SatParameters`` for CP-SAT (``cpsat``, and the exact models of ``portfolio``), options of HiGHS or CBC.
+    engine_log
+        Receives each line of the engine's log, in threads of the engine; or a level of `logging` at which the lines
+        are logged to ``jigsaw_opt.engine``; or None. CBC hands its lines over at its end.
     params
         Parameters of the search, or None for their defaults.
     cancel
@@ -61,6 +71,8 @@ class Options:
     seed: int = 0
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     engine: str | None = None
+    engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
     cancel: Flag = field(default_factory=Flag, compare=False)
 
@@ -73,6 +85,20 @@ class Options:
             raise UsageError(f"workers lies between 1 and {MOST_WORKERS}, not {self.workers}")
         if not 0 <= self.seed < 2**31:
             raise UsageError(f"seed lies between 0 and 2^31 - 1, not {self.seed}")
+
+    @property
+    def engine_listener(self) -> Callable[[str], None] | None:
+        """What receives the engine's log, one line or more at a time; None where nobody wants it."""
+        log = self.engine_log
+        if log is None:
+            return None
+        tell = partial(logging.getLogger("jigsaw_opt.engine").log, log, "%s") if isinstance(log, int) else log
+
+        def listen(text: str) -> None:
+            for line in text.splitlines():
+                tell(line)
+
+        return listen
 
     @property
     def grace(self) -> float:

@@ -12,6 +12,7 @@ from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.bounds import Bound
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.engines.parameters import require_parameters
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import Solver, find
@@ -113,6 +114,10 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
             f"solver {method.name!r} has no engine {options.engine!r}; "
             + (f"it has {' and '.join(engines)}" if engines else "it has none to choose from")
         )
+    if options.engine_parameters or options.engine_log is not None:
+        if not engines:
+            raise UsageError(f"solver {method.name!r} hands no parameters and no log through to an engine")
+        require_parameters(options.engine or engines[0], options.engine_parameters)
 
 
 def _checked(instance: Instance, result: Result) -> Result:

@@ -4,21 +4,56 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from jigsaw_opt.errors import EngineDiedError
 from jigsaw_opt.formulations.algebra import cbc_executable
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
+from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 from jigsaw_opt.system.children import Keeper
 
-__all__ = ["CbcSearch"]
+__all__ = ["CbcSearch", "parameter_problems"]
 
 _TOLERANCE = "1e-9"
 _PATIENCE_SECONDS = 2
 """After an interrupt, CBC has so long to write its solution."""
 _LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
+
+_KEPT = ("allowableGap", "cutoff", "dualTolerance", "increment", "integerTolerance", "primalTolerance", "ratioGap")
+"""Parameters on which it rests that a solution is right, and that one called optimal is it."""
+_REFUSALS = ("is illegal for", "valid range is", "Possible options for")
+
+
+def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """Everything that is wrong with parameters of CBC, by its own full names."""
+    wrong = dict(check_names("CBC", parameters, _names(_said("-?")), _KEPT))
+    yield from wrong.values()
+    for name, value in parameters.items():
+        if name not in wrong and any(refusal in _said(f"-{name}", str(value)) for refusal in _REFUSALS):
+            yield f"parameter {name!r} of CBC cannot be {value!r}"
+
+
+def _said(*arguments: str) -> str:
+    """What CBC prints where it is given nothing to solve."""
+    command = [str(cbc_executable()), *arguments, "-quit"]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout
+
+
+def _names(listing: str) -> list[str]:
+    """The parameters that CBC lists under headings; it writes what may be left out of a name in brackets."""
+    names: list[str] = []
+    reading = False
+    for line in listing.splitlines():
+        if line.endswith(":"):
+            reading = line.endswith("parameters:") and "Actions" not in line
+        elif reading and line.startswith(" "):
+            names += line.replace("(", "").replace(")", "").split()
+        else:
+            reading = False
+    return names
 
 
 class CbcSearch:
@@ -60,7 +95,10 @@ class CbcSearch:
             self.task.model.write(program, "mps")
             self._execute(keeper, [str(program), *self._settings(), "-solve", "-solution", str(solution)])
             report = solution.read_text() if solution.exists() else ""
-            return self._read(keeper.log(), report)
+            log = keeper.log()
+            if self.task.log is not None:
+                self.task.log(log)
+            return self._read(log, report)
 
     def _settings(self) -> list[str]:
         task = self.task
@@ -77,6 +115,7 @@ class CbcSearch:
             "-seconds": task.seconds,
             "-maxNodes": task.nodes,
         }
+        settings |= {f"-{name}": value for name, value in task.parameters.items()}
         return [str(word) for pair in settings.items() if pair[1] is not None for word in pair]
 
     def _execute(self, keeper: Keeper, arguments: Sequence[str]) -> None:

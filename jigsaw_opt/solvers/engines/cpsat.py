@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["OrtoolsSolver", "new_solver"]
+__all__ = ["OrtoolsSolver", "configure", "new_solver", "parameter_problems"]
+
+_KEPT = (
+    "absolute_gap_limit",
+    "catch_sigint_signal",
+    "cp_model_presolve",
+    "fix_variables_to_their_hinted_value",
+    "presolve_inclusion_work_limit",
+    "relative_gap_limit",
+)
+"""Parameters on which it rests that a solution is found, that one called optimal is it, and that Ctrl-C is heard."""
 
 
 def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:
@@ -28,6 +40,57 @@ def new_solver(workers: int = 1, seed: int = 0) -> cp_model.CpSolver:
     # Two objectives beyond the exact floats look alike to its rule for the gap, and it would call the first optimal.
     solver.parameters.absolute_gap_limit = 0.0
     return solver
+
+
+def configure(
+    solver: cp_model.CpSolver, parameters: Mapping[str, Parameter], log: Callable[[str], None] | None
+) -> None:
+    """Hand a caller's parameters through to an engine, and its log to the caller.
+
+    Parameters
+    ----------
+    solver
+        The engine.
+    parameters
+        Values by name, without any `parameter_problems`.
+    log
+        Receives the engine's log, one line or more at a time; or None.
+    """
+    for name, value in parameters.items():
+        _set(solver.parameters, name, value)
+    if log is not None:
+        solver.parameters.log_search_progress = True
+        solver.parameters.log_to_stdout = False
+        solver.log_callback = log
+
+
+def parameter_problems(parameters: Mapping[str, Parameter]) -> Iterator[str]:
+    """Everything that is wrong with parameters, by the names of ``SatParameters``."""
+    scratch = new_solver().parameters
+    known = [name for name in dir(type(scratch)) if isinstance(getattr(type(scratch), name), property)]
+    wrong = dict(check_names("CP-SAT", parameters, known, _KEPT))
+    yield from wrong.values()
+    for name, value in parameters.items():
+        if name not in wrong:
+            try:
+                _set(scratch, name, value)
+            except (AttributeError, OverflowError, TypeError, ValueError):
+                kind = type(getattr(scratch, name)).__name__
+                yield f"parameter {name!r} of CP-SAT is of type {kind}, not {value!r}"
+
+
+def _set(parameters: cp_model.SatParameters, name: str, value: Parameter) -> None:
+    """Set a field: a word for one of its words, words between commas for a list of words."""
+    field = getattr(type(parameters), name)
+    before = getattr(parameters, name)
+    if field.fset is None:
+        if not isinstance(value, str):
+            raise TypeError(name)
+        before.extend(value.split(","))
+    elif hasattr(type(before), "__members__"):
+        setattr(parameters, name, getattr(type(before), str(value)))
+    else:
+        setattr(parameters, name, value)
 
 
 class OrtoolsSolver:

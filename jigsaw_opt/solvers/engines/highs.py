@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
@@ -12,15 +13,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from jigsaw_opt.formulations.linear import LinearProgram
 from jigsaw_opt.problem.clock import left, look
 from jigsaw_opt.solvers.engines.mip import Ending, ProgramOutcome
+from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
 
 if TYPE_CHECKING:
     from highspy import HighsLp
     from highspy.highs import HighsCallbackEvent
     from numpy.typing import ArrayLike
 
-__all__ = ["HighsEngine", "Setting", "solve_program"]
+__all__ = ["HighsEngine", "Setting", "parameter_problems", "solve_program"]
 
-Setting: TypeAlias = bool | int | float | str
+Setting: TypeAlias = Parameter
 _SETTINGS: Mapping[str, Setting] = {"output_flag": False, "threads": 1, "random_seed": 0}
 _NONE: Mapping[str, Setting] = MappingProxyType({})
 
@@ -41,6 +43,36 @@ def solve_program(program: LinearProgram, settings: Mapping[str, Setting] = _NON
         The time of the solve at hand is over.
     """
     return HighsEngine(program, settings).run()
+
+
+_KEPT = (
+    "dual_feasibility_tolerance",
+    "log_file",
+    "mip_abs_gap",
+    "mip_feasibility_tolerance",
+    "mip_rel_gap",
+    "objective_bound",
+    "objective_target",
+    "presolve_rule_off",
+    "primal_feasibility_tolerance",
+)
+"""Options on which it rests that a solution is right, that one called optimal is it, and what is logged."""
+
+
+def parameter_problems(parameters: Mapping[str, Setting]) -> Iterator[str]:
+    """Everything that is wrong with options of HiGHS, by its own names."""
+    import highspy
+
+    engine = highspy.Highs()
+    engine.setOptionValue("output_flag", False)
+    known = [name for name in dir(engine.getOptions()) if not name.startswith("_")]
+    wrong = dict(check_names("HiGHS", parameters, known, _KEPT))
+    yield from wrong.values()
+    # What it says of a wrong value would go to the console.
+    engine.setOptionValue("log_to_console", False)
+    for name, value in parameters.items():
+        if name not in wrong and engine.setOptionValue(name, value) != highspy.HighsStatus.kOk:
+            yield f"parameter {name!r} of HiGHS cannot be {value!r}"
 
 
 class HighsEngine:
@@ -91,6 +123,13 @@ class HighsEngine:
         self._engine.cbMipImprovingSolution.subscribe(lambda event: offer(event.data_out.mip_solution))
         self._engine.cbMipInterrupt.subscribe(progress)
         self._engine.cbSimplexInterrupt.subscribe(interrupt)
+
+    def log_to(self, log: Callable[[str], None]) -> None:
+        """Hand its log on, one line or more at a time."""
+        self._engine.cbLogging.subscribe(lambda event: log(event.message))
+        # It logs to whom it calls only where it writes a log, too.
+        for name, value in {"log_file": os.devnull, "log_to_console": False, "output_flag": True}.items():
+            self._engine.setOptionValue(name, value)
 
     def cancel(self) -> None:
         """Make `run` return soon, of an engine that somebody listens to; from any thread."""

@@ -42,6 +42,8 @@ class HighsSearch:
         self._scaled = ScaledProgram(task.model.program())
         self._engine = HighsEngine(self._scaled.program, self._settings())
         self._engine.listen(self._offer, self._raise_bound)
+        if task.log is not None:
+            self._engine.log_to(task.log)
 
     def cancel(self) -> None:
         """Make `run` return soon; from any thread."""
@@ -78,7 +80,8 @@ class HighsSearch:
             "dual_feasibility_tolerance": _TOLERANCE,
         }
         limits = {"time_limit": task.seconds, "mip_max_nodes": task.nodes}
-        return settings | {name: limit for name, limit in limits.items() if limit is not None}
+        settings |= {name: limit for name, limit in limits.items() if limit is not None}
+        return settings | dict(task.parameters)
 
 
 class ScaledProgram:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel
+from jigsaw_opt.solvers.engines.parameters import Parameter
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
@@ -72,6 +73,10 @@ class MipTask:
         Limits on the time and on the nodes of the tree, or None.
     seed, threads
         As in `Options`.
+    parameters
+        Of the engine, by its own names.
+    log
+        Receives the engine's log, one line or more at a time; or None.
     """
 
     model: AlgebraicModel
@@ -82,6 +87,8 @@ class MipTask:
     nodes: int | None
     seed: int
     threads: int
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    log: Callable[[str], None] | None = None
 
     @property
     def gap(self) -> float:

@@ -1,0 +1,63 @@
+"""Parameters of an engine by its own names, as a caller hands them through to it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib import import_module
+from typing import TypeAlias
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["Parameter", "check_names", "require_parameters"]
+
+Parameter: TypeAlias = bool | int | float | str
+_MODULES = {"cpsat": "cpsat", "highs": "highs", "cbc": "cbc"}
+"""Where the engines of this package say what is wrong with parameters."""
+
+
+def require_parameters(engine: str, parameters: Mapping[str, Parameter]) -> None:
+    """Refuse parameters that an engine does not have, or that its proofs rest on.
+
+    Parameters
+    ----------
+    engine
+        Name of the engine; parameters of one that is not of this package are taken as they are.
+    parameters
+        Values by the engine's own names.
+
+    Raises
+    ------
+    UsageError
+        With every wrong parameter.
+    """
+    if parameters and engine in _MODULES:
+        module = import_module(f"jigsaw_opt.solvers.engines.{_MODULES[engine]}")
+        find: Callable[[Mapping[str, Parameter]], Iterator[str]] = module.parameter_problems
+        problems = tuple(find(parameters))
+        if problems:
+            raise UsageError(*problems)
+
+
+def check_names(
+    engine: str, parameters: Mapping[str, Parameter], known: Collection[str], kept: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Names that cannot be set, each with what is wrong with it.
+
+    Parameters
+    ----------
+    engine
+        How messages call the engine.
+    parameters
+        Values by name.
+    known
+        Names that the engine has.
+    kept
+        Those of them on which proofs rest.
+    """
+    for name in parameters:
+        if name in kept:
+            yield name, f"parameter {name!r} of {engine} is kept as it is: what the solver proves rests on it"
+        elif name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            yield name, f"{engine} has no parameter {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")

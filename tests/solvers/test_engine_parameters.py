@@ -1,0 +1,138 @@
+"""Parameters and log of the engine are handed through, and wrong ones are refused all at once, before anything runs."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt import Instance, Options, Status, UsageError, solve
+from jigsaw_opt.cli import main
+from jigsaw_opt.instances import load
+from jigsaw_opt.solvers import cpsat_model
+
+ENGINES = [("cpsat", None), ("ilp", "highs"), ("ilp", "cbc")]
+WRONG = {
+    ("cpsat", None): (
+        {"num_wrkers": 1, "nonsense": 2, "random_seed": "one", "search_branching": "DEEP", "relative_gap_limit": 0.5},
+        ("did you mean 'num_workers'", "'nonsense'", "'random_seed'", "'search_branching'", "'relative_gap_limit'"),
+    ),
+    ("ilp", "highs"): (
+        {"thread": 1, "nonsense": 2, "presolve": "maybe", "mip_rel_gap": 0.5},
+        ("did you mean 'threads'", "'nonsense'", "'presolve'", "'mip_rel_gap'"),
+    ),
+    ("ilp", "cbc"): (
+        {"maxNode": 1, "nonsense": 2, "maxNodes": "few", "preprocess": "maybe", "ratioGap": 1, "export": "file"},
+        ("did you mean 'maxNodes'", "'nonsense'", "'maxNodes'", "'preprocess'", "'ratioGap'", "'export'"),
+    ),
+}
+
+
+def require_engine(solver: str) -> None:
+    for module in ("ortools",) if solver == "cpsat" else ("pulp", "highspy"):
+        pytest.importorskip(module)
+
+
+@pytest.mark.parametrize(("solver", "engine"), ENGINES)
+def test_all_wrong_parameters_are_told_at_once(solver: str, engine: str | None, pair: Instance) -> None:
+    require_engine(solver)
+    parameters, parts = WRONG[solver, engine]
+    with pytest.raises(UsageError) as caught:
+        solve(pair, solver, Options(engine=engine, engine_parameters=parameters))
+    assert len(caught.value.args) == len(parameters)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_fields_of_all_types_reach_the_engine(pair: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ortools")
+    engines: list[Any] = []
+    configure = cpsat_model.configure
+
+    def configured(solver: Any, *asked: Any) -> None:
+        engines.append(solver)
+        configure(solver, *asked)
+
+    monkeypatch.setattr(cpsat_model, "configure", configured)
+    wanted = {
+        "linearization_level": 2,
+        "max_time_in_seconds": 7.5,
+        "interleave_search": True,
+        "search_branching": "PORTFOLIO_SEARCH",
+        "ignore_subsolvers": "core,fixed",
+    }
+    result = solve(load("server/weighted"), "cpsat", Options(workers=1, work_limit=0.2, engine_parameters=wanted))
+    assert result.plan is not None and engines
+    for solver in engines:
+        parameters = solver.parameters
+        assert (parameters.linearization_level, parameters.max_time_in_seconds) == (2, 7.5)
+        assert parameters.interleave_search
+        assert parameters.search_branching.name == "PORTFOLIO_SEARCH"
+        assert list(parameters.ignore_subsolvers) == ["core", "fixed"]
+
+
+@pytest.mark.parametrize(
+    ("solver", "engine", "name", "value"),
+    [
+        ("ilp", "highs", "mip_max_nodes", 0),
+        ("ilp", "highs", "presolve", "off"),
+        ("ilp", "cbc", "preprocess", "off"),
+        ("cpsat", None, "max_deterministic_time", 0.001),
+    ],
+)
+def test_what_is_handed_through_shows_in_the_log(solver: str, engine: str | None, name: str, value: object) -> None:
+    require_engine(solver)
+    lines: list[str] = []
+    options = Options(workers=1, time_limit=20, engine=engine, engine_parameters={name: value}, engine_log=lines.append)
+    result = solve(load("server/weighted"), solver, options)
+    assert result.plan is not None
+    assert any(str(value) in line or "node limit" in line.lower() for line in lines)
+    assert all("\n" not in line for line in lines)
+
+
+def test_a_level_logs_the_engine(pair: Instance, caplog: pytest.LogCaptureFixture) -> None:
+    pytest.importorskip("ortools")
+    with caplog.at_level(logging.DEBUG, logger="jigsaw_opt"):
+        solve(load("server/weighted"), "cpsat", Options(workers=1, work_limit=0.1, engine_log=logging.DEBUG))
+    engine = [record for record in caplog.records if record.name == "jigsaw_opt.engine"]
+    assert any("CP-SAT" in record.getMessage() for record in engine)
+    assert {record.levelno for record in engine} == {logging.DEBUG}
+    told = [record.getMessage() for record in caplog.records if record.name == "jigsaw_opt.solvers.solve"]
+    assert "solving" in told[0] and "stopped by" in told[-1]
+
+
+def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("highspy")
+    for log in (None, lambda line: None):
+        solve(load("server/weighted"), "ilp", Options(workers=1, work_limit=1, engine_log=log))
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search"])
+def test_a_solver_that_hands_nothing_through_says_so(solver: str, pair: Instance) -> None:
+    for options in (Options(engine_parameters={"x": 1}), Options(engine_log=10)):
+        with pytest.raises(UsageError, match="hands no parameters"):
+            solve(pair, solver, options)
+
+
+def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ortools")
+    log = tmp_path / "engine.log"
+    asked = ["--workers", "1", "--work-limit", "0.1", "--engine-log", str(log)]
+    values = ["--engine-parameter", "linearization_level=2", "--engine-parameter", "log_prefix=mine"]
+    assert main(["solve", "server/weighted", "--solver", "cpsat", "-q", *asked, *values]) == 0
+    text = log.read_text()
+    assert "linearization_level: 2" in text and "log_prefix" in text
+    assert main(["solve", "server/weighted", "--engine-parameter", "wrong=1", "--engine-parameter", "w=true"]) == 2
+    assert main(["solve", "server/weighted", "--engine-parameter", "wrong"]) == 2
+    told = capsys.readouterr().err
+    assert "'wrong'" in told and "'w'" in told and "NAME=VALUE" in told
+
+
+def test_a_proof_holds_with_other_parameters(pair: Instance) -> None:
+    pytest.importorskip("ortools")
+    for solver in ("cpsat", "portfolio", "auto"):
+        result = solve(pair, solver, Options(workers=1, engine_parameters={"cp_model_probing_level": 0}))
+        assert (result.status, result.objective) == (Status.OPTIMAL, 1800)
