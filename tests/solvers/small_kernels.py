@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
-from jigsaw_opt.solvers.engines.compiled import Numbers, compilable
+from jigsaw_opt.solvers.engines.compiled import Numbers, kernel
 
 FACTOR = 3
 
@@ -14,20 +11,9 @@ def one(numbers: Numbers) -> int:
     return numbers[0]
 
 
+@kernel()
 def total(numbers: Numbers) -> int:
     found = one(numbers)
     for k in range(1, len(numbers)):
         found += FACTOR * numbers[k]
     return found
-
-
-def types(numba: Any) -> Any:
-    return numba.int64(numba.int64[::1])
-
-
-def types_after_an_hour(numba: Any) -> Any:
-    time.sleep(3600)
-    return types(numba)
-
-
-compilable(total, types, (one,))

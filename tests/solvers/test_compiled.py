@@ -19,14 +19,14 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import code_cache
-from jigsaw_opt.solvers.engines.native import Recipe
+from jigsaw_opt.solvers.engines.native import RECIPES
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import opening
 from jigsaw_opt.solvers.search.driver import Driver
 from tests.solvers import small_kernels
 
 ROOT = Path(__file__).parents[2]
-TOTAL = Recipe(small_kernels.total, small_kernels.types, (small_kernels.one,))
+TOTAL = RECIPES[small_kernels.total]
 
 needs_numba = pytest.mark.skipif(not code_cache.available(), reason="numba is not installed")
 needs_owners = pytest.mark.skipif(os.name != "posix", reason="owners and modes are those of POSIX")
@@ -40,7 +40,7 @@ compiler.start = lambda recipes: begun.append(1) or start(recipes)
 {first}
 compiled.prepare(None)
 fast = compiled.compiled(total)
-print(len(begun), fast is not None, (fast or total)(compiled.arrays([[1, 2, 3]])[0]))
+print(len(begun), fast is not None, (fast or total)(compiled.arrays([1, 2, 3])))
 """
 SLOW = """
 from jigsaw_opt.solvers.engines import compiled

@@ -22,7 +22,8 @@ from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels import sequence_annealing
 from jigsaw_opt.solvers.kernels.cyclic_annealing import anneal_cyclic_sequence
-from jigsaw_opt.solvers.kernels.sequence import Graph, State
+from jigsaw_opt.solvers.kernels.graph import Graph
+from jigsaw_opt.solvers.kernels.sequence import SequenceState
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import StoppedBy
@@ -244,14 +245,14 @@ def test_compiled_annealing_does_as_it_does_uncompiled(monkeypatch: pytest.Monke
 def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
     monkeypatch.setattr(sequence_search, "compiled", lambda function: None)
     swept: list[int] = []
-    sweep = sequence_annealing.sweep
+    forward_pass = sequence_annealing.forward_pass
 
-    def counted(graph: Graph, state: State, trace: Numbers, first: int, *rest: Any) -> Any:
-        value, reached = sweep(graph, state, trace, first, *rest)
+    def counted(graph: Graph, state: SequenceState, sequence: Numbers, first: int, *rest: Any) -> Any:
+        value, reached = forward_pass(graph, state, sequence, first, *rest)
         swept.append(reached - first)
         return value, reached
 
-    monkeypatch.setattr(sequence_annealing, "sweep", counted)
+    monkeypatch.setattr(sequence_annealing, "forward_pass", counted)
     short = [schedules(*case, objective=objective) for case in CASES]
     fewer = sum(swept)
     swept.clear()

@@ -115,7 +115,7 @@ def _name(recipe: Recipe) -> str:
 
 
 def _digest(recipe: Recipe, code: bytes) -> bytes:
-    known = sha256(repr((recipe.name, _environment(), recipe.inline)).encode())
+    known = sha256(repr((recipe.name, _environment(), recipe.lists)).encode())
     for path in recipe.sources():
         known.update(sha256(path.read_bytes()).digest())
     known.update(code)

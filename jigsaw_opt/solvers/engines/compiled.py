@@ -14,44 +14,45 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, MutableSequence
-from typing import Any, TypeAlias
+from functools import partial
+from types import FunctionType
+from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from jigsaw_opt.solvers.engines import code_cache, compiler
 from jigsaw_opt.solvers.engines.native import RECIPES, Recipe, loaded
 
-__all__ = ["Numbers", "Reals", "arrays", "compilable", "compiled", "prepare", "reals"]
+__all__ = ["Numbers", "Reals", "arrays", "compiled", "kernel", "prepare"]
 
 Numbers: TypeAlias = MutableSequence[int]
 """A list of integers, or an array of them."""
 Reals: TypeAlias = MutableSequence[float]
 """A list of floats, or an array of them."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+State = TypeVar("State", bound=Numbers | Reals | tuple[Numbers | Reals, ...])
 
 _lock = threading.Lock()
 _compiled: dict[Callable[..., int], Callable[..., int]] = {}
 _preparation: _Preparation | None = None
 
 
-def compilable(
-    function: Callable[..., int],
-    signature: Callable[[Any], Any],
-    parts: tuple[Callable[..., Any], ...] = (),
-    inline: bool = False,
-) -> None:
-    """Have a function compiled by the next `prepare`.
+def kernel(lists: bool = False) -> Callable[[Function], Function]:
+    """Decorator that has a function compiled by the next `prepare`.
+
+    The annotations say what it takes and returns: `int`, `float`, `Numbers`, `Reals` and named tuples of these. The
+    functions that it calls stand before it, or in other modules, and are compiled along with it.
 
     Parameters
     ----------
-    function
-        The function, at the head of a module.
-    signature
-        Takes the module ``numba``; returns the types of the result and of the arguments.
-    parts
-        Functions that it calls, or that one behind them calls; they are compiled along with it.
-    inline
-        Whether their text is put where they are called. A call counts references to all the arrays that it passes,
-        which tells where parts are short; where they are long, a large function is slower than calls.
+    lists
+        Whether any of them makes lists; most write to what they are given and to nothing else.
     """
-    RECIPES[function] = Recipe(function, signature, parts, inline)
+
+    def known(function: Function) -> Function:
+        assert isinstance(function, FunctionType)
+        RECIPES[function] = Recipe(function, partial(_signature, function), tuple(_called(function)), lists)
+        return function
+
+    return known
 
 
 def compiled(function: Callable[..., int]) -> Callable[..., int] | None:
@@ -152,20 +153,37 @@ class _Preparation(threading.Thread):
                 _compiled[one.function] = loaded(one, code)
 
 
-def arrays(lists: Iterable[Numbers]) -> list[Numbers]:
-    """Lists of integers as arrays."""
+def arrays(numbers: State) -> State:
+    """A list of numbers as an array of 64 bits, or a named tuple of lists as one of arrays."""
+    if isinstance(numbers, tuple):
+        return type(numbers)(*map(arrays, numbers))  # type: ignore[arg-type]
     import numpy as np
 
-    found: list[Numbers] = []
-    for numbers in lists:
-        array: Numbers = np.array(numbers, np.int64)  # type: ignore[assignment]
-        found.append(array)
-    return found
-
-
-def reals(numbers: Reals) -> Reals:
-    """A list of floats as an array."""
-    import numpy as np
-
-    array: Reals = np.array(numbers, np.float64)  # type: ignore[assignment]
+    real = len(numbers) > 0 and isinstance(numbers[0], float)
+    array: State = np.array(numbers, np.float64 if real else np.int64)  # type: ignore[assignment]
     return array
+
+
+def _signature(function: Callable[..., Any], numba: Any) -> Any:
+    """What numba calls the annotations of a function."""
+    simple = {int: numba.int64, float: numba.float64, Numbers: numba.int64[::1], Reals: numba.float64[::1]}
+
+    def of(hint: Any) -> Any:
+        if hint in simple:
+            return simple[hint]
+        return numba.types.BaseTuple.from_types(tuple(map(of, get_type_hints(hint).values())), hint)
+
+    hints = get_type_hints(function)
+    return of(hints.pop("return"))(*map(of, hints.values()))
+
+
+def _called(function: FunctionType) -> dict[FunctionType, None]:
+    """The functions of Python that a function calls, or that those call."""
+    found: dict[FunctionType, None] = {}
+    new = [function]
+    while new:
+        one = new.pop()
+        called = [one.__globals__.get(name) for name in one.__code__.co_names]
+        new += (part for part in called if isinstance(part, FunctionType) and part not in found)
+        found.update(dict.fromkeys(new))
+    return found

@@ -15,12 +15,25 @@ __all__ = ["RECIPES", "Recipe", "code_of", "loaded"]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a function is compiled; parameters as those of `compilable`."""
+    """How a function is compiled.
+
+    Parameters
+    ----------
+    function
+        The function.
+    signature
+        Takes the module ``numba``; returns the types of the result and of the arguments.
+    parts
+        Functions that it calls, or that one behind them calls; they are compiled along with it.
+    lists
+        Whether it makes lists. References to arrays are counted then, by every call, so the text of its parts is put
+        where they are called; else nothing is counted, and calls cost next to nothing.
+    """
 
     function: Callable[..., int]
     signature: Callable[[Any], Any]
     parts: tuple[Callable[..., Any], ...] = ()
-    inline: bool = False
+    lists: bool = False
 
     @property
     def name(self) -> str:
@@ -59,7 +72,7 @@ def code_of(recipe: Recipe) -> bytes:
     """
     import numba
 
-    dispatcher = numba.njit(recipe.signature(numba), nogil=True)(_with_parts(numba, recipe))
+    dispatcher = numba.njit(recipe.signature(numba), nogil=True, _nrt=recipe.lists)(_with_parts(numba, recipe))
     (result,) = dispatcher.overloads.values()
     name, _, (machine_code, bitcode) = result.library.serialize_using_object_code()
     environments = result._find_referenced_environments()
@@ -125,7 +138,7 @@ def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
 def _with_parts(numba: Any, recipe: Recipe) -> Callable[..., int]:
     """The function as one that calls its parts compiled."""
     function, parts = recipe.function, recipe.parts
-    partly = numba.njit(nogil=True, inline="always" if recipe.inline else "never")
+    partly = numba.njit(nogil=True, _nrt=recipe.lists, inline="always" if recipe.lists else "never")
     names = {id(one.__globals__): dict(one.__globals__) for one in (function, *parts)}
     for part in parts:
         fast = partly(FunctionType(part.__code__, names[id(part.__globals__)], part.__name__))

@@ -9,7 +9,7 @@ from itertools import accumulate, chain
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare, reals
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare
 from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.compression import compress
@@ -109,10 +109,10 @@ class Flat:
         if not self._fast or schedule is None or shorten is None:
             schedule, shorten = list_schedule, compress
         else:
-            hold, rates = arrays([hold])[0], reals(rates)
+            hold, rates = arrays(hold), arrays(rates)
         halt: Numbers = [0]
         if self._fast:
-            (halt,) = arrays([halt])
+            halt = arrays(halt)
         with halting(halt) if self._size >= _LONG else nullcontext():
             traced = schedule(self.shape, self.places, rates, hold, self.gpus, self.links, self.filled, halt)
             period_us = 0
@@ -174,7 +174,7 @@ class Flat:
         self._room[index], self.shape.link_at[index] = links, len(self.places.link)
         link: Numbers = [*_integers(self.places.link), *[0] * links]
         if self._fast:
-            (link,) = arrays([link])
+            link = arrays(link)
         self.places = self.places._replace(link=link)
 
     def _hasten(self, sweeps: int) -> None:
@@ -183,8 +183,8 @@ class Flat:
             return
         if compiled(list_schedule) and compiled(compress):
             self._fast = True
-            self.shape, self.places = Shape(*arrays(self.shape)), Places(*arrays(self.places))
-            self.filled, self._trial = Filled(*arrays(self.filled)), Filled(*arrays(self._trial))
+            self.shape, self.places = arrays(self.shape), arrays(self.places)
+            self.filled, self._trial = arrays(self.filled), arrays(self._trial)
         elif self._scheduled < _PATIENCE:
             self._scheduled += self._size * (1 + sweeps)
             if self._scheduled >= _PATIENCE and left() > _LEAST_LEFT:

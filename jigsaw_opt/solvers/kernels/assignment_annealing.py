@@ -7,28 +7,16 @@ table, so both do the same.
 
 from __future__ import annotations
 
-from math import log
-from typing import Any
-
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers, CandidateSets
+from jigsaw_opt.solvers.kernels.randomness import randint
 
-__all__ = ["EXPONENTIALS", "LARGEST_SEED", "anneal_assignment", "excess", "insert", "reassign_pairs", "remove"]
+__all__ = ["anneal_assignment", "excess", "insert", "reassign_pairs", "remove"]
 
-LARGEST_SEED = 2**31 - 2
 _ANY_PAIR = 2
 """One in so many pairs of groups that share out their jobs is drawn without a look at what is too full."""
 _EXCHANGE_SHARE = 2
 """One in so many changes moves a job alone; the others move two."""
-
-EXPONENTIALS = [-log((k + 0.5) / 4096) for k in range(4096)]
-"""Quantiles of the exponential distribution of mean 1."""
-
-
-def below(chance: Numbers, number: int) -> int:
-    """A number from 0 to one less than the given one, by the state of chance, which is alone in its list."""
-    chance[0] = chance[0] * 48271 % 2147483647
-    return chance[0] * number >> 31
 
 
 def proposed(
@@ -44,35 +32,35 @@ def proposed(
     now, guests, guest, home = state.now, state.guests, state.guest, options.home
     width, all_groups = len(guest) // len(guests), len(options.group_at) - 1
     # A job of some server, the sooner the more servers it has: what is left is settled by the wide ones.
-    g = groups[below(chance, len(groups))]
-    s = options.member[options.group_at[g] + below(chance, options.group_at[g + 1] - options.group_at[g])]
-    j = guest[s * width + below(chance, guests[s])] if guests[s] > 0 else jobs[below(chance, len(jobs))]
+    g = groups[randint(chance, len(groups))]
+    s = options.member[options.group_at[g] + randint(chance, options.group_at[g + 1] - options.group_at[g])]
+    j = guest[s * width + randint(chance, guests[s])] if guests[s] > 0 else jobs[randint(chance, len(jobs))]
     if home[now[j]] < 0:
-        j = jobs[below(chance, len(jobs))]
-    cell = options.kind[j] * all_groups + groups[below(chance, len(groups))]
+        j = jobs[randint(chance, len(jobs))]
+    cell = options.kind[j] * all_groups + groups[randint(chance, len(groups))]
     choices = options.within_to[cell] - options.within_from[cell]
     if choices == 0:
         return 0
-    moved[0], target[0] = j, options.within[options.within_from[cell] + below(chance, choices)]
-    if below(chance, _EXCHANGE_SHARE) == 0:
+    moved[0], target[0] = j, options.within[options.within_from[cell] + randint(chance, choices)]
+    if randint(chance, _EXCHANGE_SHARE) == 0:
         return 1
     # A job at the berth that this one comes to goes where this one was.
     s = server_of(options, target[0], chance)
     if guests[s] == 0:
         return 1
-    other = guest[s * width + below(chance, guests[s])]
+    other = guest[s * width + randint(chance, guests[s])]
     cell = options.kind[other] * len(guests) + server_of(options, now[j], chance)
     choices = options.at_to[cell] - options.at_from[cell]
     if other == j or choices == 0 or home[now[other]] < 0:
         return 1
-    moved[1], target[1] = other, options.at[options.at_from[cell] + below(chance, choices)]
+    moved[1], target[1] = other, options.at[options.at_from[cell] + randint(chance, choices)]
     return 2
 
 
 def server_of(options: CandidateSets, berth: int, chance: Numbers) -> int:
     """One of the servers of a berth."""
     at = options.server_at[berth]
-    return options.server[at + below(chance, options.server_at[berth + 1] - at)]
+    return options.server[at + randint(chance, options.server_at[berth + 1] - at)]
 
 
 def change_by(options: CandidateSets, amount: Reals, berth: int, sign: float, change: Reals, touched: Numbers) -> None:
@@ -129,6 +117,7 @@ def insert(options: CandidateSets, amount: Reals, load: Reals, state: Assignment
         guests[s] += 1
 
 
+@kernel()
 def anneal_assignment(
     options: CandidateSets,
     amount: Reals,
@@ -183,7 +172,7 @@ def anneal_assignment(
             change_by(options, amount, state.now[moved[m]], -1.0, change, touched)
             change_by(options, amount, target[m], 1.0, change, touched)
         worse = cost_delta(load, change, touched)
-        refused = count == 0 or worse > temperature * exponentials[below(chance, len(exponentials))]
+        refused = count == 0 or worse > temperature * exponentials[randint(chance, len(exponentials))]
         temperature *= cooling
         for m in range(count):
             for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
@@ -206,6 +195,7 @@ def excess(options: CandidateSets, load: Reals, group: int, most: float) -> floa
     return found
 
 
+@kernel(lists=True)
 def reassign_pairs(
     options: CandidateSets,
     amount: Reals,
@@ -255,13 +245,13 @@ def reassign_pairs(
             over[k] = excess(options, load, groups[k], most)
             total += over[k]
         # Now and then two in which nothing is too full: else those that are get to see the same ones again and again.
-        first = below(chance, len(groups))
-        if total > 0.0 and below(chance, _ANY_PAIR) > 0:
-            first, left = 0, total * below(chance, 65536) / 65536
+        first = randint(chance, len(groups))
+        if total > 0.0 and randint(chance, _ANY_PAIR) > 0:
+            first, left = 0, total * randint(chance, 65536) / 65536
             while first < len(groups) - 1 and left >= over[first]:
                 left -= over[first]
                 first += 1
-        second = below(chance, len(groups) - 1)
+        second = randint(chance, len(groups) - 1)
         second += second >= first
         pair[0], pair[1] = groups[first], groups[second]
         there.clear()
@@ -283,27 +273,3 @@ def reassign_pairs(
             for n in range(len(there)):
                 insert(options, amount, load, state, there[n], before[n])
     return taken
-
-
-def _types(numba: Any) -> tuple[Any, ...]:
-    numbers, reals = numba.int64[::1], numba.float64[::1]
-    flat = (
-        numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (CandidateSets, Assignment, Buffers)
-    )
-    return numba.int64, numba.float64, numbers, reals, *flat
-
-
-def _types_of_annealing(numba: Any) -> Any:
-    integer, real, numbers, reals, options, state, room = _types(numba)
-    return integer(options, reals, numbers, numbers, integer, real, real, reals, reals, state, reals, room)
-
-
-def _types_of_reassignment(numba: Any) -> Any:
-    integer, real, numbers, reals, options, state, room = _types(numba)
-    return integer(options, reals, numbers, integer, integer, real, real, real, reals, reals, state, reals, room)
-
-
-_PARTS = (below, server_of, proposed, change_by, cost_delta, remove, insert)
-
-compilable(anneal_assignment, _types_of_annealing, _PARTS, inline=True)
-compilable(reassign_pairs, _types_of_reassignment, (*_PARTS, anneal_assignment, excess), inline=True)

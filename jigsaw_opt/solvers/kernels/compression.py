@@ -5,10 +5,8 @@ Python runs this function, or numba has compiled it (`engines.compiled`).
 
 from __future__ import annotations
 
-from typing import Any
-
-from jigsaw_opt.solvers.engines.compiled import Numbers, compilable
-from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape, types
+from jigsaw_opt.solvers.engines.compiled import Numbers, kernel
+from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape
 
 __all__ = ["compress"]
 
@@ -16,6 +14,7 @@ _RAISES = 12
 """Sweeps after which a trial period is given up."""
 
 
+@kernel(lists=True)
 def compress(
     shape: Shape,
     places: Places,
@@ -178,11 +177,3 @@ def compress(
         else:
             for n in range(size):
                 heads[n] = max(begin[n], free[n] - target)
-
-
-def _types(numba: Any) -> Any:
-    integer, numbers, shape, places, filled = types(numba)
-    return integer(shape, places, integer, integer, integer, integer, filled, filled, numbers)
-
-
-compilable(compress, _types)

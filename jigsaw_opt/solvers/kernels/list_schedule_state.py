@@ -5,11 +5,11 @@ A piece of a list that belongs to a job begins at the job's offset.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
 
-__all__ = ["Filled", "Places", "Shape", "types"]
+__all__ = ["Filled", "Places", "Shape"]
 
 
 class Shape(NamedTuple):
@@ -88,10 +88,3 @@ class Filled(NamedTuple):
     trace_slot: Numbers
     begin: Numbers
     end: Numbers
-
-
-def types(numba: Any) -> tuple[Any, ...]:
-    """Types of a number, of an array of numbers, and of `Shape`, `Places` and `Filled`."""
-    numbers = numba.int64[::1]
-    tuples = (numba.types.NamedUniTuple(numbers, len(kind._fields), kind) for kind in (Shape, Places, Filled))
-    return (numba.int64, numbers, *tuples)

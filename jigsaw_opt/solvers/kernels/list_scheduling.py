@@ -6,16 +6,53 @@ Python runs this function, or numba has compiled it (`engines.compiled`).
 from __future__ import annotations
 
 from heapq import heappop, heappush
-from typing import Any
 
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, compilable
-from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape, types
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
+from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape
 
 __all__ = ["list_schedule"]
 
 _BARRIER, _GPU, _READY, _LINK = 0, 1, 2, 3
 
 
+def _push(heap: Numbers, first: int, count: int, slot: int, job_of: Numbers, urgency: Reals) -> int:
+    """Take a slot into the heap of those that wait, which begins at `first` and has `count` of them.
+
+    At its top is the slot whose job is most urgent, of several the one with the smallest number.
+    """
+    here, mine = count, urgency[job_of[slot]]
+    while here > 0:
+        up = (here - 1) // 2
+        other = heap[first + up]
+        if mine > urgency[job_of[other]] or (mine == urgency[job_of[other]] and slot > other):
+            break
+        heap[first + here] = other
+        here = up
+    heap[first + here] = slot
+    return here
+
+
+def _pop(heap: Numbers, first: int, count: int, job_of: Numbers, urgency: Reals) -> int:
+    """Take the top out of a heap as `_push` fills it."""
+    top, last = heap[first], heap[first + count - 1]
+    here, mine = 0, urgency[job_of[last]]
+    while 2 * here + 1 < count - 1:
+        down = 2 * here + 1
+        other = heap[first + down]
+        if down + 1 < count - 1:
+            right = heap[first + down + 1]
+            theirs, others = urgency[job_of[right]], urgency[job_of[other]]
+            if theirs < others or (theirs == others and right < other):
+                down, other = down + 1, right
+        if mine < urgency[job_of[other]] or (mine == urgency[job_of[other]] and last < other):
+            break
+        heap[first + here] = other
+        here = down
+    heap[first + here] = last
+    return top
+
+
+@kernel(lists=True)
 def list_schedule(
     shape: Shape, places: Places, rate: Reals, hold: Numbers, gpus: int, links: int, filled: Filled, halt: Numbers
 ) -> int:
@@ -197,48 +234,3 @@ def list_schedule(
             elif opened[j] < iterations[j]:
                 heappush(events, (end[j], _BARRIER, j))
     return traced
-
-
-def _push(heap: Numbers, first: int, count: int, slot: int, job_of: Numbers, urgency: Reals) -> int:
-    """Take a slot into the heap of those that wait, which begins at `first` and has `count` of them.
-
-    At its top is the slot whose job is most urgent, of several the one with the smallest number.
-    """
-    here, mine = count, urgency[job_of[slot]]
-    while here > 0:
-        up = (here - 1) // 2
-        other = heap[first + up]
-        if mine > urgency[job_of[other]] or (mine == urgency[job_of[other]] and slot > other):
-            break
-        heap[first + here] = other
-        here = up
-    heap[first + here] = slot
-    return here
-
-
-def _pop(heap: Numbers, first: int, count: int, job_of: Numbers, urgency: Reals) -> int:
-    """Take the top out of a heap as `_push` fills it."""
-    top, last = heap[first], heap[first + count - 1]
-    here, mine = 0, urgency[job_of[last]]
-    while 2 * here + 1 < count - 1:
-        down = 2 * here + 1
-        other = heap[first + down]
-        if down + 1 < count - 1:
-            right = heap[first + down + 1]
-            theirs, others = urgency[job_of[right]], urgency[job_of[other]]
-            if theirs < others or (theirs == others and right < other):
-                down, other = down + 1, right
-        if mine < urgency[job_of[other]] or (mine == urgency[job_of[other]] and last < other):
-            break
-        heap[first + here] = other
-        here = down
-    heap[first + here] = last
-    return top
-
-
-def _types(numba: Any) -> Any:
-    integer, numbers, shape, places, filled = types(numba)
-    return integer(shape, places, numba.float64[::1], numbers, integer, integer, filled, numbers)
-
-
-compilable(list_schedule, _types, parts=(_push, _pop), inline=True)

@@ -1,38 +1,131 @@
-"""The order of pieces on GPUs and links, and who takes which level, annealed along critical paths, on flat numbers.
+"""Annealing of an operation sequence and of who takes which level on the finite horizon, on flat numbers.
 
-Python runs `anneal_sequence`, or numba has compiled it (`engines.compiled`). Most steps look at the longest path to
-the end of a job. Either two pieces of different jobs on it, which follow one another without a gap on a GPU or link,
-change places: these are the only exchanges of neighbours that can make that end earlier (Van Laarhoven, Aarts and
-Lenstra, *Job shop scheduling by simulated annealing*, Operations Research 40, 1992). Or a block on it trades levels
-with another one of its job. The other steps shift all pieces of a job to and fro.
+Most steps look at the longest path to the end of a job. Either two pieces of different jobs on it, which follow one
+another without a gap on a GPU or link, change places (the neighbourhood N1): these are the only exchanges of neighbours
+that can make that end earlier (Van Laarhoven, Aarts and Lenstra, *Job shop scheduling by simulated annealing*,
+Operations Research 40, 1992). Or a block on it exchanges levels with another one of its job. The other steps shift all
+pieces of a job to and fro.
 """
 
 from __future__ import annotations
 
-from jigsaw_opt.solvers.engines.compiled import Reals, compilable
-from jigsaw_opt.solvers.kernels.sequence import Graph, State, adopt, keep, reach, resume, settle, sweep, types_for
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
+from jigsaw_opt.solvers.kernels.graph import Graph, set_durations
+from jigsaw_opt.solvers.kernels.randomness import following
+from jigsaw_opt.solvers.kernels.sequence import (
+    SequenceState,
+    accept,
+    backward_pass,
+    commit,
+    forward_pass,
+    restore_checkpoint,
+    save_incumbent,
+)
 from jigsaw_opt.solvers.kernels.sequence_moves import (
-    admitted,
     beyond_cutoff,
-    critical,
-    deepen,
-    partner,
-    shifted,
-    swapped,
-    timed,
-    traded,
+    critical_piece,
+    exchange_levels,
+    exchange_partner,
+    levels_to_exchange,
+    merge_job,
+    swap_critical_arc,
 )
 
 __all__ = ["anneal_sequence"]
 
 _TRIES = 3
-"""How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a sweep."""
+"""How often a schedule is changed in vain before its longest paths are worked out, which takes as long as a pass."""
 _KINDS = 8
-"""One in so many steps shifts a whole job; of the others more than half trade levels."""
+"""One in so many steps shifts a whole job; of the others more than half exchange levels."""
 
 
+def evaluate_first(graph: Graph, state: SequenceState) -> None:
+    """Work out the schedule that an annealing begins with."""
+    size = len(state.sequence)
+    for p in range(size):
+        if graph.first[p] == p:
+            set_durations(graph, state.level, state.duration, p)
+    restore_checkpoint(graph, state, 0)
+    state.value[0], _ = forward_pass(graph, state, state.sequence, 0, size, state.start, state.cause, 1e300)
+    state.best_value[0] = state.value[0]
+    save_incumbent(state)
+
+
+def observed_job(graph: Graph, start: Numbers, seed: int) -> int:
+    """The job that ends last, of several a random one of them or else the first; a random job under weights."""
+    last = graph.last
+    j = seed % len(last)
+    if len(graph.weight) == 0:
+        for other in range(len(last)):
+            if start[last[other]] > start[last[j]]:
+                j = other
+    return j
+
+
+def shift_job(graph: Graph, state: SequenceState, j: int, scale: int) -> int:
+    """Order the next sequence as if a job took a share `scale` / 256 of its time; returns where it first differs."""
+    job, sequence, start, after = graph.job, state.sequence, state.start, state.next_sequence
+    for p in range(len(sequence)):
+        state.key[p] = start[p] * scale // 256 if job[p] == j else start[p]
+    merge_job(graph, sequence, j, 0, state.key, after)
+    changed = 0
+    while changed < len(sequence) and after[changed] == sequence[changed]:
+        changed += 1
+    return changed
+
+
+def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) -> tuple[int, int, int, int, int, int]:
+    """Make a random change: in the next sequence, or of levels.
+
+    Returns
+    -------
+    int, int, int
+        The next seed, and the numbers of the first and the last piece that change; -1 for the first where none does.
+    int, int, int
+        Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
+    """
+    level, position, cause = state.level, state.position, state.cause
+    kind, seed = seed % _KINDS, following(seed)
+    if kind == 0:
+        return seed, shift_job(graph, state, j, seed % 512), len(position) - 1, 0, 0, 0
+    p = critical_piece(graph, level, cause, graph.last[j], kind % 2, seed)
+    if p < 0:
+        return seed, -1, 0, 0, 0, 0
+    seed = following(seed)
+    if kind % 2 == 0:
+        q = cause[p]
+        swap_critical_arc(graph, state.sequence, position, q, p, seed % 2, state.next_sequence, state.visited, step)
+        return seed, position[q], position[p], p, q, 0
+    q = exchange_partner(graph, p, seed)
+    seed = following(seed)
+    less = levels_to_exchange(graph, level, p, q, seed)
+    if less == 0:
+        return seed, -1, 0, p, q, 0
+    exchange_levels(graph, level, state.duration, p, q, less)
+    barrier = graph.slots[graph.job[p]] + graph.buckets[graph.job[p]]
+    final = max(position[graph.first[p] + barrier], position[graph.first[q] + barrier])
+    return seed, min(position[p], position[q]), final, p, q, less
+
+
+def undo(state: SequenceState, changed: int, reached: int, final: int) -> None:
+    """Forget the next schedule, given which of its pieces have changed, or have been reached."""
+    after, start = state.next_sequence, state.start
+    for n in range(changed, reached):
+        state.next_start[after[n]] = start[after[n]]
+    for n in range(changed, final + 1):
+        after[n] = state.sequence[n]
+
+
+@kernel()
 def anneal_sequence(
-    graph: Graph, state: State, first: int, steps: int, total: int, hot: float, worth: float, exponentials: Reals
+    graph: Graph,
+    state: SequenceState,
+    first: int,
+    steps: int,
+    total: int,
+    hot: float,
+    cutoff: float,
+    exponentials: Reals,
 ) -> int:
     """Take some steps of an annealing.
 
@@ -41,120 +134,57 @@ def anneal_sequence(
     graph
         The pieces.
     state
-        See there; trace, levels and the state of chance are given, and all of it changes.
+        Sequence, levels and the state of the random numbers are given; all of it changes.
     first, steps, total
         Number of the first step, how many to take now, and how many there are in all.
     hot
         By what share of it the objective may well rise in step 0; this falls to 0 with the square of what is left.
-    worth
+    cutoff
         What the objective has to come down to for the schedule to be of use; the steps end where that is out of reach.
     exponentials
-        Quantiles of the exponential distribution of mean 1.
+        `EXPONENTIALS`.
 
     Returns
     -------
     int
-        Objective of the best schedule.
+        Objective of the incumbent.
     """
-    trace, level, duration, start, cause = state[:5]
-    numbers, after, begun, why, position = state[8:13]
-    last, weight = graph.last, graph.weight
-    size, jobs = len(trace), len(last)
+    size, weighted = len(state.sequence), len(graph.weight) > 0
     for p in range(size):
-        state.moves[p], position[p] = -1, size
+        state.visited[p], state.position[p] = -1, size
     if first == 0:
-        for p in range(size):
-            if graph.first[p] == p:
-                timed(graph, level, duration, p)
-        resume(graph, state, 0)
-        numbers[0] = numbers[1] = sweep(graph, state, trace, 0, size, start, cause, 1e300)[0]
-        keep(state)
-    settle(graph, state, 0)
-    least, value, seed, tries = numbers[0], numbers[1], numbers[2], 0
-    taken = 0
+        evaluate_first(graph, state)
+    commit(graph, state, 0)
+    value, seed, tries, taken = state.value[0], state.rng[0], 0, 0
     for step in range(first, first + steps):
         left = 1.0 - step / total
-        if beyond_cutoff(least, worth, left):
+        if beyond_cutoff(state.best_value[0], cutoff, left):
             break
         taken += 1
-        seed = seed * 48271 % 2147483647
-        j = seed % jobs
-        if len(weight) == 0:
-            for other in range(jobs):
-                if start[last[other]] > start[last[j]]:
-                    j = other
-        seed = seed * 48271 % 2147483647
-        kind = seed % _KINDS
-        trades = kind % 2
-        seed = seed * 48271 % 2147483647
-        p = q = less = changed = 0
-        final = size - 1
-        if kind == 0:
-            shifted(graph, trace, start, j, seed % 512, after)
-            while changed < size and after[changed] == trace[changed]:
-                changed += 1
-        else:
-            p = critical(graph, level, cause, j, trades, seed)
-            if p < 0:
-                continue
-            seed = seed * 48271 % 2147483647
-            if trades:
-                q = partner(graph, p, seed)
-                seed = seed * 48271 % 2147483647
-                less = traded(graph, level, p, q, seed)
-                if less == 0:
-                    continue
-                deepen(graph, level, duration, p, q, less)
-                behind = graph.slots[graph.job[p]] + graph.buckets[graph.job[p]]
-                changed = min(position[p], position[q])
-                final = max(position[graph.first[p] + behind], position[graph.first[q] + behind])
-            else:
-                q = cause[p]
-                changed, final = position[q], position[p]
-                swapped(graph, trace, position, q, p, seed % 2, after, state.moves, step)
-        seed = seed * 48271 % 2147483647
+        seed = following(seed)
+        j = observed_job(graph, state.start, seed)
+        seed, changed, final, p, q, less = propose(graph, state, j, step, following(seed))
+        if changed < 0:
+            continue
+        seed = following(seed)
         limit = value * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
-        resume(graph, state, changed)
+        restore_checkpoint(graph, state, changed)
         known = final if tries >= _TRIES else size
-        objective, reached = sweep(graph, state, after, changed, known, begun, why, limit)
+        objective, reached = forward_pass(
+            graph, state, state.next_sequence, changed, known, state.next_start, state.next_cause, limit
+        )
         if objective > limit:
-            if trades:
-                deepen(graph, level, duration, q, p, less)
-            for n in range(changed, reached):
-                begun[after[n]] = start[after[n]]
-            for n in range(changed, final + 1):
-                after[n] = trace[n]
+            if less != 0:
+                exchange_levels(graph, state.level, state.duration, q, p, less)
+            undo(state, changed, reached, final)
             tries += 1
-            if tries == _TRIES and len(weight) == 0:
-                reach(graph, state)
+            if tries == _TRIES and not weighted:
+                backward_pass(graph, state)
             continue
         value, tries = objective, 0
-        settle(graph, state, adopt(state, changed))
-        if value < least:
-            least = value
-            keep(state)
-    numbers[0], numbers[1], numbers[2], numbers[4], numbers[5] = least, value, seed, (taken + 1) * size, taken
-    return least
-
-
-compilable(
-    anneal_sequence,
-    types_for(State),
-    parts=(
-        resume,
-        sweep,
-        settle,
-        adopt,
-        keep,
-        reach,
-        critical,
-        partner,
-        admitted,
-        traded,
-        timed,
-        deepen,
-        swapped,
-        shifted,
-        beyond_cutoff,
-    ),
-)
+        commit(graph, state, accept(state, changed))
+        if value < state.best_value[0]:
+            state.best_value[0] = value
+            save_incumbent(state)
+    state.value[0], state.rng[0], state.steps[0], state.visits[0] = value, seed, taken, (taken + 1) * size
+    return state.best_value[0]

@@ -15,16 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
-from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare, reals
-from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers, CandidateSets
+from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
+from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
-    EXPONENTIALS,
-    LARGEST_SEED,
     anneal_assignment,
     insert,
     reassign_pairs,
     remove,
 )
+from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
 from jigsaw_opt.solvers.search.cyclic.candidate_arrays import CandidateArrays, Choices
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
 from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
@@ -281,15 +280,15 @@ class HierarchicalAssignment:
         """Run a function on flat numbers for several parts, side by side where these are apart; returns the sum."""
         if not self._fast and compiled(anneal_assignment) is not None and compiled(reassign_pairs) is not None:
             self._fast = True
-            self._options, self._state = CandidateSets(*arrays(self._options)), Assignment(*arrays(self._state))
-            self._amount, self._load = reals(self._amount), reals(self._load)
-            self._exponentials = reals(self._exponentials)
-            self._places = [(reals(change), Buffers(*arrays(room))) for change, room in self._places]
+            self._options, self._state = arrays(self._options), arrays(self._state)
+            self._amount, self._load = arrays(self._amount), arrays(self._load)
+            self._exponentials = arrays(self._exponentials)
+            self._places = [(arrays(change), arrays(room)) for change, room in self._places]
         run = (compiled(function) or function) if self._fast else function
 
         def one(order: tuple[tuple[Any, ...], tuple[Reals, Buffers], int]) -> int:
             part, (change, room), seed = order
-            given = [arrays([each])[0] if self._fast and isinstance(each, list) else each for each in part]
+            given = [arrays(each) if self._fast and isinstance(each, list) else each for each in part]
             room.chance[0] = seed
             return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, change, room)
 

@@ -94,7 +94,7 @@ class Relocation:
 
     def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
-        if self.rng.random() >= _FOCUS_SHARE or not current.late:
+        if self.rng.random() >= _FOCUS_SHARE or not current.critical_jobs:
             return None
-        gpu = self.rng.choice([gpu for index in current.late for gpu in current.spots[index].gpus])
+        gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.spots[index].gpus])
         return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))

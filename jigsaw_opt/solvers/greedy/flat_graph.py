@@ -1,0 +1,135 @@
+"""The pieces of placed jobs as a `Graph` on flat lists or arrays, which follows when a job is placed elsewhere."""
+
+from __future__ import annotations
+
+from itertools import accumulate, chain
+
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.solvers.engines.compiled import Numbers, arrays
+from jigsaw_opt.solvers.greedy.layout import Layout
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
+
+__all__ = ["FlatGraph", "exchange_scope"]
+
+
+class FlatGraph:
+    """The pieces of an instance, whose jobs are nowhere at first.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    layout
+        Its GPUs.
+
+    Attributes
+    ----------
+    graph
+        Its pieces; durations of transfers by contributors are left to who asks for them.
+    base
+        Number of the first piece of every job, and of all pieces.
+    resources
+        Number of GPUs and links.
+    compiled
+        Whether there are arrays instead of lists.
+    """
+
+    def __init__(self, pieces: Pieces, layout: Layout) -> None:
+        jobs = pieces.jobs
+        self._gpus, self.resources = len(layout.gpus), len(layout.gpus) + layout.links
+        self.base = [0, *accumulate(job.iterations * _width(job) for job in jobs)]
+        self._group = [0, *accumulate(job.slots + 1 for job in jobs)]
+        self._links = [min(layout.links, 2 * job.slots) if job.slots > 1 else 0 for job in jobs]
+        self._placed: list[PlacedJob | None] = [None] * len(jobs)
+        self.compiled = False
+        self.graph = self._frame(pieces)
+
+    @property
+    def size(self) -> int:
+        """Number of pieces."""
+        return self.base[-1]
+
+    def place(self, index: int, spot: PlacedJob) -> bool:
+        """Write down where a job is; says whether that is news."""
+        if spot is self._placed[index]:
+            return False
+        self._placed[index] = spot
+        job, group = spot.job, self._group[index]
+        if len(spot.links) > self._links[index]:
+            self._make_room(index, len(spot.links))
+        graph = self.graph
+        graph.cap[group : group + job.slots] = spot.caps or [job.levels] * job.slots
+        graph.uses[group + job.slots] = len(spot.links)
+        for numbers, at, values in (
+            (graph.use, graph.use_at[group], spot.gpus),
+            (graph.use, graph.use_at[group + job.slots], [self._gpus + link for link in spot.links]),
+            (graph.table, graph.table_at[group], list(chain.from_iterable(spot.tables))),
+        ):
+            numbers[int(at) : int(at) + len(values)] = values
+        return True
+
+    def compile(self) -> None:
+        """Turn to arrays."""
+        self.graph, self.compiled = arrays(self.graph), True
+
+    def _make_room(self, index: int, links: int) -> None:
+        """Give a job room for more links, at the end of all."""
+        group = self._group[index + 1] - 1
+        self._links[index], self.graph.use_at[group] = links, len(self.graph.use)
+        use: Numbers = [*map(int, self.graph.use), *[0] * links]
+        self.graph = self.graph._replace(use=arrays(use) if self.compiled else use)
+
+    def _frame(self, pieces: Pieces) -> Graph:
+        jobs, cyclic = pieces.jobs, pieces.horizon == "cyclic"
+        uses = [use for job, links in zip(jobs, self._links, strict=True) for use in (*[1] * job.slots, links)]
+        tables = [depth for job in jobs for depth in (*[job.levels] * job.slots, 0)]
+        *use_at, used = accumulate(uses, initial=0)
+        *table_at, tabled = accumulate(tables, initial=0)
+        *exchange_at, exchanges = accumulate((len(job.transfers) * job.slots for job in jobs), initial=0)
+        job_of: list[int] = []
+        group_of: list[int] = []
+        first: list[int] = []
+        for index, job in enumerate(looking(jobs)):
+            width, group = _width(job), self._group[index]
+            job_of += [index] * (width * job.iterations)
+            group_of += [*range(group, group + job.slots), *[group + job.slots] * (width - job.slots)] * job.iterations
+            for at in range(self.base[index], self.base[index + 1], width):
+                first += [at] * width
+        last = [base - 1 for base in self.base[1:]]
+        return Graph(
+            job=job_of,
+            group=group_of,
+            first=first,
+            use_at=use_at,
+            uses=uses,
+            use=[0] * used,
+            cap=[0] * len(uses),
+            table_at=table_at,
+            table=[0] * tabled,
+            slots=[job.slots for job in jobs],
+            buckets=[len(job.transfers) for job in jobs],
+            depth=[job.levels for job in jobs],
+            contributors=[job.rule.min_contributors for job in jobs],
+            exchange_scope=[exchange_scope(job) for job in jobs],
+            exchange_at=exchange_at,
+            exchange=[0] * exchanges,
+            release=[job.release_us for job in jobs],
+            begin=self.base[:-1],
+            last=last,
+            before_begin=last[:] if cyclic else [-1] * len(jobs),
+            weight=[job.weight for job in jobs] if pieces.objective == "weighted_completion" else [],
+        )
+
+
+def exchange_scope(job: PieceGraph) -> int:
+    """Which exchanges of levels keep the rule of a job (specification: depth-rules)."""
+    if job.rule.balance is not None:
+        return FIXED
+    return WITHIN_ITERATION if job.rule.multiset is not None else ACROSS_ITERATIONS
+
+
+def _width(job: PieceGraph) -> int:
+    """Number of pieces of an iteration."""
+    return job.slots + len(job.transfers) + 1

@@ -1,0 +1,176 @@
+"""The least period of an operation sequence on the cyclic horizon, on flat numbers.
+
+A cyclic schedule is a sequence, cut anywhere: a piece whose predecessor, in its job or on its GPU or links, stands
+behind it in the sequence waits for that one in the period before. Starts of a period follow from those of the period
+before by one pass over the sequence. That is a max-plus linear map: its eigenvalue is the least period that the order
+admits, the largest ratio of length to periods over all circuits of pieces that wait for one another. The most by which
+an iteration of the map delays a piece that another period waits for is a period that its starts keep; the circuit that
+the causes of waiting close is a lower bound (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*,
+1992, sections 3.2 and 3.7).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jigsaw_opt.solvers.engines.compiled import Numbers
+from jigsaw_opt.solvers.kernels.graph import Graph
+
+__all__ = ["Period", "blank_period", "least_period"]
+
+_ITERATIONS, _MOST_ITERATIONS = 8, 24
+"""After how many iterations an order is given up, and when the period of one that is kept is good enough."""
+
+
+class Period(NamedTuple):
+    """A cyclic schedule whose period is sought. What is one number is alone in its list.
+
+    Parameters
+    ----------
+    sequence
+        The pieces in their order.
+    level, duration, start, cause, lag
+        By piece; the cause is the piece that it waits for, and the lag how long after the start of that one.
+    position
+        By piece: its number in the sequence.
+    free, user
+        By GPU and link, the end of the last piece that uses it, and which it is.
+    visited, needed
+        By piece: the last swap in which it moved, or search for a circuit that came by; the last iteration in which
+        another period waited for it.
+    epoch
+        A number that none of these is marked with yet.
+    circuit
+        A piece on the critical circuit.
+    infinity
+        More than any time.
+    """
+
+    sequence: Numbers
+    level: Numbers
+    duration: Numbers
+    start: Numbers
+    cause: Numbers
+    lag: Numbers
+    position: Numbers
+    free: Numbers
+    user: Numbers
+    visited: Numbers
+    needed: Numbers
+    epoch: Numbers
+    circuit: Numbers
+    infinity: Numbers
+
+
+def blank_period(size: int, resources: int, infinity: int) -> Period:
+    """A schedule of so many pieces, GPUs and links in which nothing is written yet."""
+    lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
+    one = {"epoch": [1], "circuit": [0], "infinity": [infinity]}
+    return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
+
+
+def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
+    """Start every piece a period later.
+
+    Returns
+    -------
+    int, int
+        The largest delay of a piece that another period waits for, and which it is.
+    """
+    sequence, level, duration, start, cause, lag, position, free, user, _, needed, _, _, _ = trial
+    job, group, first, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
+    use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
+    begin, before_begin, epoch, before_all = graph.begin, graph.before_begin, trial.epoch[0], -trial.infinity[0]
+    most, latest = before_all, -1
+    for n in range(len(sequence)):
+        p = sequence[n]
+        j, at, g = job[p], first[p], group[p]
+        moment, why, wait, bucket = before_all, -1, 0, p - at - slots[j]
+        if bucket < 0:
+            why = at - 1 if at > begin[j] else before_begin[j]
+            moment = start[why]
+            if position[why] > n:
+                needed[why] = epoch
+        else:
+            for q in range(at, at + slots[j]):
+                if bucket == buckets[j]:
+                    length = duration[q]
+                elif level[q] > bucket:
+                    length = table[table_at[group[q]] + bucket]
+                else:
+                    continue
+                if position[q] > n:
+                    needed[q] = epoch
+                if start[q] + length > moment:
+                    moment, why, wait = start[q] + length, q, length
+            if bucket > 0:
+                q = p - 1
+                if position[q] > n:
+                    needed[q] = epoch
+                if start[q] + duration[q] > moment:
+                    moment, why, wait = start[q] + duration[q], q, duration[q]
+        # Pieces without length may lie anywhere.
+        if duration[p] > 0:
+            for k in range(use_at[g], use_at[g] + uses[g]):
+                r = use[k]
+                q = user[r]
+                if position[q] >= n:
+                    needed[q] = epoch
+                if free[r] > moment or (free[r] == moment and job[q] != j):
+                    moment, why, wait = free[r], q, duration[q]
+            for k in range(use_at[g], use_at[g] + uses[g]):
+                free[use[k]], user[use[k]] = moment + duration[p], p
+        if needed[p] == epoch and moment - start[p] > most:
+            most, latest = moment - start[p], p
+        start[p], cause[p], lag[p] = moment, why, wait
+    return most, latest
+
+
+def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
+    """The circuit that causes lead to from a piece: its length, its periods, and a piece on it."""
+    visited, cause, position, epoch = trial.visited, trial.cause, trial.position, trial.epoch[0]
+    while visited[p] != epoch:
+        visited[p] = epoch
+        p = cause[p]
+    length, periods, q = 0, 0, p
+    while periods == 0 or q != p:
+        length += trial.lag[q]
+        periods += 1 if position[cause[q]] >= position[q] else 0
+        q = cause[q]
+    return length, periods, p
+
+
+def least_period(graph: Graph, trial: Period, limit: float) -> tuple[int, int]:
+    """Find out in what period a sequence can be repeated.
+
+    Parameters
+    ----------
+    graph, trial
+        The pieces, their order, levels and durations; starts are some of the period before. The starts and causes
+        become those of a period, and `circuit` a piece on the critical circuit.
+    limit
+        It ends as soon as the period must pass it.
+
+    Returns
+    -------
+    int, int
+        The period, or something beyond the limit; and how many iterations that took.
+    """
+    group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
+    sequence, start, duration = trial.sequence, trial.start, trial.duration
+    for n in range(len(sequence)):
+        p = sequence[n]
+        trial.position[p] = n
+        if duration[p] > 0:
+            for k in range(use_at[group[p]], use_at[group[p]] + uses[group[p]]):
+                trial.free[use[k]], trial.user[use[k]] = start[p] + duration[p], p
+    most = trial.infinity[0]
+    for count in range(1, _MOST_ITERATIONS + 1):
+        most, p = max_plus_iteration(graph, trial)
+        length, periods, trial.circuit[0] = critical_circuit(trial, p)
+        trial.epoch[0] += 1
+        if length > limit * periods or (count >= _ITERATIONS and most > limit):
+            return trial.infinity[0], count
+        if length > (most - 1) * periods:
+            return max(1, most), count
+    return max(1, most), _MOST_ITERATIONS
