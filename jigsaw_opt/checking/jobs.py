@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jigsaw_opt.checking.network import Exchange, Network
+from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
 from jigsaw_opt.checking.terms import ModelTerms, model_terms
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
@@ -44,7 +44,7 @@ class CheckedJob:
     terms: ModelTerms
     servers: tuple[int | None, ...]
     durations: tuple[tuple[int, ...] | None, ...]
-    exchange: Exchange | None
+    exchange: ExchangeTerms | None
 
     def iterations(self) -> Iterator[tuple[str, Iteration]]:
         """Iterations of the plan with their paths."""
@@ -83,7 +83,7 @@ def iteration_end(iteration: Iteration) -> int:
 def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob]:
     """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out."""
     terms = {name: model_terms(model) for name, model in instance.models.items()}
-    network = Network(instance.cluster)
+    routes = RouteFinder(instance.cluster)
     waiting = {job.name: job for job in instance.jobs}
     servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
     paired = []
@@ -91,7 +91,7 @@ def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob]:
         job = waiting.pop(claimed.name, None)
         if job is not None:
             path = f"$.jobs[{index}]"
-            paired.append(_checked(path, job, claimed, terms[job.model], instance.cluster, servers, network))
+            paired.append(_checked(path, job, claimed, terms[job.model], instance.cluster, servers, routes))
     return paired
 
 
@@ -102,13 +102,13 @@ def _checked(
     terms: ModelTerms,
     cluster: Cluster,
     numbers: dict[str, int],
-    network: Network,
+    routes: RouteFinder,
 ) -> CheckedJob:
     servers = tuple(_server_of(gpu, cluster, numbers) for gpu in plan.gpus)
     durations = tuple(None if s is None else terms.durations.get(cluster.servers[s].gpu_type) for s in servers)
     known = [server for server in servers if server is not None]
     complete = len(known) == len(servers) == job.workers
-    exchange = network.exchange(known) if complete else None
+    exchange = routes.exchange(known) if complete else None
     return CheckedJob(path, job, plan, terms, servers, durations, exchange)
 
 

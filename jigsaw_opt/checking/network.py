@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["Exchange", "Network"]
+__all__ = ["ExchangeTerms", "RouteFinder"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangeTerms:
     """What every transfer of a placed job uses.
 
     Parameters
@@ -30,7 +30,7 @@ class Exchange:
     latency_us: int
 
 
-class Network:
+class RouteFinder:
     """The cluster's links, walked breadth first."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -43,20 +43,20 @@ class Network:
         for found in self._neighbours.values():
             found.sort()
         self._trees: dict[str, dict[str, tuple[str, int]]] = {}
-        self._exchanges: dict[tuple[tuple[int, int], ...], Exchange | None] = {}
+        self._exchanges: dict[tuple[tuple[int, int], ...], ExchangeTerms | None] = {}
 
-    def exchange(self, servers: Sequence[int]) -> Exchange | None:
-        """Exchange among workers on `servers` (one number a worker); None where a route is missing."""
+    def exchange(self, servers: Sequence[int]) -> ExchangeTerms | None:
+        """What an exchange among workers gets on `servers` (one number a worker); None where a route is missing."""
         counts = tuple(sorted(Counter(servers).items()))
         if counts not in self._exchanges:
             self._exchanges[counts] = self._work_out(counts)
         return self._exchanges[counts]
 
-    def _work_out(self, counts: tuple[tuple[int, int], ...]) -> Exchange | None:
+    def _work_out(self, counts: tuple[tuple[int, int], ...]) -> ExchangeTerms | None:
         ring = [server for server, _ in counts]
         if len(ring) == 1:
             fabric = self._cluster.servers[ring[0]]
-            return Exchange(frozenset(), fabric.fabric_bandwidth, fabric.fabric_latency_us)
+            return ExchangeTerms(frozenset(), fabric.fabric_bandwidth, fabric.fabric_latency_us)
         links: set[int] = set()
         for one, next_one in zip(ring, ring[1:] + ring[:1]):
             route = self._route(min(one, next_one), max(one, next_one))
@@ -67,7 +67,7 @@ class Network:
         shared = [self._cluster.servers[server] for server, workers in counts if workers >= 2]
         rates = [link.bandwidth for link in used] + [server.fabric_bandwidth for server in shared]
         latencies = [link.latency_us for link in used] + [server.fabric_latency_us for server in shared]
-        return Exchange(frozenset(links), min(rates), max(latencies))
+        return ExchangeTerms(frozenset(links), min(rates), max(latencies))
 
     def _route(self, first: int, second: int) -> list[int] | None:
         start, here = self._cluster.servers[first].name, self._cluster.servers[second].name
