@@ -17,8 +17,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import objective_of
-from jigsaw_opt.solvers.bounds import Bound, lower_bound
-from jigsaw_opt.solvers.bounds.packing import stronger_bounds
+from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
 CYCLIC_CLUSTER = 103

@@ -11,8 +11,7 @@ import time
 
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import cut
-from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
+from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.solvers.solve import solve
@@ -25,7 +24,7 @@ def row(family: str, seed: int, solver: str, seconds: float) -> str:
     pieces = cut(instance)
     cheap = lower_bound(pieces).value
     started = time.process_time()
-    strong = max([cheap, *(bound.value for bound in stronger_completion_bounds(pieces, cheap))])
+    strong = max([cheap, *(bound.value for bound in stronger_bounds(pieces, cheap))])
     spent = time.process_time() - started
     plan = solve(instance, solver, Options(time_limit=seconds, workers=2)).objective
     gaps = ["-" if plan is None else f"{relative_gap(plan, bound):.2%}" for bound in (cheap, strong)]

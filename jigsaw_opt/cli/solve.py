@@ -234,6 +234,7 @@ def _print_timeline(instance: Instance, result: Result) -> None:
 
 
 def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
+
     return {
         "status": result.status,
         "stopped_by": result.stopped_by,
@@ -241,6 +242,7 @@ def _as_json(result: Result, output: Path | None) -> dict[str, Any]:
         "objective": result.objective,
         "bound": result.bound,
         "bound_reason": result.bound_reason,
+        "proof": asdict(result.proof),
         "gap": result.gap,
         "solver": result.solver,
         "seconds": round(result.seconds, 3),

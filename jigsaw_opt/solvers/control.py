@@ -22,7 +22,7 @@ from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.bounds import Bound, Deadlines, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
@@ -35,7 +35,7 @@ T = TypeVar("T")
 _POLL_SECONDS = 0.02
 _SECONDS_OF_BLOCK = 3e-5
 """What checking and writing a block of a plan takes on a slow core."""
-NO_BOUND = Bound(0, "no time is less than 0; the limit left no time for a bound")
+NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
 """Bound, and what proves it, where the time was over before there was any."""
 
 
@@ -68,7 +68,7 @@ class Control:
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound, self.bound_reason = first_bound(pieces)
+        self.bound, self.proof, _ = first_bound(pieces, options)
         self._deadlines: Deadlines | None = None
         self._ended = False
         self._emit()
@@ -112,11 +112,11 @@ class Control:
             self._emit()
             return True
 
-    def raise_bound(self, bound: int, reason: str | None = None, deadlines: Deadlines | None = None) -> None:
-        """Take a proven lower bound if it is better; without a `reason` the solver's own search has proven it."""
+    def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
+        """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
         with self._lock:
             if bound > self.bound:
-                self.bound, self.bound_reason = bound, reason or f"search by {self.name}"
+                self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
                 self._deadlines = deadlines or self._deadlines
                 self._emit()
 
@@ -202,7 +202,7 @@ class Control:
             stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
             objective=self.objective,
             bound=self.bound,
-            bound_reason=self.bound_reason,
+            proof=self.proof,
             plan=self._plan(self.best, Event(seconds, self.objective, self.bound)),
             trajectory=tuple(self.trajectory),
             conflicts=(self._conflict,) if refuted and self._conflict is not None else (),
@@ -253,9 +253,9 @@ class Control:
         return plan
 
 
-def first_bound(pieces: Pieces) -> Bound:
+def first_bound(pieces: Pieces, options: Options) -> Bound:
     """The bound that every solve begins with; `NO_BOUND` where the time is over before there is one."""
     try:
-        return lower_bound(pieces)
+        return lower_bound(pieces, options.without_bounds)
     except OutOfTimeError:
         return NO_BOUND

@@ -54,6 +54,8 @@ class Options:
         are logged to ``jigsaw_opt.engine``; or None. CBC hands its lines over at its end.
     params
         Parameters of the search, or None for their defaults.
+    without_bounds
+        Names of relaxations that are left out, to see what each earns (``jigsaw_opt.solvers.bounds.names`` lists them).
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 
@@ -74,6 +76,7 @@ class Options:
     engine_parameters: Mapping[str, Parameter] = field(default_factory=dict)
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
+    without_bounds: tuple[str, ...] = ()
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __post_init__(self) -> None:

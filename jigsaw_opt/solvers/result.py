@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds.proof import Proof
 
 __all__ = ["Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
 
@@ -121,7 +122,7 @@ class Result:
         Objective recomputed from the plan, or None without one.
     bound
         Proven lower bound; kept also where there is no plan.
-    bound_reason
+    proof
         What proves the bound.
     plan
         The best plan, checked, or None.
@@ -142,7 +143,7 @@ class Result:
     objective: int | None
     bound: int
     plan: Plan | None
-    bound_reason: str = ""
+    proof: Proof = field(default_factory=Proof)
     trajectory: tuple[Event, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     failure: str = ""
@@ -151,6 +152,11 @@ class Result:
     seconds: float = 0.0
     seed: int = 0
     versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def bound_reason(self) -> str:
+        """What proves the bound, in one sentence."""
+        return self.proof.sentence
 
     @property
     def gap(self) -> float | None:

@@ -9,7 +9,7 @@ from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import cut
-from jigsaw_opt.solvers.bounds import Bound
+from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.parameters import require_parameters
@@ -79,7 +79,7 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
             objective=None,
             bound=bound.value,
             plan=None,
-            bound_reason=bound.reason,
+            proof=bound.proof,
             conflicts=causes,
             solver=method.name,
             seed=options.seed,
@@ -89,11 +89,11 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         # Before anything is cut: the pieces of workers that no cluster holds might not fit into memory.
         causes = too_wide(instance)
         if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, "there is no plan"), causes)
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
         pieces = cut(instance)
         causes = certain_causes(pieces)
         if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(pieces), causes)
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(pieces, options), causes)
         if callable(method):
             return method(instance, options, report)
         return method.run(Control(method.name, pieces, options, report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds import stronger_bounds
 from jigsaw_opt.solvers.control import Control
 
 __all__ = ["BOUND_WORK", "raise_bounds"]
@@ -23,10 +24,6 @@ def raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
     work
         Limit in deterministic seconds.
     """
-    from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-    from jigsaw_opt.solvers.bounds.packing import stronger_bounds
-
-    weighted = pieces.objective == "weighted_completion"
-    bounds = stronger_completion_bounds if weighted else stronger_bounds
-    for bound in bounds(pieces, control.bound, work, lambda: control.reason() is not None):
+    without = control.options.without_bounds
+    for bound in stronger_bounds(pieces, control.bound, work, lambda: control.reason() is not None, without):
         control.raise_bound(*bound)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +15,7 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Pieces, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers import cpsat_search
-from jigsaw_opt.solvers.bounds import Bound
-from jigsaw_opt.solvers.bounds.completion import stronger_completion_bounds
-from jigsaw_opt.solvers.bounds.packing import stronger_bounds
+from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -129,13 +126,13 @@ def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
 
 
 def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stronger(pieces: Pieces, known: int, work: float, stop: Callable[[], bool]) -> Iterator[Bound]:
+    def stronger(pieces: Pieces, known: int, *limits: object) -> Iterator[Bound]:
         objectives.append(events[-1].objective)
         return iter(())
 
     events: list[Event] = []
     objectives: list[int | None] = []
-    monkeypatch.setattr("jigsaw_opt.solvers.bounds.packing.stronger_bounds", stronger)
+    monkeypatch.setattr("jigsaw_opt.solvers.stronger.stronger_bounds", stronger)
     instance = generate("server", 2)
     result = solve(instance, "portfolio", Options(workers=1, work_limit=0.05), events.append)
     assert next(event.objective for event in events if event.objective is not None) == objectives[0]
@@ -197,7 +194,6 @@ def test_where_the_model_does_not_fit_there_is_a_plan_all_the_same(
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_bounds_come_to_an_end_where_there_is_no_plan(objective: Objective) -> None:
     pieces = cut(crowd(objective))
-    bounds = stronger_completion_bounds if objective == "weighted_completion" else stronger_bounds
-    values = [bound.value for bound in bounds(pieces, 1, math.inf, lambda: False)]
+    values = [bound.value for bound in stronger_bounds(pieces, 1)]
     assert values == sorted(values)
     assert all(value <= serial_limit(pieces) for value in values)

@@ -1,15 +1,17 @@
-"""How long the stronger bounds may search."""
+"""How long relaxations may search."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+from jigsaw_opt.problem import clock
+
 __all__ = ["Budget"]
 
 
 class Budget:
-    """Deterministic work, and a caller who may stop it at any moment.
+    """Deterministic work, the clock of the solve at hand, and a caller who may stop it at any moment.
 
     Parameters
     ----------
@@ -26,13 +28,13 @@ class Budget:
 
     @property
     def stopped(self) -> bool:
-        """Whether the caller wants no more."""
-        return self._stop()
+        """Whether the caller wants no more, or the time is over."""
+        return self._stop() or clock.left() <= 0
 
     @property
     def spent(self) -> bool:
         """Whether the search should end."""
-        return self.left <= 0 or self._stop()
+        return self.left <= 0 or self.stopped
 
     def charge(self, work: float) -> None:
         """Count work that was done."""

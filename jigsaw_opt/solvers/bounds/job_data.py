@@ -60,7 +60,7 @@ class JobClass:
     exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
 
     def exchange_over(self, job: PieceGraph, channel: Channel) -> critical.Exchange:
-        """Transfers of a job of this job_class over a channel, worked out once."""
+        """Transfers of a job of this class over a channel, worked out once."""
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
         return self.exchanges[channel]
@@ -68,14 +68,14 @@ class JobClass:
 
 @dataclass(frozen=True, slots=True)
 class JobData:
-    """A job, its job_class, and its least end in microseconds."""
+    """A job, its class, and its least completion time in microseconds."""
 
     job: PieceGraph
     job_class: JobClass
-    end: int
+    completion: int
 
     def offset(self, once: int, moment: int) -> int:
-        """Lag (see `Demand`) of work that every iteration repeats.
+        """Mean-busy-time offset (see `Demand`) of work that every iteration repeats.
 
         Parameters
         ----------
@@ -98,7 +98,7 @@ def gpu_classes(pieces: Pieces) -> list[GpuClass]:
 
 
 def gather_job_data(pieces: Pieces, classes: Sequence[GpuClass]) -> list[JobData]:
-    """JobData of every job, in the instance's order."""
+    """What no plan beats for each job, in the instance's order."""
     known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
     job_data = []
@@ -106,15 +106,15 @@ def gather_job_data(pieces: Pieces, classes: Sequence[GpuClass]) -> list[JobData
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
-            known[key] = _shape(pieces, classes, job)
-        job_class, equivalent = known[key], (*key, job.rule.min_total, job.iterations)
-        if equivalent not in spans:
-            spans[equivalent] = critical.least_span_us(job, job_class.sites)
-        job_data.append(JobData(job, job_class, job.release_us + spans[equivalent]))
+            known[key] = _job_class(pieces, classes, job)
+        job_class, same = known[key], (*key, job.rule.min_total, job.iterations)
+        if same not in spans:
+            spans[same] = critical.least_span_us(job, job_class.sites)
+        job_data.append(JobData(job, job_class, job.release_us + spans[same]))
     return job_data
 
 
-def _shape(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> JobClass:
+def _job_class(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> JobClass:
     gpus = critical.usable_gpus(pieces, job)
     sites = critical.sites(pieces, job, gpus)
     blocks = _blocks(pieces, classes, job, gpus)

@@ -1,14 +1,23 @@
-"""What a relaxation gives: a value that no plan beats, and what proves it."""
+"""The contract of lower bounds: a relaxation is given a budget and yields values with their proofs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
-__all__ = ["Bound", "CompletionBound", "Deadlines"]
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
+from jigsaw_opt.solvers.bounds.proof import Proof
+
+__all__ = ["Bound", "Context", "Deadlines", "Relaxation"]
+
+T = TypeVar("T")
 
 Deadlines = Callable[[int], Mapping[int, int]]
-"""Latest ends of jobs, in microseconds by index, in plans whose objective is at most a limit."""
+"""Latest completion times of jobs, in microseconds by index, in plans whose objective is at most a limit."""
 
 
 class Bound(NamedTuple):
@@ -17,26 +26,80 @@ class Bound(NamedTuple):
     Parameters
     ----------
     value
-        The bound, in the unit of the objective.
-    reason
-        What proves it, in the user's terms.
+        No plan has a smaller objective.
+    proof
+        Why.
+    deadlines
+        What the proof says of single jobs, or None where it says nothing of them.
     """
 
     value: int
-    reason: str
+    proof: Proof
+    deadlines: Deadlines | None = None
+
+    @property
+    def reason(self) -> str:
+        """The proof in one sentence."""
+        return self.proof.sentence
 
 
-class CompletionBound(NamedTuple):
-    """A proven lower bound on the weighted sum of ends.
+class Context:
+    """What the relaxations of one run share: the instance, what follows from it, and what they build together.
 
     Parameters
     ----------
-    value, reason
-        As of a `Bound`.
-    deadlines
-        What the proof says of single jobs.
+    pieces
+        The instance, cut.
     """
 
-    value: int
-    reason: str
-    deadlines: Deadlines
+    def __init__(self, pieces: Pieces) -> None:
+        self.pieces = pieces
+        self._shared: dict[object, object] = {}
+
+    @cached_property
+    def gpu_classes(self) -> list[GpuClass]:
+        """GPUs by type and memory."""
+        return gpu_classes(self.pieces)
+
+    @cached_property
+    def job_data(self) -> list[JobData]:
+        """What no plan beats for each job, in the instance's order."""
+        return gather_job_data(self.pieces, self.gpu_classes)
+
+    def shared(self, build: Callable[[Context], T]) -> T:
+        """What `build` makes of this context: built once, for all relaxations that ask for it."""
+        if build not in self._shared:
+            self._shared[build] = build(self)
+        found: T = self._shared[build]  # type: ignore[assignment]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Relaxation:
+    """A way to bound the objective from below.
+
+    Parameters
+    ----------
+    name
+        By which it is left out, and by which its proofs are known.
+    bounds
+        Yields proven bounds, given the context, the best value known so far and the budget. It charges its work to
+        the budget, and ends once that is spent. Values that are not above the known one are passed over.
+    objectives
+        The objectives that it bounds. ``period`` is that of the cyclic horizon; the others are finite.
+    instant
+        Whether it takes milliseconds at any size. Such relaxations run before every search, without a budget; the
+        others run beside it.
+    fits
+        Whether an instance has the size and the parts that it needs.
+    """
+
+    name: str
+    bounds: Callable[[Context, int, Budget], Iterator[Bound]]
+    objectives: frozenset[str] = frozenset({"makespan", "weighted_completion", "period"})
+    instant: bool = False
+    fits: Callable[[Pieces], bool] = lambda pieces: True
+
+    def applies(self, pieces: Pieces) -> bool:
+        """Whether it has something to say about an instance."""
+        return pieces.objective in self.objectives and self.fits(pieces)

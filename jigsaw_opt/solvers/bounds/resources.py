@@ -1,8 +1,4 @@
-"""What jobs ask of a resource, and what that says about the objective.
-
-A resource is a set of GPUs or links that together give `capacity` units of work in a microsecond. What
-follows holds even if work could be split, moved and interrupted at will.
-"""
+"""What jobs ask of a resource: a set of GPUs or links that together do some units of work in a microsecond."""
 
 from __future__ import annotations
 
@@ -46,11 +42,12 @@ class Demand(NamedTuple):
     tail
         All its work is at least so long before its end.
     offset
-        Twice the sum over all its work of amount times least distance from its middle to the job's end.
+        Mean-busy-time offset: twice the sum over all its work of amount times least distance from its middle to the
+        job's end.
     intervals
         Work that every iteration has.
     free_interval
-        Most that one iteration counts beyond this, or None where there is no more.
+        Most free work that one iteration has room for, or None where there is none.
     """
 
     head: int
@@ -62,14 +59,14 @@ class Demand(NamedTuple):
 
     def free_work(self, iterations: int) -> int:
         """Work beyond that of all intervals, which may lie in any of the iterations."""
-        return self.work - iterations * sum(run.work for run in self.intervals)
+        return self.work - iterations * sum(interval.work for interval in self.intervals)
 
 
 class WeightedJob(NamedTuple):
-    """A job with a weight, and its least end; its demand on the resource at hand, or None."""
+    """A job with a weight and a least completion time; its demand on the resource at hand, or None."""
 
     weight: int
-    end: int
+    completion: int
     demand: Demand | None
 
 
@@ -84,12 +81,12 @@ class Resource(NamedTuple):
         What each job asks of it, None for nothing.
     reason
         What it is, in the user's terms.
-    exclusive
-        Whether it consists of as many units as its capacity, of which a job uses the same ones for all its intervals,
-        as many as their rate, in their order and alone.
+    servers, links
+        Names of what it is made of; of a server, its GPUs.
     """
 
     capacity: int
     demands: Sequence[Demand | None]
     reason: str
-    exclusive: bool = False
+    servers: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()

@@ -1,8 +1,8 @@
 """GPU time as a resource: priced by type and memory, every block at its cheapest.
 
-For any prices, the work of all jobs at the cheapest prices fits into the priced time of all GPUs, which is the
-dual of the linear program that spreads work over unlike GPUs. Every price vector gives a bound; the search
-for a good one needs no proof.
+For any price vector, the work of all jobs at the cheapest prices fits into the priced time of all GPUs. That is the
+dual of the linear program that spreads work over unlike GPUs (Lawler and Labetoulle, 1978). Every price vector gives
+a bound; the search for a good one needs no proof.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from typing import NamedTuple
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
 from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
 
-__all__ = ["gpu_resources"]
+__all__ = ["GPU_WORK", "gpu_resources"]
 
-_MOST_CORNERS = 3
+_MOST_SUBSETS = 3
 """Up to so many classes of GPUs, every subset of them is tried on its own."""
 _STEPS = 16
 """Rounds of the search for prices."""
@@ -31,32 +34,42 @@ _FINEST = 1000
 PriceVector = tuple[int, ...]
 
 
-def gpu_resources(job_data: Sequence[JobData], classes: Sequence[GpuClass]) -> Iterator[Resource]:
-    """GPU time at several prices: all equivalent, classes on their own, and the best prices found."""
-    dual = _DualSearch([data for data in job_data if data.job_class.blocks], classes)
-    starts = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
-    if len(classes) > 1 and starts:
-        starts.append(dual.search(max(starts, key=dual.load)))
-    for prices in starts:
-        demands = [dual.demand(data, prices) if data.job_class.blocks else None for data in looking(job_data)]
-        yield Resource(dual.capacity(prices), demands, _reason(classes, prices))
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    return resource_bounds(context, context.shared(gpu_resources), known)
+
+
+GPU_WORK = Relaxation("gpu_work", _bounds, instant=True)
+"""The relaxation registered as ``gpu_work``."""
+
+
+def gpu_resources(context: Context) -> list[Resource]:
+    """GPU time at several prices: the same for all, classes on their own, and the best prices found."""
+    classes, servers = context.gpu_classes, context.pieces.cluster.servers
+    dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
+    vectors = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
+    if len(classes) > 1 and vectors:
+        vectors.append(dual.search(max(vectors, key=dual.load)))
+    found = []
+    for prices in vectors:
+        demands = [dual.demand(data, prices) if data.job_class.blocks else None for data in looking(context.job_data)]
+        priced = {(each.gpu_type, each.memory) for each, price in zip(classes, prices, strict=True) if price}
+        names = tuple(server.name for server in servers if (server.gpu_type, server.gpu_memory) in priced)
+        types = dict.fromkeys(each.gpu_type for each, price in zip(classes, prices, strict=True) if price)
+        reason = f"GPU work on {', '.join(types)}"
+        found.append(Resource(dual.capacity(prices), demands, reason, servers=names))
+    return found
 
 
 def _unit_prices(count: int) -> Iterator[PriceVector]:
-    """All classes equivalent, and some of them on their own."""
+    """All classes at one price, and some of them on their own."""
     yield (1,) * count
-    if count <= _MOST_CORNERS:
+    if count <= _MOST_SUBSETS:
         for subset in range(1, 2**count - 1):
             yield tuple(subset >> k & 1 for k in range(count))
 
 
-def _reason(classes: Sequence[GpuClass], prices: PriceVector) -> str:
-    kinds = ", ".join(dict.fromkeys(kind.gpu_type for kind, price in zip(classes, prices, strict=True) if price))
-    return f"GPU work on {kinds}"
-
-
 class _PricedWork(NamedTuple):
-    """What jobs of one job_class charge at some prices.
+    """What the work of jobs of one class costs at a price vector.
 
     Parameters
     ----------
@@ -79,7 +92,7 @@ class _PricedWork(NamedTuple):
 
 
 class _DualSearch:
-    """Work of jobs by the prices of GPU classes; job_classes are worked out once."""
+    """Search for the price vector of the largest load; each class of jobs is priced once for a vector."""
 
     def __init__(self, job_data: Sequence[JobData], classes: Sequence[GpuClass]) -> None:
         self._classes = classes
@@ -90,7 +103,7 @@ class _DualSearch:
             self._together[id(data.job_class)] = data if known is None else _merged(known, data)
 
     def capacity(self, prices: PriceVector) -> int:
-        """Priced GPU time of a microsecond."""
+        """Priced GPU time in a microsecond."""
         return sum(price * kind.gpus for price, kind in zip(prices, self._classes, strict=True))
 
     def load(self, prices: PriceVector) -> Fraction:
@@ -105,7 +118,7 @@ class _DualSearch:
         return Demand(data.job.release_us, work, tail, offset, priced.intervals, priced.free_interval)
 
     def search(self, prices: PriceVector) -> PriceVector:
-        """PriceVector of a larger load: one class after the other, by factors that come closer to 1."""
+        """A price vector of a larger load: one class after the other, by factors that come closer to 1."""
         best = tuple(price * _FINEST or 1 for price in prices)
         load, step = self.load(best), 2.0
         for _ in range(_STEPS):
@@ -161,7 +174,7 @@ def _neighbours(prices: PriceVector, step: float) -> Iterator[PriceVector]:
 
 
 def _merged(known: JobData, more: JobData) -> JobData:
-    """One job with the iterations and levels of two of the same job_class."""
+    """One job with the iterations and levels of two of the same class."""
     total = known.job.rule.min_total + more.job.rule.min_total
     rule = replace(known.job.rule, min_total=total)
     return replace(known, job=replace(known.job, iterations=known.job.iterations + more.job.iterations, rule=rule))

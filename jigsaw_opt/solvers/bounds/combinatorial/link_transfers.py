@@ -8,29 +8,39 @@ from collections.abc import Iterator, Mapping, Sequence
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
 from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
-__all__ = ["link_resources"]
+__all__ = ["LINK_TRANSFERS", "link_resources"]
 
 _MOST_CUTS = 32
 """In a cluster of more links, single links are not tried."""
 
 
-def link_resources(pieces: Pieces, job_data: Sequence[JobData]) -> Iterator[Resource]:
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    return resource_bounds(context, context.shared(link_resources), known)
+
+
+LINK_TRANSFERS = Relaxation("link_transfers", _bounds, instant=True, fits=lambda pieces: bool(pieces.cluster.links))
+"""The relaxation registered as ``link_transfers``."""
+
+
+def link_resources(context: Context) -> list[Resource]:
     """Links that leave servers, racks and so on, and each link without which some job finds no room."""
-    links = pieces.cluster.links
+    cluster, job_data = context.pieces.cluster, context.job_data
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
-        return
-    for partition in server_partitions(pieces.cluster):
-        yield from _boundaries(pieces.cluster, job_data, partition)
-    for cut in links if len(links) <= _MOST_CUTS else ():
-        part = joined_parts(pieces.cluster, (link for link in links if link is not cut))
-        group = tuple(part[server.name] for server in pieces.cluster.servers)
+        return []
+    found = [each for partition in server_partitions(cluster) for each in _boundaries(cluster, job_data, partition)]
+    for cut in cluster.links if len(cluster.links) <= _MOST_CUTS else ():
+        part = joined_parts(cluster, (link for link in cluster.links if link is not cut))
+        group = tuple(part[server.name] for server in cluster.servers)
         demands = [_demand(data, [cut], int(_fewest(data, group) > 1)) for data in looking(job_data)]
-        yield Resource(1, demands, f"transfers over link {cut.name}", True)
+        found.append(Resource(1, demands, f"transfers over link {cut.name}", links=(cut.name,)))
+    return found
 
 
 def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: ServerPartition) -> Iterator[Resource]:
@@ -43,7 +53,7 @@ def _boundaries(cluster: Cluster, job_data: Sequence[JobData], partition: Server
         uses = [needed[id(data.job_class)] if groups[id(data.job_class)] <= reach else 0 for data in job_data]
         demands = [_demand(data, links, count) for data, count in looking(zip(job_data, uses, strict=True))]
         reason = f"transfers of jobs too wide for one place over {len(links)} links"
-        yield Resource(len(links), demands, reason, True)
+        yield Resource(len(links), demands, reason, links=tuple(link.name for link in links))
 
 
 def _fewest(data: JobData, group: Sequence[int]) -> int:

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds.budget import Budget
-from jigsaw_opt.solvers.bounds.completion.job_pairs import Chain, must_share_gpu, pair_inequalities
-from jigsaw_opt.solvers.bounds.completion.mean_busy_times import LoadCuts, cut_rounds
+from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
+from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
+from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
+from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import CompletionBound
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
 from jigsaw_opt.solvers.bounds.resources import Demand, Resource
 
-__all__ = ["DisjunctiveSet", "disjunctive_sets"]
+__all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
 
 _MOST_GROUPS = 4
 """With more groups than this, hardly any jobs have to share one."""
@@ -42,13 +45,12 @@ class _Node(NamedTuple):
     program: CompletionProgram
 
 
-def disjunctive_sets(resources: Iterable[Resource], job_data: Sequence[JobData]) -> list[DisjunctiveSet]:
+def disjunctive_sets(context: Context) -> list[DisjunctiveSet]:
     """Jobs of which some exclude each other, for each set of links and number of them that jobs need."""
     found: dict[object, DisjunctiveSet] = {}
-    for resource in resources:
-        if resource.exclusive:
-            for disjunctive in _disjunctive_sets(resource, job_data):
-                found.setdefault(disjunctive.key, disjunctive)
+    for resource in context.shared(link_resources):
+        for jobs in _disjunctive_sets(resource, context.job_data):
+            found.setdefault(jobs.key, jobs)
     return list(found.values())
 
 
@@ -68,7 +70,7 @@ class DisjunctiveSet:
     Parameters
     ----------
     resource
-        The links.
+        The links. A job uses the same ones for all its transfers, in their order and alone.
     job_data
         All jobs.
     jobs
@@ -78,63 +80,60 @@ class DisjunctiveSet:
     """
 
     def __init__(self, resource: Resource, job_data: Sequence[JobData], jobs: Sequence[int], groups: int) -> None:
-        self.reason, self._groups, self._job_data = f"order of the {resource.reason}", groups, job_data
+        self.reason, self.links = f"order of the {resource.reason}", resource.links
+        self._groups, self._job_data = groups, job_data
         alone = {k: _alone(demand) for k in jobs if (demand := resource.demands[k]) is not None}
         self._demands = [alone.get(k) for k in range(len(job_data))]
-        self._jobs = sorted(jobs, key=lambda k: -alone[k].work)
+        self.jobs = sorted(jobs, key=lambda k: -alone[k].work)
         self._pairs: dict[tuple[int, int], list[Inequality]] = {}
 
     @property
     def key(self) -> object:
-        """Contests with the same key say the same."""
+        """Sets with the same key say the same."""
         return self._groups, tuple(self._demands)
 
     @property
-    def whole(self) -> bool:
-        """Whether all its jobs exclude each other."""
+    def single(self) -> bool:
+        """Whether all its jobs exclude each other: they are one group, and only their order is open."""
         return self._groups == 1
 
-    def load(self, jobs: Sequence[int]) -> LoadCuts:
-        """The jobs of a group as the work of one link."""
+    def cuts(self, jobs: Sequence[int]) -> LoadCuts:
+        """The cutting planes of the jobs of a group, as the work of one link."""
         demands = [demand if k in jobs else None for k, demand in enumerate(self._demands)]
         return LoadCuts(Resource(1, demands, self.reason), self._job_data)
+
+    def all_pairs(self, budget: Budget) -> Iterator[Inequality]:
+        """Inequalities between any two of its jobs."""
+        for count in range(2, len(self.jobs) + 1):
+            yield from self.pairs(self.jobs[:count], budget)
 
     def pairs(self, jobs: Sequence[int], budget: Budget) -> Iterator[Inequality]:
         """Inequalities between the last of the jobs of a group and each of the others."""
         for k in jobs[:-1]:
             pair = k, jobs[-1]
             if pair not in self._pairs:
-                crowded = must_share_gpu(self._job_data[k], self._job_data[jobs[-1]])
-                one, other = (Chain.of(self._job_data[j], crowded, self._demands[j]) for j in pair)
+                forced = must_share_gpu(self._job_data[k], self._job_data[jobs[-1]])
+                one, other = (Chain.of(self._job_data[j], forced, self._demands[j]) for j in pair)
                 self._pairs[pair] = list(pair_inequalities(pair, one, other, self.reason, budget))
             yield from self._pairs[pair]
 
-    def add_whole(self, program: CompletionProgram, budget: Budget) -> LoadCuts:
-        """Tell a program what holds for jobs that all exclude each other; returns their load."""
-        for count in range(2, len(self._jobs) + 1):
-            for row in self.pairs(self._jobs[:count], budget):
-                program.add(row)
-        return self.load(self._jobs)
-
-    def branch(
-        self, program: CompletionProgram, loads: Sequence[LoadCuts], budget: Budget
-    ) -> Iterator[CompletionBound]:
+    def branch(self, program: CompletionProgram, cuts: Sequence[LoadCuts], budget: Budget) -> Iterator[Bound]:
         """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
-        heap = [_Node(program.bound(), 0, (), program)]
+        heap = [_Node(program.dual().value, 0, (), program)]
         number = 0
         while heap and number < _MOST_NODES and not budget.spent:
             node = heapq.heappop(heap)
-            yield CompletionBound(node.bound, self.reason, partial(_deadlines, (node, *heap)))
+            yield Bound(node.bound, self._proof((node, *heap)), partial(_deadlines, (node, *heap)))
             done = sum(map(len, node.groups))
-            if done == len(self._jobs):
+            if done == len(self.jobs):
                 return
-            for groups in _extended(node.groups, self._jobs[done], self._groups):
+            for groups in _extended(node.groups, self.jobs[done], self._groups):
                 number += 1
-                child = self._solved(node.program, groups, loads, budget)
-                heapq.heappush(heap, _Node(max(node.bound, child.bound()), number, groups, child))
+                child = self._solved(node.program, groups, cuts, budget)
+                heapq.heappush(heap, _Node(max(node.bound, child.dual().value), number, groups, child))
 
     def _solved(
-        self, parent: CompletionProgram, groups: Groups, loads: Sequence[LoadCuts], budget: Budget
+        self, parent: CompletionProgram, groups: Groups, cuts: Sequence[LoadCuts], budget: Budget
     ) -> CompletionProgram:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
@@ -142,15 +141,28 @@ class DisjunctiveSet:
             for row in self.pairs(group, budget):
                 program.add(row)
         program.solve()
-        deque(cut_rounds(program, [*loads, *map(self.load, grown)], budget), maxlen=0)
+        deque(cut_rounds(program, [*cuts, *map(self.cuts, grown)], budget), maxlen=0)
         return program
+
+    def _proof(self, nodes: Sequence[_Node]) -> Proof:
+        """In whichever way the jobs fall into groups, it is one of the open branches; the first has the least bound."""
+        names = [data.job.name for data in self._job_data]
+        terms = [
+            Term("group of the least branch", len(group), "", tuple(names[k] for k in group))
+            for group in nodes[0].groups
+        ]
+        terms += [Term("open branches", len(nodes), "")]
+        # The least few of the bounds say as much as all of them.
+        bounds = ", ".join(str(bound) for bound in sorted({node.bound for node in nodes})[:8])
+        arithmetic = f"min({bounds}) = {nodes[0].bound}"
+        return Proof(self.reason, arithmetic, tuple(terms), tuple(names[k] for k in self.jobs), links=self.links)
 
 
 def _deadlines(nodes: Sequence[_Node], limit: int) -> dict[int, int]:
-    """Latest ends of jobs that all branches with a plan within a limit have one for."""
-    told = [node.program.proof().deadlines(limit) for node in nodes if node.bound <= limit]
+    """Deadlines of jobs that all branches with a plan within a limit have one for."""
+    told = [node.program.dual().deadlines(limit) for node in nodes if node.bound <= limit]
     common = set[int].intersection(*map(set, told)) if told else ()
-    return {job: max(ends[job] for ends in told) for job in common}
+    return {job: max(deadlines[job] for deadlines in told) for job in common}
 
 
 def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
@@ -167,3 +179,15 @@ def _alone(demand: Demand) -> Demand:
     intervals = tuple(interval._replace(rate=1) for interval in demand.intervals)
     free_interval = demand.free_interval and demand.free_interval._replace(rate=1)
     return Demand(demand.head, demand.work // rate, demand.tail, demand.offset // rate, intervals, free_interval)
+
+
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    """Branch on each set of jobs that do not all exclude each other."""
+    shared = context.shared(SharedProgram)
+    for jobs in context.shared(disjunctive_sets):
+        if not jobs.single:
+            yield from jobs.branch(shared.program, shared.cuts, budget)
+
+
+DISJUNCTIVE_SETS = Relaxation("disjunctive_sets", _bounds, frozenset({"weighted_completion"}))
+"""The relaxation registered as ``disjunctive_sets``."""

@@ -1,16 +1,18 @@
-"""What proves a bound on the weighted sum of ends: the cost of each job's end, and how late it may be within a limit.
+"""What dual multipliers prove of the weighted sum of completion times, and of the completion time of each job.
 
-With multipliers for all that is known of the ends, their weighted sum is at least a constant and, for each job, a cost
-that depends on its end alone. The cheapest ends prove a bound. In a plan within a limit, one job costs no more than
-its cheapest end and what the limit leaves above the bound; that is how late it may end.
+With multipliers for all that is known of completion times, their weighted sum is at least a constant and, for each job,
+a cost that depends on its completion time alone. The cheapest ones prove a bound (Lagrangian relaxation; Fisher, 1981).
+In a plan within a limit, one job costs no more than its cheapest completion time and what the limit leaves above the
+bound; that is its deadline (fixing by reduced costs).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 
 if TYPE_CHECKING:
     from jigsaw_opt.solvers.bounds.completion.work_functions import Floats, Profile
@@ -24,14 +26,14 @@ _FILTER = 1e-9
 
 
 class DualTerm(NamedTuple):
-    """What a job pays for its work in a window of time: ``share * max(0, inside - late(e - end))`` if it ends at ``e``.
+    """What a job complete at ``e`` is charged for its work in an interval: ``share * max(0, inside - late(e - end))``.
 
     Parameters
     ----------
     end
-        End of the window, in microseconds.
+        End of the interval, in microseconds.
     inside
-        Work that is not done before the window.
+        Work that is not done before the interval.
     share
         Price of a unit of work, in parts of one over `UNIT`.
     late
@@ -45,38 +47,38 @@ class DualTerm(NamedTuple):
 
 
 class CompletionCost:
-    """Cost of a job's end: a price for each microsecond, and terms. Between corners it is linear.
+    """Cost of a job's completion time: a price for each microsecond, and dual terms. Between corners it is linear.
 
     Parameters
     ----------
     own
-        The job ends no earlier, in microseconds.
+        The job is complete no earlier, in microseconds.
     price
         What is left of its weight, in parts of one over `UNIT`; at least 0.
     terms
-        For the windows that its work may lie in.
+        For the energetic intervals that its work may lie in.
     """
 
     def __init__(self, own: int, price: int, terms: Sequence[DualTerm] = ()) -> None:
-        self._price, self._dual_terms = price, terms
-        # A window meets a corner of the job's profile, or its work inside begins or stops to count.
+        self._price, self._terms = price, terms
+        # An interval meets a corner of the job's profile, or its work inside begins or stops to count.
         corners = {term.end + length for term in terms for length in term.late.corners(term.inside)}
         self._corners = sorted({own, *(end for end in corners if end > own)})
 
     def at(self, end: int) -> int:
-        """Cost of an end, in parts of one over `UNIT`."""
+        """Cost of a completion time, in parts of one over `UNIT`."""
         return self._price * end + sum(
-            term.share * max(0, term.inside - term.late.at(end - term.end)) for term in self._dual_terms
+            term.share * max(0, term.inside - term.late.at(end - term.end)) for term in self._terms
         )
 
     def cheapest(self) -> tuple[int, int]:
-        """Least cost, and the first end that has it. Floating point picks some ends, integers decide."""
+        """Least cost, and the first completion time that has it. Floating point picks some, integers decide."""
         low, high = self._near()
         least = float(high.min())
         return min((self.at(end), end) for end, value in zip(self._corners, low, strict=True) if value <= least)
 
     def latest(self, most: int) -> int | None:
-        """Last end that costs at most `most`; the job's own where none does, None where there is no last one."""
+        """Last completion time of cost at most `most`; the least one where none is, None where there is no last one."""
         low, _ = self._near()
         for k in range(len(self._corners) - 1, -1, -1):
             corner = self._corners[k]
@@ -88,47 +90,58 @@ class CompletionCost:
         return self._corners[0]
 
     def _near(self) -> tuple[Floats, Floats]:
-        """At least and at most how much the ends at the corners cost, in floating point."""
+        """At least and at most how much the completion times at the corners cost, in floating point."""
         import numpy as np
 
         ends = np.array(self._corners, dtype=float)
         value = self._price / UNIT * ends
         size = value.copy()
-        for term in self._dual_terms:
+        for term in self._terms:
             value = value + term.share / UNIT * np.maximum(0, term.inside - term.late.near(ends - term.end))
             size = size + term.share / UNIT * term.inside
         return value - _FILTER * size, value + _FILTER * size
 
 
 class DualBound:
-    """A bound on the weighted sum of ends, in exact integers.
+    """A bound on the weighted sum of completion times, in exact integers.
 
     Parameters
     ----------
-    constant
-        What comes on top of all costs, in parts of one over `UNIT`.
+    constants
+        What comes on top of all costs, in parts of one over `UNIT`, by the reason for it.
     costs
-        Cost of each job's end.
+        Cost of each job's completion time.
     """
 
-    def __init__(self, constant: int, costs: Sequence[CompletionCost]) -> None:
-        self._costs = costs
+    def __init__(self, constants: Mapping[str, int], costs: Sequence[CompletionCost]) -> None:
+        self.constants, self._costs = constants, costs
         self._cheapest = [cost.cheapest() for cost in costs]
-        self._total = constant + sum(value for value, _ in self._cheapest)
+        self._total = sum(constants.values()) + sum(value for value, _ in self._cheapest)
 
     @property
-    def bound(self) -> int:
-        """Least weighted sum of ends."""
+    def value(self) -> int:
+        """Least weighted sum of completion times."""
         return ceil_div(self._total, UNIT)
 
     @property
-    def ends(self) -> list[int]:
-        """The cheapest end of each job, in microseconds."""
-        return [end for _, end in self._cheapest]
+    def completions(self) -> list[int]:
+        """The cheapest completion time of each job, in microseconds."""
+        return [completion for _, completion in self._cheapest]
 
     def deadlines(self, limit: int) -> dict[int, int]:
-        """Latest ends, in microseconds by job, in plans whose weighted sum of ends is at most `limit`."""
+        """Deadlines, in microseconds by job, in plans whose weighted sum of completion times is at most `limit`."""
         slack = limit * UNIT - self._total
         pairs = enumerate(zip(self._costs, self._cheapest, strict=True))
         latest = ((job, cost.latest(value + slack)) for job, (cost, (value, _)) in pairs)
-        return {job: end for job, end in latest if end is not None}
+        return {job: deadline for job, deadline in latest if deadline is not None}
+
+    def proof(self, sentence: str, jobs: Sequence[str], servers: tuple[str, ...], links: tuple[str, ...]) -> Proof:
+        """The bound for a reader: its constants, and what each job costs at least."""
+        terms = [Term(reason, constant // UNIT, "weight * us") for reason, constant in self.constants.items()]
+        terms += [
+            Term("least cost of its completion time", value // UNIT, "weight * us", (job,))
+            for job, (value, _) in zip(jobs, self._cheapest, strict=True)
+        ]
+        terms.append(Term("fractions", self.value - sum(term.amount for term in terms), "weight * us"))
+        arithmetic = f"{added(term.amount for term in terms)} = {self.value}"
+        return Proof(sentence, arithmetic, tuple(terms), tuple(jobs), servers, links)

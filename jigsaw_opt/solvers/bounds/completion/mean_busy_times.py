@@ -1,188 +1,22 @@
-"""Inequalities between ends of jobs from what a resource can do, iteration by iteration.
-
-The work of a job on a resource is cut into *fragments*: some of its iterations each. A fragment has a head before which
-none of it intervals, and the job ends at least its offset after the mean moment of it. A resource of
-capacity ``m`` does the fragments ``A``, none before ``h``, with mean moments of at least
-``h W(A) + W(A)^2 / 2m`` in all, weighted by work (Queyranne, 1993; with heads Goemans et al., 2002).
-"""
+"""Mean busy times: what each GPU type and link can do of the work of all jobs, iteration by iteration."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.bounds.budget import Budget
-from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
-from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts
+from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
 
-__all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
-
-_MOST_PORTIONS = 2_000
-"""Iterations are taken together so that a resource has at most about so many fragments."""
-_MOST_HEADS = 64
-"""Heads that the sets of fragments may begin with; a larger number is thinned out."""
-_SLICES = 12
-"""Parts of equal length that the work of one iteration is cut into."""
-_ROUNDS = 200
-"""Most times that a program is solved for the inequalities of loads."""
-_ROWS = 50
-"""Most inequalities that are added in a round; the ones that are broken most."""
-_TOLERANCE = 1e-5
-"""Inequalities that are broken by less, as a share of the latest end, are left alone."""
-_STEP_WORK = 1e-7
-"""Seconds for one fragment and head, or for one job and inequality."""
+__all__ = ["MEAN_BUSY_TIMES"]
 
 
-class WorkFragment(NamedTuple):
-    """Some of the work of a job on a resource.
-
-    Parameters
-    ----------
-    job
-        Index of the job.
-    head
-        None of it intervals before this moment, in microseconds.
-    work
-        Its amount.
-    offset
-        Twice the sum of amount times least distance to the job's end.
-    """
-
-    job: int
-    head: int
-    work: int
-    offset: int
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    shared = context.shared(SharedProgram)
+    shared.cuts += [LoadCuts(resource, context.job_data) for resource in shared.resources]
+    yield from shared.solved(known, budget)
 
 
-class LoadCuts:
-    """The fragments of all jobs on one resource.
-
-    Parameters
-    ----------
-    resource
-        Capacity and demands.
-    job_data
-        The jobs.
-    """
-
-    def __init__(self, resource: Resource, job_data: Sequence[JobData]) -> None:
-        self._capacity, self._reason = resource.capacity, resource.reason
-        weighted_jobs = [
-            (k, data, demand) for k, (data, demand) in enumerate(zip(job_data, resource.demands, strict=True))
-        ]
-        pieces = max(1, _MOST_PORTIONS // max(1, len(weighted_jobs)))
-        self._fragments = [
-            fragment
-            for k, data, demand in looking(weighted_jobs)
-            if demand is not None and demand.work
-            for fragment in _fragments(k, data, demand, pieces)
-            if fragment.work
-        ]
-        self._heads = _thinned(sorted({fragment.head for fragment in self._fragments}), _MOST_HEADS)
-
-    @property
-    def steps(self) -> int:
-        """Size of the search for a violated inequality."""
-        return len(self._heads) * len(self._fragments)
-
-    def violated(self, ends: Sequence[float], tolerance: float) -> Iterator[Inequality]:
-        """For each head, the inequality that the ends of the jobs break most, if they do by `tolerance` microseconds.
-
-        Portions with early moments make the most of a set, so only the sets that grow in this order are looked at.
-        """
-        if not self._fragments:
-            return
-        import numpy as np
-
-        jobs, heads, work, lags = np.array(self._fragments, dtype=float).T
-        moments = np.array(ends)[jobs.astype(int)] - lags / (2 * work)
-        order = np.argsort(moments, kind="stable")
-        heads, work, weighted = heads[order], work[order], (work * moments)[order]
-        for head in looking(self._heads):
-            inside = heads >= head
-            sums = np.cumsum(work * inside)
-            gains = head * sums + sums * sums / (2 * self._capacity) - np.cumsum(weighted * inside)
-            last = int(np.argmax(gains))
-            if gains[last] > tolerance * sums[last]:
-                yield self._inequality([self._fragments[k] for k in order[: last + 1][inside[: last + 1]]])
-
-    def _inequality(self, fragments: Sequence[WorkFragment]) -> Inequality:
-        """In units of twice the capacity, all integers."""
-        capacity, factors = self._capacity, dict[int, int]()
-        for fragment in fragments:
-            factors[fragment.job] = factors.get(fragment.job, 0) + 2 * capacity * fragment.work
-        work = sum(fragment.work for fragment in fragments)
-        head = min(fragment.head for fragment in fragments)
-        least = 2 * capacity * head * work + work * work + capacity * sum(fragment.offset for fragment in fragments)
-        return Inequality(factors, least, self._reason)
-
-
-def _fragments(job: int, data: JobData, demand: Demand, pieces: int) -> Iterator[WorkFragment]:
-    """What every iteration has, and the free_work that the rule leaves free to lie in any of them."""
-    n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
-    cuts = [n * k // min(n, pieces) for k in range(min(n, pieces) + 1)]
-    for first, last in pairwise(cuts):
-        count = last - first
-        for interval in demand.intervals:
-            # The mean of several iterations is in their middle.
-            later = length * (2 * n - first - last - 1)
-            for work, before, twice_after in _slices(interval) if count == 1 else [_whole(interval)]:
-                offset = count * work * (twice_after + later)
-                yield WorkFragment(job, release + first * length + before, count * work, offset)
-        yield from _free_fragments(job, data, demand, first, last)
-
-
-def _free_fragments(job: int, data: JobData, demand: Demand, first: int, last: int) -> Iterator[WorkFragment]:
-    """The free_work that is not among the last `first` iterations' worth but among the last `last` ones'.
-
-    Ordered by time, the last iterations have no room for more, so what is before is further from the end.
-    """
-    length, free_work = data.job_class.iteration, demand.free_work(data.job.iterations)
-    room = demand.free_interval.work if demand.free_interval else 0
-    amount = min(free_work, last * room) - first * room
-    if amount > 0:
-        full, rest = divmod(amount, room)
-        offset = length * (room * full * (2 * first + full - 1) + 2 * rest * (first + full)) + 2 * demand.tail * amount
-        before = (free_work - first * room - amount) // room
-        yield WorkFragment(job, demand.head + before * length, amount, offset)
-
-
-def _whole(interval: WorkInterval) -> tuple[int, int, int]:
-    return interval.work, interval.before, 2 * interval.after + interval.length
-
-
-def _slices(interval: WorkInterval) -> Iterator[tuple[int, int, int]]:
-    """Parts of a interval, each with its work, least start, and twice the distance of its middle from the end."""
-    count = min(_SLICES, interval.length)
-    for start, end in pairwise(interval.length * k // count for k in range(count + 1)) if count else ():
-        yield (
-            interval.rate * (end - start),
-            interval.before + start,
-            2 * (interval.after + interval.length) - start - end,
-        )
-
-
-def _thinned(values: Sequence[int], most: int) -> list[int]:
-    step = -(-len(values) // most) if values else 1
-    return list(values[::step])
-
-
-def cut_rounds(program: CompletionProgram, loads: Sequence[LoadCuts], budget: Budget) -> Iterator[None]:
-    """Add the inequalities that the ends of a solved program break most and solve again, until hardly any are broken.
-
-    Yields after every round.
-    """
-    for _ in range(_ROUNDS):
-        tolerance = _TOLERANCE * max(program.ends)
-        found = [row for load in loads for row in load.violated(program.ends, tolerance)]
-        budget.charge(_STEP_WORK * (sum(load.steps for load in loads) + len(program.rows) * len(program.ends)))
-        if not found or budget.spent:
-            return
-        found.sort(key=lambda row: -row.violation(program.ends))
-        for row in looking(found[:_ROWS]):
-            program.add(row)
-        program.solve()
-        yield
+MEAN_BUSY_TIMES = Relaxation("mean_busy_times", _bounds, frozenset({"weighted_completion"}))
+"""The relaxation registered as ``mean_busy_times``."""

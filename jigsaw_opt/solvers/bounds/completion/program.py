@@ -1,7 +1,7 @@
-"""Least weighted sum of ends under inequalities between them: a linear program with an exact value.
+"""Least weighted sum of completion times under inequalities between them: a linear program with an exact value.
 
-Every fact about the ends ``C_j`` of some jobs is an inequality, ``sum_j a_j C_j >= b`` with ``a >= 0``.
-The engine finds multipliers in floating point; with them the bound is added up again in fractions, so it is a proof
+Every fact about the completion times ``C_j`` of some jobs is an inequality, ``sum_j a_j C_j >= b`` with ``a >= 0``.
+The engine finds multipliers in floating point; with them the bound is added up again in integers, so it is a proof
 whatever the engine returns.
 """
 
@@ -17,11 +17,11 @@ from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
-__all__ = ["CompletionProgram", "Inequality", "prices_left", "within_weights"]
+__all__ = ["CompletionProgram", "Inequality", "constants", "prices_left", "within_weights"]
 
 
 class Inequality(NamedTuple):
-    """The ends of jobs, each times its factor, add up to at least `least`.
+    """The completion times of jobs, each times its factor, add up to at least `least`.
 
     Parameters
     ----------
@@ -37,28 +37,28 @@ class Inequality(NamedTuple):
     least: int
     reason: str
 
-    def violation(self, ends: Sequence[float]) -> float:
+    def violation(self, completions: Sequence[float]) -> float:
         """How far below the right side the left side is, in microseconds of the average job."""
         look()
         total = sum(self.factors.values())
-        return (self.least - sum(factor * ends[k] for k, factor in self.factors.items())) / total
+        return (self.least - sum(factor * completions[k] for k, factor in self.factors.items())) / total
 
 
 class CompletionProgram:
-    """Minimise the weighted sum of ends, each at least the job's own, under a growing set of inequalities.
+    """Minimise the weighted sum of completion times, each at least the job's own, under a growing set of inequalities.
 
     Parameters
     ----------
     weights
         Weight of each job.
     own
-        Least end of each job in microseconds.
+        Least completion time of each job in microseconds.
     """
 
     def __init__(self, weights: Sequence[int], own: Sequence[int]) -> None:
         self.weights, self.own = tuple(weights), tuple(own)
         self.rows: list[Inequality] = []
-        self.ends: list[float] = [float(end) for end in own]
+        self.completions: list[float] = [float(least) for least in own]
         self._multipliers: list[float] = []
         self._scale = float(max(1, *own))
         self._engine = self._start()
@@ -84,24 +84,20 @@ class CompletionProgram:
         return [row for row, _ in self._shares()]
 
     def solve(self) -> None:
-        """Find the best ends and the multipliers that prove them, both in floating point."""
+        """Find the best completion times and the multipliers that prove them, both in floating point."""
         found = self._engine.run()
-        self.ends = [value * self._scale for value in found.values.tolist()]
+        self.completions = [value * self._scale for value in found.values.tolist()]
         self._multipliers = found.duals.tolist()
 
-    def proof(self) -> DualBound:
+    def dual(self) -> DualBound:
         """What the multipliers prove.
 
-        What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own end.
-        Where rounding has taken more than there is, all multipliers are scaled down.
+        What they take of a job's weight is shared out to the inequalities, and the rest counts with the job's own
+        completion time. Where rounding has taken more than there is, all multipliers are scaled down.
         """
         shares = within_weights(self.weights, self._shares())
         costs = [CompletionCost(*both) for both in zip(self.own, prices_left(self.weights, shares), strict=True)]
-        return DualBound(sum(share * row.least for row, share in shares), costs)
-
-    def bound(self) -> int:
-        """Least weighted sum of ends that the multipliers prove, exactly."""
-        return self.proof().bound
+        return DualBound(constants(shares), costs)
 
     @property
     def reason(self) -> str:
@@ -112,7 +108,7 @@ class CompletionProgram:
         return max(gains, key=lambda reason: gains[reason])
 
     def _gain(self, row: Inequality) -> int:
-        """What the right side asks for beyond the jobs' own ends."""
+        """What the right side asks for beyond the jobs' own completion times."""
         return row.least - sum(factor * self.own[k] for k, factor in row.factors.items())
 
     def _shares(self) -> list[tuple[Inequality, int]]:
@@ -122,8 +118,16 @@ class CompletionProgram:
 
     def _start(self) -> HighsEngine:
         builder = ProgramBuilder()
-        builder.add_columns([float(weight) for weight in self.weights], [end / self._scale for end in self.own])
+        builder.add_columns([float(weight) for weight in self.weights], [least / self._scale for least in self.own])
         return HighsEngine(builder.program(), {"presolve": "off"})
+
+
+def constants(shares: Sequence[tuple[Inequality, int]]) -> dict[str, int]:
+    """What inequalities with multipliers add to a bound, in parts of one over `UNIT`, by their reason."""
+    found: dict[str, int] = {}
+    for row, share in shares:
+        found[row.reason] = found.get(row.reason, 0) + share * row.least
+    return found
 
 
 def prices_left(weights: Sequence[int], shares: Sequence[tuple[Inequality, int]]) -> list[int]:

@@ -1,4 +1,4 @@
-"""How much work of a job fits into the first moments after its release, or into the last before its end."""
+"""How much work of a job fits into the first moments after its release, or into the last before its completion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Profile", "WorkFunction", "profiles"]
 
-_MOST_RUNS = 1_000
+_MOST_INTERVALS = 1_000
 """Jobs with more intervals in all their iterations are left out."""
 
 
@@ -66,40 +66,40 @@ class WorkFunction:
 
 
 class Profile(NamedTuple):
-    """Most work of a job in a stretch of time that begins at its release, or that ends at its end.
+    """Most work of a job in a stretch of time that begins at its release, or that ends at its completion.
 
     Parameters
     ----------
-    base, free_interval
-        Work that every iteration has, and most that lies beyond it.
+    base, room
+        Work that every iteration has, and the most free work beyond it.
     free_work
-        What lies beyond it in all.
+        All free work.
     """
 
     base: WorkFunction
-    free_interval: WorkFunction
+    room: WorkFunction
     free_work: int
 
     def at(self, length: int) -> int:
         """Exact value for a stretch of so many microseconds."""
-        return self.base.at(length) + min(self.free_work, self.free_interval.at(length))
+        return self.base.at(length) + min(self.free_work, self.room.at(length))
 
     def near(self, lengths: Floats) -> Floats:
         """Values in floating point."""
         import numpy as np
 
-        found: Floats = self.base.near(lengths) + np.minimum(self.free_work, self.free_interval.near(lengths))
+        found: Floats = self.base.near(lengths) + np.minimum(self.free_work, self.room.near(lengths))
         return found
 
     def corners(self, work: int) -> set[int]:
         """Lengths between which ``max(0, work - self.at(length))`` is linear on the integers."""
-        crossings = (_first(self.free_interval, self.free_work), _first(self, work))
-        return {*self.base.times, *self.free_interval.times, *(at - k for at in crossings for k in (0, 1))}
+        crossings = (_first(self.room, self.free_work), _first(self, work))
+        return {*self.base.times, *self.room.times, *(at - k for at in crossings for k in (0, 1))}
 
     @property
     def longest(self) -> int:
         """Length beyond which no more work fits."""
-        return max(self.base.longest, self.free_interval.longest)
+        return max(self.base.longest, self.room.longest)
 
 
 def _first(function: WorkFunction | Profile, work: int) -> int:
@@ -113,24 +113,21 @@ def _first(function: WorkFunction | Profile, work: int) -> int:
 
 def profiles(data: JobData, demand: Demand | None) -> tuple[Profile, Profile] | None:
     """Profiles from the release and from the end; None for a job that asks nothing, or has too many intervals."""
-    if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_RUNS:
+    if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_INTERVALS:
         return None
     free_work = demand.free_work(data.job.iterations)
-    free_interval = () if demand.free_interval is None else (demand.free_interval,)
-    early = Profile(_function(data, demand.intervals, True), _function(data, free_interval, True), free_work)
-    return early, Profile(_function(data, demand.intervals, False), _function(data, free_interval, False), free_work)
+    room = () if demand.free_interval is None else (demand.free_interval,)
+    early, late = (
+        Profile(_function(data, demand.intervals, first), _function(data, room, first), free_work)
+        for first in (True, False)
+    )
+    return early, late
 
 
 def _function(data: JobData, intervals: Sequence[WorkInterval], from_release: bool) -> WorkFunction:
     """Iterations are at least so long, so the one before or after is at least so much further away."""
+    starts = [(each.rate, each.before if from_release else each.after, each.length) for each in intervals]
+    iterations = range(data.job.iterations)
     return WorkFunction(
-        [
-            (
-                interval.rate,
-                i * data.job_class.iteration + (interval.before if from_release else interval.after),
-                interval.length,
-            )
-            for i in range(data.job.iterations)
-            for interval in intervals
-        ]
+        [(rate, i * data.job_class.iteration + at, length) for i in iterations for rate, at, length in starts]
     )

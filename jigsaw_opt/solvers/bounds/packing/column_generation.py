@@ -1,8 +1,8 @@
 """Whether bins can hold all that is asked of them: column generation, with every refutation checked in integers.
 
-The columns are what one bin can hold. For any prices of the classes of items, the bins together hold at most the
-sum of their best patterns; if all that is asked is worth more, it does not fit. That inequality is the proof, in
-integers, whatever the linear program returned that the prices come from (Farley, 1990).
+The columns are patterns: what one bin can hold (Gilmore and Gomory, 1961). For any prices of the classes of items, the
+bins together hold at most the sum of their best patterns; if all that is asked is worth more, it does not fit. That
+inequality is the proof, in integers, whatever the linear program returned that the prices come from (Farley, 1990).
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, Entries, ProgramBuilder
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, Pattern, best_pattern
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 
-__all__ = ["BinType", "KnapsackBins", "Packing", "PackingTest", "refutation", "refutes"]
+__all__ = ["BinType", "KnapsackBins", "Packing", "PackingTest", "Refutation", "refutation"]
 
 _FINEST = 2**36
 """Integer that the largest price is rounded to."""
@@ -26,11 +27,11 @@ _CELL_SECONDS = 4e-9
 _PROGRAM_SECONDS = 1e-3
 """And for one round of the linear program."""
 _ROUNDS = 400
-"""Rounds after which the test stays open."""
+"""Rounds after which it stays open whether all fits."""
 
 
 class BinType(Protocol):
-    """KnapsackBins that are equivalent."""
+    """Bins that are alike."""
 
     @property
     def count(self) -> int:
@@ -50,7 +51,7 @@ class BinType(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KnapsackBins:
-    """KnapsackBins that are equivalent: how many, their capacity, and the classes that they may hold."""
+    """Bins that are alike, as knapsacks: how many, their capacity, and the classes that they may hold."""
 
     count: int
     capacity: int
@@ -73,80 +74,111 @@ class KnapsackBins:
         return Pattern(found.value, {classes[k]: copies for k, copies in found.copies.items()})
 
 
+class Refutation(NamedTuple):
+    """Integer prices at which what is asked is worth more than all bins hold, and the best pattern of each bin type."""
+
+    prices: tuple[int, ...]
+    patterns: tuple[Pattern, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Kinds of bins, and the least number of copies of each class that they have to hold together."""
+    """Bin types, and what they have to hold together.
+
+    Parameters
+    ----------
+    bins
+        The bin types.
+    demands
+        Least number of copies of each class.
+    jobs
+        Names of the jobs of each class.
+    """
 
     bins: tuple[BinType, ...]
     demands: tuple[int, ...]
+    jobs: tuple[tuple[str, ...], ...]
 
     @property
     def seconds(self) -> float:
-        """About the time of pricing all kinds of bins once."""
-        return sum(kind.seconds for kind in self.bins)
+        """About the time of pricing all bin types once."""
+        return sum(bins.seconds for bins in self.bins)
 
     def sizes(self) -> tuple[int, ...]:
         """Least size of each class: prices that already know how full the bins are."""
-        sizes = [kind.sizes for kind in self.bins]
+        sizes = [bins.sizes for bins in self.bins]
         return tuple(min((own[c] for own in sizes if c in own), default=0) for c in range(len(self.demands)))
 
-    def patterns(self, prices: Sequence[int]) -> list[Pattern] | None:
-        """The best pattern of a bin of each kind; None where one was not found."""
-        found = [kind.best(prices) for kind in self.bins]
-        patterns = [pattern for pattern in found if pattern is not None]
+    def patterns(self, prices: Sequence[int]) -> tuple[Pattern, ...] | None:
+        """The best pattern of each bin type; None where one was not found."""
+        found = [bins.best(prices) for bins in self.bins]
+        patterns = tuple(pattern for pattern in found if pattern is not None)
         return patterns if len(patterns) == len(found) else None
 
     def too_much(self, prices: Sequence[int], patterns: Sequence[Pattern]) -> bool:
         """Whether what is asked is worth more than the best patterns of all bins."""
         asked = sum(price * demand for price, demand in zip(prices, self.demands, strict=True))
-        return sum(kind.count * found.value for kind, found in zip(self.bins, patterns, strict=True)) < asked
+        return sum(bins.count * best.value for bins, best in zip(self.bins, patterns, strict=True)) < asked
+
+    def refuted_at(self, prices: tuple[int, ...]) -> Refutation | None:
+        """The proof by some prices that not all that is asked fits; None where they are none."""
+        patterns = self.patterns(prices)
+        return Refutation(prices, patterns) if patterns is not None and self.too_much(prices, patterns) else None
+
+    def proof(self, refutation: Refutation, sentence: str, links: tuple[str, ...]) -> Proof:
+        """A refutation for a reader: what is asked at the prices, and what the bins hold at most."""
+        asked = [
+            Term("price of all places asked for", price * demand, "", jobs)
+            for price, demand, jobs in zip(refutation.prices, self.demands, self.jobs, strict=True)
+        ]
+        held = [
+            Term("best value of like bins", bins.count * best.value, "")
+            for bins, best in zip(self.bins, refutation.patterns, strict=True)
+        ]
+        arithmetic = f"{added(term.amount for term in asked)} <= {added(term.amount for term in held)}"
+        names = tuple(name for jobs in self.jobs for name in jobs)
+        return Proof(sentence, arithmetic, (*asked, *held), names, links=links)
 
 
 class PackingTest:
-    """Answers one test after the other, trying first the prices that answered the last."""
+    """Refutes one packing after the other, trying first the prices that refuted the last."""
 
     def __init__(self) -> None:
         self._prices: tuple[int, ...] = ()
 
-    def refutes(self, packing: Packing, budget: Budget) -> bool:
-        """Whether it is proven that not all that is asked fits."""
+    def refutes(self, packing: Packing, budget: Budget) -> Refutation | None:
+        """The proof that not all that is asked fits; None where that stays open."""
         for known in (self._prices, packing.sizes()):
             if len(known) == len(packing.demands):
                 budget.charge(packing.seconds)
-                if refutes(packing, known):
-                    return True
+                if (found := packing.refuted_at(known)) is not None:
+                    return found
         found = refutation(packing, packing.sizes(), budget)
-        self._prices = found or self._prices
-        return found is not None
+        self._prices = found.prices if found is not None else self._prices
+        return found
 
 
-def refutes(packing: Packing, prices: Sequence[int]) -> bool:
-    """Whether integer prices prove that not all that is asked fits."""
-    patterns = packing.patterns(prices)
-    return patterns is not None and packing.too_much(prices, patterns)
-
-
-def refutation(packing: Packing, start: Sequence[int], budget: Budget) -> tuple[int, ...] | None:
-    """Integer prices that prove that not all that is asked fits, or None where none were found.
+def refutation(packing: Packing, start: tuple[int, ...], budget: Budget) -> Refutation | None:
+    """The proof that not all that is asked fits, by column generation; None where none was found.
 
     Parameters
     ----------
     packing
-        The test.
+        What is asked, and of which bins.
     start
-        PriceVector to begin with.
+        Prices to begin with.
     budget
-        Pays for every round.
+        Charged for every round.
     """
     program = _Program(packing)
-    prices = tuple(start)
+    prices = start
     for _ in range(_ROUNDS):
         budget.charge(packing.seconds + _PROGRAM_SECONDS)
         patterns = packing.patterns(prices)
         if patterns is None:
             return None
         if packing.too_much(prices, patterns):
-            return prices
+            return Refutation(prices, patterns)
         if budget.spent or not program.add(patterns):
             return None
         program.solve()
@@ -166,7 +198,7 @@ class _Program:
         (part,) = builder.add_columns([-1.0], upper=1.0)
         asked = Entries(range(count), [part] * count, [-float(demand) for demand in packing.demands])
         builder.add_rows(asked, [0.0] * count, inf)
-        builder.add_rows(NO_ENTRIES, -inf, [float(kind.count) for kind in packing.bins])
+        builder.add_rows(NO_ENTRIES, -inf, [float(bins.count) for bins in packing.bins])
         self._engine = HighsEngine(builder.program())
 
     def add(self, patterns: Sequence[Pattern]) -> bool:

@@ -1,13 +1,20 @@
-"""Refuting one objective after the other."""
+"""Destructive bounds: an objective that a relaxation refutes is no plan's, and one more is a bound.
+
+The relaxation allows, within an objective, all that some plan of at most that objective does (Klein and Scholl,
+"Computing lower bounds by destructive improvement", 1999).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
 
-__all__ = ["DestructiveTest", "destructive_bound"]
+__all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
 
 _FINENESS = 2**13
 """Objectives closer than one part in so many are not told apart."""
@@ -16,28 +23,42 @@ _FIRST_STEP = 2**8
 
 
 class DestructiveTest(Protocol):
-    """A relaxation: within an objective, it allows all that some plan of at most that objective does."""
+    """A relaxation of what a plan within an objective must do."""
 
-    reason: str
-
-    def refutes(self, limit: int, budget: Budget) -> bool:
-        """Whether it is proven that no plan has an objective of at most `limit`."""
+    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+        """Why no plan has an objective of at most `limit`; None where that stays open."""
 
 
-def destructive_bound(test: DestructiveTest, bound: int, most: int, budget: Budget) -> Iterator[int]:
-    """Rising lower bounds on the objective that a relaxation proves, beginning above `bound`.
+def destructive(
+    tests: Callable[[Context], Iterable[DestructiveTest]],
+) -> Callable[[Context, int, Budget], Iterator[Bound]]:
+    """The bounds of a relaxation that is made of tests, one after the other."""
 
-    What a relaxation refutes, it refutes for all shorter objectives. The bound itself is tried first, for
-    mostly it is left open; then objectives by growing steps upward, then by bisection. From `most` on, an objective
-    that some plan reaches if there is any, nothing is tried: where there is no plan, there would be no end.
+    def bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+        most = serial_limit(context.pieces)
+        for test in tests(context):
+            for bound in destructive_bounds(test, known, most, budget):
+                known = bound.value
+                yield bound
+
+    return bounds
+
+
+def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: Budget) -> Iterator[Bound]:
+    """Rising bounds that a test proves, beginning above a known one.
+
+    What a test refutes, it refutes for all smaller objectives. The known bound is tried first, for mostly it is left
+    open; then objectives by growing steps upward, then by bisection. From `most` on, an objective that some plan
+    reaches if there is any, nothing is tried: where there is no plan, there would be no end.
     """
-    low, step, high = bound, max(1, bound // _FIRST_STEP), None
-    limit = bound
+    low, step, high = known, max(1, known // _FIRST_STEP), None
+    limit = known
     while low < most and not budget.spent:
-        if test.refutes(limit, budget):
+        proof = test.refutes(limit, budget)
+        if proof is not None:
             low = limit + 1
-            yield low
-        elif limit == bound:
+            yield Bound(low, proof)
+        elif limit == known:
             return
         else:
             high = limit

@@ -66,7 +66,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     for k in order:
         item = items[k]
         size, room = item.size // unit, capacity - item.head
-        for count in _fragments(most[k]):
+        for count in _powers(most[k]):
             shift = count * size
             if shift >= len(best):
                 break
@@ -84,10 +84,10 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     return Pattern(found, copies)
 
 
-def _fragments(count: int) -> Iterator[int]:
+def _powers(count: int) -> Iterator[int]:
     """Numbers that add up to `count`, such that every number up to it is a sum of some of them."""
-    fragment = 1
+    part = 1
     while count > 0:
-        yield min(fragment, count)
-        count -= fragment
-        fragment *= 2
+        yield min(part, count)
+        count -= part
+        part *= 2

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.budget import Budget
-from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, PackingTest
+from jigsaw_opt.solvers.bounds.packing.destructive import destructive
 from jigsaw_opt.solvers.bounds.packing.knapsack import Item
 from jigsaw_opt.solvers.bounds.packing.multi_server import (
     EquivalentJobs,
@@ -22,16 +22,11 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     fewest_groups,
     least_transfers,
 )
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
-__all__ = ["LinkPacking", "link_tests"]
-
-
-def link_tests(pieces: Pieces, job_data: Sequence[JobData], classes: Sequence[GpuClass]) -> Iterator[LinkPacking]:
-    """One test for servers, one for racks and so on, as far as no link leaves two of them."""
-    for partition in server_partitions(pieces.cluster):
-        if not partition.shared:
-            yield LinkPacking(pieces, job_data, classes, partition)
+__all__ = ["LINK_BINS", "LinkPacking", "link_packings"]
 
 
 class LinkPacking:
@@ -39,54 +34,76 @@ class LinkPacking:
 
     Parameters
     ----------
-    pieces, job_data, classes
-        The instance, cut, and what is known of its jobs and GPUs.
+    context
+        The instance, and what is known of its jobs and GPUs.
     partition
         Groups of servers of which no two share a link.
     """
 
-    def __init__(
-        self, pieces: Pieces, job_data: Sequence[JobData], classes: Sequence[GpuClass], partition: ServerPartition
-    ) -> None:
-        self._finite = pieces.horizon == "finite"
+    def __init__(self, context: Context, partition: ServerPartition) -> None:
+        cluster = context.pieces.cluster
+        self._finite = context.pieces.horizon == "finite"
         self._test = PackingTest()
-        self._kinds = equivalent_groups(pieces, classes, partition)
-        self._classes = equivalent_jobs(job_data)
-        self.reason = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
+        self._groups = equivalent_groups(context.pieces, context.gpu_classes, partition)
+        self._jobs = equivalent_jobs(context.job_data)
+        self._links = tuple(cluster.links[k].name for k in sorted(frozenset().union(*partition.leaving.values())))
+        self._sentence = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
 
-    def refutes(self, limit: int, budget: Budget) -> bool:
-        """Whether no plan has an objective of at most `limit`."""
-        packing = self.packing(limit)
-        return packing is None or self._test.refutes(packing, budget)
+    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+        """Why no plan has an objective of at most `limit`; None where that stays open."""
+        packing = self._packing(limit)
+        if isinstance(packing, Proof):
+            return packing
+        found = self._test.refutes(packing, budget)
+        return None if found is None else packing.proof(found, self._sentence, self._links)
 
-    def packing(self, limit: int) -> Packing | None:
-        """What the links hold within an objective of `limit`; None where some job does not even find GPUs."""
+    def _packing(self, limit: int) -> Packing | Proof:
+        """What the links hold within an objective of `limit`, or why some job does not even find GPUs."""
         asked = []
-        for each in self._classes:
-            allowed = allowed_classes(each.data, limit)
-            fewest = fewest_groups(self._kinds, each.data, allowed)
+        for jobs in self._jobs:
+            allowed = allowed_classes(jobs.data, limit)
+            fewest = fewest_groups(self._groups, jobs.data, allowed)
             if fewest is None:
-                return None
+                return self._too_few_gpus(jobs, allowed)
             if fewest > 1:
-                asked.append((each, allowed, fewest * each.number))
-        bins = (self._bins(kind, [(each, allowed) for each, allowed, _ in asked], limit) for kind in self._kinds)
-        return Packing(tuple(kind for kind in bins if kind.items), tuple(demand for *_, demand in asked))
+                asked.append((jobs, allowed, fewest * jobs.number))
+        bins = (self._bins(group, [(jobs, allowed) for jobs, allowed, _ in asked], limit) for group in self._groups)
+        demands, names = (demand for *_, demand in asked), (jobs.names for jobs, *_ in asked)
+        return Packing(tuple(each for each in bins if each.items), tuple(demands), tuple(names))
+
+    def _too_few_gpus(self, jobs: EquivalentJobs, allowed: frozenset[int]) -> Proof:
+        room = sum(group.number * group.room(jobs.data.job_class, allowed) for group in self._groups)
+        workers, names = jobs.data.job.slots, jobs.names[:1]
+        terms = (Term("workers", workers, "", names), Term("GPUs that are fast enough", room, ""))
+        return Proof(self._sentence, f"{workers} <= {room}", terms, names, links=self._links)
 
     def _bins(
-        self, kind: ServerGroup, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], limit: int
+        self, group: ServerGroup, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], limit: int
     ) -> KnapsackBins:
-        width = len(kind.links)
-        pieces = {
-            c: Item(least_transfers(each.data, kind.links), each.number, width * self._head(kind, each.data, allowed))
-            for c, (each, allowed) in enumerate(asked)
-            if width and kind.room(each.data.job_class, allowed)
+        """The links of each of some equivalent groups as one bin."""
+        width = len(group.links)
+        items = {
+            c: Item(least_transfers(jobs.data, group.links), jobs.number, width * self._head(group, jobs.data, allowed))
+            for c, (jobs, allowed) in enumerate(asked)
+            if width and group.room(jobs.data.job_class, allowed)
         }
-        return KnapsackBins(kind.number, width * limit, pieces)
+        return KnapsackBins(group.number, width * limit, items)
 
-    def _head(self, kind: ServerGroup, data: JobData, allowed: frozenset[int]) -> int:
+    def _head(self, group: ServerGroup, data: JobData, allowed: frozenset[int]) -> int:
         """Least moment at which bucket 1 is ready, if a worker sits here; all workers contribute to it."""
         if not self._finite:
             return 0
-        here = {k for s, k in kind.servers if k in allowed and s in data.job_class.gpus}
+        here = {k for s, k in group.servers if k in allowed and s in data.job_class.gpus}
         anywhere = min(site.ready[0] for site in data.job_class.sites)
         return data.job.release_us + max(anywhere, min(data.job_class.blocks[k][0] for k in here))
+
+
+def link_packings(context: Context) -> Iterator[LinkPacking]:
+    """One test for servers, one for racks and so on, as far as no link leaves two of them."""
+    for partition in server_partitions(context.pieces.cluster):
+        if not partition.shared:
+            yield LinkPacking(context, partition)
+
+
+LINK_BINS = Relaxation("link_bins", destructive(link_packings), frozenset({"makespan", "period"}))
+"""The relaxation registered as ``link_bins``."""

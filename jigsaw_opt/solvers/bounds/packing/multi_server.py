@@ -26,7 +26,7 @@ __all__ = [
 
 
 class ServerGroup(NamedTuple):
-    """Groups that are equivalent: how many, a link profile, and their GPUs by server and class in one of them."""
+    """Groups of servers that are equivalent: how many, and the links and the GPUs, by server and class, of one."""
 
     number: int
     links: tuple[Link, ...]
@@ -38,28 +38,33 @@ class ServerGroup(NamedTuple):
 
 
 class TwoLevelBin(NamedTuple):
-    """A group, how many are like it, and the smaller groups in one of them."""
+    """A group of servers, and the smaller groups in it; equivalent ones are one each."""
 
     outer: ServerGroup
     inside: tuple[ServerGroup, ...]
 
 
 class EquivalentJobs(NamedTuple):
-    """Jobs that ask the same, one of them, and how many there are."""
+    """Jobs that ask the same: what is known of one of them, and the names of all."""
 
     data: JobData
-    number: int
+    names: tuple[str, ...]
+
+    @property
+    def number(self) -> int:
+        """How many they are."""
+        return len(self.names)
 
 
 def equivalent_groups(pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition) -> list[ServerGroup]:
-    """Groups of servers, like ones together."""
+    """The equivalence classes of the groups of a partition."""
     return list(_equivalent(pieces, classes, partition, range(len(pieces.cluster.servers))).values())
 
 
 def two_level_bins(
     pieces: Pieces, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
 ) -> list[TwoLevelBin]:
-    """Groups of an outer partition with the groups of an inner one in them, like ones together."""
+    """The equivalence classes of groups of an outer partition with the groups of an inner one in them."""
     within: dict[int, list[int]] = {}
     for s, group in enumerate(outer.group):
         within.setdefault(group, []).append(s)
@@ -94,15 +99,14 @@ def _equivalent(
 
 
 def equivalent_jobs(job_data: Sequence[JobData]) -> list[EquivalentJobs]:
-    """Jobs of one job_class with the same iterations, levels and release are one class."""
-    equivalent: dict[tuple[object, ...], EquivalentJobs] = {}
+    """The equivalence classes of jobs: one job class, and the same iterations, levels and release."""
+    equivalent: dict[tuple[object, ...], list[JobData]] = {}
     for data in job_data:
         job = data.job
         if data.job_class.ring is not None and data.job_class.blocks and data.job_class.sites:
             key = (id(data.job_class), job.iterations, job.rule.min_total, job.release_us)
-            known = equivalent.get(key, EquivalentJobs(data, 0))
-            equivalent[key] = known._replace(number=known.number + 1)
-    return list(equivalent.values())
+            equivalent.setdefault(key, []).append(data)
+    return [EquivalentJobs(jobs[0], tuple(data.job.name for data in jobs)) for jobs in equivalent.values()]
 
 
 def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
@@ -119,9 +123,9 @@ def allowed_classes(data: JobData, limit: int) -> frozenset[int]:
     return frozenset(k for k, span in spans.items() if job.release_us + span <= limit)
 
 
-def fewest_groups(kinds: Sequence[ServerGroup], data: JobData, allowed: frozenset[int]) -> int | None:
+def fewest_groups(groups: Sequence[ServerGroup], data: JobData, allowed: frozenset[int]) -> int | None:
     """Least number of groups that have room for all workers of a job, None if all together have not."""
-    rooms = sorted(((kind.room(data.job_class, allowed), kind.number) for kind in kinds), reverse=True)
+    rooms = sorted(((group.room(data.job_class, allowed), group.number) for group in groups), reverse=True)
     left, fewest = data.job.slots, 0
     for room, count in rooms:
         if room and room * count >= left:

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_loads
-from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.packing.destructive import destructive
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["LoadedPlacement", "placement_tests"]
+__all__ = ["PLACEMENT_LOADS"]
 
 _ATTEMPTS = ((0, 0.5), (1, 3.5))
 """Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
 _POLL_SECONDS = 0.02
 
 
-def placement_tests(pieces: Pieces) -> Iterator[LoadedPlacement]:
-    """The test where the model is small enough, else none."""
-    if cpsat_loads.fits(pieces):
-        yield LoadedPlacement(pieces)
-
-
-class LoadedPlacement:
+class PlacementTest:
     """Whether all workers find a place where no GPU, link or job has more to do than the objective leaves time for.
 
     Parameters
     ----------
-    pieces
-        The instance, cut.
+    context
+        The instance.
     """
 
-    reason = "work, transfers and memory of every placement"
+    def __init__(self, context: Context) -> None:
+        self._pieces = context.pieces
+        self._places = [places for places in server_partitions(self._pieces.cluster) if not places.shared]
 
-    def __init__(self, pieces: Pieces) -> None:
-        self._pieces = pieces
-        self._places = [places for places in server_partitions(pieces.cluster) if not places.shared]
-
-    def refutes(self, limit: int, budget: Budget) -> bool:
-        """Whether no plan has an objective of at most `limit`."""
+    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+        """Why no plan has an objective of at most `limit`; None where that stays open."""
         from ortools.sat.python import cp_model
 
         model = cpsat_loads.build(self._pieces, limit, self._places).model
@@ -52,7 +45,13 @@ class LoadedPlacement:
         for linearization, work in _ATTEMPTS:
             if status == cp_model.UNKNOWN and not budget.spent:
                 status = _status(model, linearization, work, budget)
-        return status == cp_model.INFEASIBLE
+        return self._proof(limit) if status == cp_model.INFEASIBLE else None
+
+    def _proof(self, limit: int) -> Proof:
+        pieces, terms = self._pieces, (Term("objective that no placement stays within", limit),)
+        jobs, cluster = tuple(job.name for job in pieces.jobs), pieces.cluster
+        servers, links = tuple(each.name for each in cluster.servers), tuple(each.name for each in cluster.links)
+        return Proof("work, transfers and memory of every placement", "", terms, jobs, servers, links)
 
 
 def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Budget) -> cp_model.CpSolverStatus:
@@ -71,3 +70,12 @@ def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Bu
                 solver.stop_search()
     budget.charge(solver.response_proto.deterministic_time)
     return future.result()
+
+
+PLACEMENT_LOADS = Relaxation(
+    "placement_loads",
+    destructive(lambda context: [PlacementTest(context)]),
+    frozenset({"makespan", "period"}),
+    fits=cpsat_loads.fits,
+)
+"""The relaxation registered as ``placement_loads``."""

@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.bounds.budget import Budget
-from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest
+from jigsaw_opt.solvers.bounds.packing.destructive import destructive
 from jigsaw_opt.solvers.bounds.packing.knapsack import Pattern
 from jigsaw_opt.solvers.bounds.packing.multi_server import (
     EquivalentJobs,
@@ -29,13 +29,15 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     least_transfers,
     two_level_bins,
 )
-from jigsaw_opt.solvers.bounds.server_partition import server_partitions
+from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
+from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["TwoLevelPacking", "two_level_tests"]
+__all__ = ["TWO_LEVEL_BINS", "TwoLevelPacking", "two_level_packings"]
 
 _WORK = 0.4
 """Deterministic seconds of the engine for the best pattern of one bin."""
@@ -48,16 +50,7 @@ _GAP = 5e-4
 _BITS = 40
 """Times have no more."""
 _FINEST = 2**20
-"""PriceVector that the engine sees are rounded up to so many steps."""
-
-
-def two_level_tests(
-    pieces: Pieces, job_data: Sequence[JobData], classes: Sequence[GpuClass]
-) -> Iterator[TwoLevelPacking]:
-    """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
-    for inner, outer in pairwise(server_partitions(pieces.cluster)):
-        if not inner.shared and not outer.shared:
-            yield TwoLevelPacking(pieces, job_data, two_level_bins(pieces, classes, outer, inner), len(outer.leaving))
+"""Prices that the engine sees are rounded up to so many steps."""
 
 
 class TwoLevelPacking:
@@ -65,34 +58,37 @@ class TwoLevelPacking:
 
     Parameters
     ----------
-    pieces, job_data
-        The instance, cut, and what is known of its jobs.
-    bins
-        The groups, with smaller ones in them; no two share a link.
-    places
-        How many groups there are.
+    context
+        The instance, and what is known of its jobs and GPUs.
+    outer, inner
+        Groups of servers, and smaller ones in them; no two share a link.
     """
 
-    def __init__(self, pieces: Pieces, job_data: Sequence[JobData], bins: Sequence[TwoLevelBin], places: int) -> None:
-        self._finite = pieces.horizon == "finite"
-        self._bins, self._jobs = bins, equivalent_jobs(job_data)
-        self._places = [bin.outer for bin in bins]
-        self._smaller = [one._replace(number=one.number * bin.outer.number) for bin in bins for one in bin.inside]
+    def __init__(self, context: Context, outer: ServerPartition, inner: ServerPartition) -> None:
+        cluster = context.pieces.cluster
+        self._finite = context.pieces.horizon == "finite"
+        self._bins = two_level_bins(context.pieces, context.gpu_classes, outer, inner)
+        self._jobs = equivalent_jobs(context.job_data)
+        self._outer = [each.outer for each in self._bins]
+        self._inner = [
+            one._replace(number=one.number * each.outer.number) for each in self._bins for one in each.inside
+        ]
         self._test = PackingTest()
-        self.reason = (
-            f"jobs too wide for one server packed onto the links of {places} places and of the servers in them"
-        )
+        links = frozenset().union(*outer.leaving.values(), *inner.leaving.values())
+        self._links = tuple(cluster.links[k].name for k in sorted(links))
+        places = f"{len(outer.leaving)} places and of the servers in them"
+        self._sentence = f"jobs too wide for one server packed onto the links of {places}"
 
-    def refutes(self, limit: int, budget: Budget) -> bool:
-        """Whether no plan has an objective of at most `limit`."""
+    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+        """Why no plan has an objective of at most `limit`; None where that stays open."""
         packing = self.packing(limit)
         if packing is None:
-            return False
+            return None
         most = min(_LONGEST, budget.left)
         own = Budget(most, lambda: budget.stopped)
-        destructive_bound = self._test.refutes(packing, own)
+        found = self._test.refutes(packing, own)
         budget.charge(most - own.left)
-        return destructive_bound
+        return None if found is None else packing.proof(found, self._sentence, self._links)
 
     def packing(self, limit: int) -> Packing | None:
         """What the links hold within an objective of `limit`, in workers.
@@ -100,16 +96,17 @@ class TwoLevelPacking:
         None where each job has room in one place: then its links say no more than those of the servers.
         """
         asked, reaching = [], False
-        for each in self._jobs:
-            allowed = allowed_classes(each.data, limit)
-            if (fewest_groups(self._smaller, each.data, allowed) or 0) > 1:
-                asked.append((each, allowed))
-                reaching = reaching or fewest_groups(self._places, each.data, allowed) != 1
+        for jobs in self._jobs:
+            allowed = allowed_classes(jobs.data, limit)
+            if (fewest_groups(self._inner, jobs.data, allowed) or 0) > 1:
+                asked.append((jobs, allowed))
+                reaching = reaching or fewest_groups(self._outer, jobs.data, allowed) != 1
         if not reaching:
             return None
-        head = min(each.data.job.release_us for each, _ in asked) if self._finite else 0
-        kinds = tuple(TwoLevelBinType(bin, asked, limit - head) for bin in self._bins)
-        return Packing(kinds, tuple(each.number * each.data.job.slots for each, _ in asked))
+        head = min(jobs.data.job.release_us for jobs, _ in asked) if self._finite else 0
+        bins = tuple(TwoLevelBinType(each, asked, limit - head) for each in self._bins)
+        demands, names = (jobs.number * jobs.data.job.slots for jobs, _ in asked), (jobs.names for jobs, _ in asked)
+        return Packing(bins, tuple(demands), tuple(names))
 
 
 class TwoLevelBinType:
@@ -117,7 +114,7 @@ class TwoLevelBinType:
 
     Parameters
     ----------
-    bin
+    bins
         The groups.
     asked
         Classes of jobs that no smaller group has room for, each with the classes of GPUs that are fast enough.
@@ -125,11 +122,13 @@ class TwoLevelBinType:
         Time of every link, in microseconds.
     """
 
-    def __init__(self, bin: TwoLevelBin, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], capacity: int) -> None:
-        self.count = bin.outer.number
+    def __init__(
+        self, bins: TwoLevelBin, asked: Sequence[tuple[EquivalentJobs, frozenset[int]]], capacity: int
+    ) -> None:
+        self.count = bins.outer.number
         # Rounded so that the engine's integers hold all sums, and that what fits still does.
         self._unit = 1 + (capacity >> _BITS)
-        self._bin, self._asked, self._capacity = bin, asked, -(-capacity // self._unit)
+        self._bins, self._asked, self._capacity = bins, asked, -(-capacity // self._unit)
         self._seconds = 0.0
 
     @property
@@ -144,7 +143,7 @@ class TwoLevelBinType:
         for c, (each, allowed) in enumerate(self._asked):
             shares = [
                 self._spent_on(one, each.data) * 10**6 // (room * self._capacity)
-                for one in self._bin.inside
+                for one in self._bins.inside
                 if one.links and (room := one.room(each.data.job_class, allowed))
             ]
             if shares:
@@ -180,7 +179,7 @@ class TwoLevelBinType:
         """What one group may hold, and the workers of each class in it."""
 
         model = new_model()
-        outer, inside, capacity = self._bin.outer, self._bin.inside, self._capacity
+        outer, inside, capacity = self._bins.outer, self._bins.inside, self._capacity
         workers: dict[int, cp_model.LinearExpr] = {}
         leaving: list[cp_model.LinearExpr] = []
         uses: list[list[cp_model.LinearExpr]] = [[] for _ in inside]
@@ -215,3 +214,14 @@ class TwoLevelBinType:
             model.add(sum(used) <= one.number * len(one.links) * capacity)
             model.add(sum(alone) <= one.number)
         return model, workers
+
+
+def two_level_packings(context: Context) -> Iterator[TwoLevelPacking]:
+    """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
+    for inner, outer in pairwise(server_partitions(context.pieces.cluster)):
+        if not inner.shared and not outer.shared:
+            yield TwoLevelPacking(context, outer, inner)
+
+
+TWO_LEVEL_BINS = Relaxation("two_level_bins", destructive(two_level_packings), frozenset({"makespan", "period"}))
+"""The relaxation registered as ``two_level_bins``."""

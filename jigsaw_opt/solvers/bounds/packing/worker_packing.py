@@ -1,66 +1,90 @@
-"""Workers as items and GPUs as bins: a worker stays on one GPU with all its blocks."""
+"""Workers as items and GPUs as bins: a worker stays on one GPU with all its blocks.
+
+Of the ``k m + g`` largest items in ``m`` bins, some ``g`` bins hold at least ``g (k + 1)``. So the fullest of them has
+at least ``1 / g`` of the smallest so many (Haouari and Gharbi, "Fast lifting procedures for the bin packing problem",
+2006).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.job_data import JobData
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
 
-__all__ = ["packing_bound"]
-
-
-def packing_bound(job_data: Sequence[JobData], classes: Sequence[GpuClass], finite: bool) -> int:
-    """Least time that some GPU is busy with whole workers, between the earliest release and the last exchange.
-
-    Parameters
-    ----------
-    job_data
-        The jobs.
-    classes
-        GPUs by type and memory.
-    finite
-        Whether heads and tails count; around a period they do not.
-    """
-    placed = [data for data in job_data if data.job_class.blocks]
-    best = 0
-    for kinds in dict.fromkeys(
-        [*(frozenset(data.job_class.blocks) for data in placed), frozenset(range(len(classes)))]
-    ):
-        inside = [data for data in placed if kinds >= data.job_class.blocks.keys()]
-        loads = sorted((load for data in inside for load in _least_loads(data)), reverse=True)
-        head, tail = _least_ends(inside) if finite else (0, 0)
-        best = max([best, *(head + load + tail for load in _fullest(loads, sum(classes[k].gpus for k in kinds)))])
-    return best
+__all__ = ["WORKER_PACKING"]
 
 
-def _least_ends(job_data: Sequence[JobData]) -> tuple[int, int]:
-    """Least time before the first work of the jobs, and least time after the last."""
-    head = min((data.job.release_us for data in job_data), default=0)
-    return head, min((data.job_class.tail for data in job_data), default=0)
+class _Worker(NamedTuple):
+    """Least time that a worker keeps its GPU busy over all iterations, and its job."""
+
+    load: int
+    job: str
 
 
-def _least_loads(data: JobData) -> Iterator[int]:
-    """Least time that each worker of a job keeps its GPU busy over all iterations.
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    """For the GPUs that some job may use, those of all jobs that no others may use; then all GPUs and jobs."""
+    placed = [data for data in context.job_data if data.job_class.blocks]
+    everything = frozenset(range(len(context.gpu_classes)))
+    for classes in dict.fromkeys([*(frozenset(data.job_class.blocks) for data in placed), everything]):
+        inside = [data for data in placed if classes >= data.job_class.blocks.keys()]
+        workers = sorted((worker for data in inside for worker in _workers(data)), reverse=True)
+        head = tail = 0
+        if context.pieces.horizon == "finite":
+            head = min((data.job.release_us for data in inside), default=0)
+            tail = min((data.job_class.tail for data in inside), default=0)
+        gpus = sum(context.gpu_classes[k].gpus for k in classes)
+        for bins, first, last, load in _fullest([worker.load for worker in workers], gpus):
+            if head + load + tail > known:
+                known = head + load + tail
+                yield _bound(context, classes, workers[first:last], bins, (head, load, tail))
 
-    Over several iterations workers may take turns, so each counts only for the least of its levels.
-    """
+
+def _bound(
+    context: Context, classes: frozenset[int], held: Sequence[_Worker], bins: int, parts: tuple[int, int, int]
+) -> Bound:
+    """The bound of some workers that so many GPUs hold at least, with head, load and tail."""
+    head, load, tail = parts
+    value = head + load + tail
+    arithmetic = f"{head} + ceil(({added(worker.load for worker in held)}) / {bins}) + {tail} = {value}"
+    work = [Term("work of a worker", worker.load, jobs=(worker.job,)) for worker in held]
+    terms = (Term("head", head), *work, Term("GPUs that hold these workers", bins, ""), Term("tail", tail))
+    kinds = {context.gpu_classes[k][:2] for k in classes}
+    servers = [server for server in context.pieces.cluster.servers if (server.gpu_type, server.gpu_memory) in kinds]
+    proof = Proof(
+        "the largest workers, of which some GPU has several",
+        arithmetic,
+        terms,
+        tuple(dict.fromkeys(worker.job for worker in held)),
+        tuple(server.name for server in servers),
+    )
+    return Bound(value, proof)
+
+
+def _workers(data: JobData) -> Iterator[_Worker]:
+    """The workers of a job. Over several iterations they may take turns, so each counts only for the least level."""
     least = critical.least_levels(data.job)
     for level in least if data.job.iterations == 1 else (least[0],) * len(least):
-        yield data.job.iterations * min(t[level - 1] for t in data.job_class.blocks.values() if len(t) >= level)
+        block = min(times[level - 1] for times in data.job_class.blocks.values() if len(times) >= level)
+        yield _Worker(data.job.iterations * block, data.job.name)
 
 
-def _fullest(loads: Sequence[int], gpus: int) -> Iterator[int]:
-    """Of the ``k m + g`` largest items in ``m`` bins, some ``g`` bins hold at least ``g (k + 1)`` of them.
-
-    After Haouari and Gharbi, "Fast lifting procedures for the bin packing problem" (2006), for powers of two ``g``.
-    """
+def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
+    """Powers of two of GPUs, with the first and last of the items that they hold at least, and the fullest's load."""
     sums = [0, *accumulate(loads)]
     bins = 1
     while bins <= gpus:
         for count in range(bins, len(loads) + 1, gpus):
-            held = (count - bins) // gpus * bins + bins
-            yield ceil_div(sums[count] - sums[count - held], bins)
+            first = count - (count - bins) // gpus * bins - bins
+            yield bins, first, count, ceil_div(sums[count] - sums[first], bins)
         bins *= 2
+
+
+WORKER_PACKING = Relaxation("worker_packing", _bounds, frozenset({"makespan", "period"}), instant=True)
+"""The relaxation registered as ``worker_packing``."""

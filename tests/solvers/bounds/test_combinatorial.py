@@ -22,7 +22,7 @@ from jigsaw_opt.problem import (
     cut,
 )
 from jigsaw_opt.solvers.bounds import lower_bound
-from jigsaw_opt.solvers.bounds.combinatorial.single_machine import least_makespan, least_weighted_completion
+from jigsaw_opt.solvers.bounds.combinatorial.resource_load import critical_set, least_weighted_completion
 from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -105,7 +105,8 @@ def test_a_class_of_gpus_that_only_some_jobs_can_use_is_priced_alone() -> None:
     }
     cluster = Cluster((Server("f", "fast", 1, 1, 1), Server("s", "slow", 3, 1, 1)))
     jobs = (Job("a", "fast", 1, 1), Job("b", "fast", 1, 1, release_us=50), Job("c", "any", 1, 1))
-    assert lower_bound(cut(Instance("types", cluster, models, jobs))) == (200, "GPU work on fast")
+    bound = lower_bound(cut(Instance("types", cluster, models, jobs)))
+    assert (bound.value, bound.reason) == (200, "GPU work on fast")
 
 
 def test_wide_jobs_crowd_onto_slow_gpus() -> None:
@@ -113,14 +114,17 @@ def test_wide_jobs_crowd_onto_slow_gpus() -> None:
     servers = (Server("f", "fast", 1, 1, 10**9), Server("s", "slow", 1, 1, 10**9))
     cluster = Cluster(servers, (), (Link("l", ("f", "s"), 10**9),))
     instance = Instance("crowd", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 2, 1) for k in range(3)))
-    assert lower_bound(cut(instance)) == (120, "GPU work on slow")
+    bound = lower_bound(cut(instance))
+    assert (bound.value, bound.reason) == (120, "GPU work on slow")
 
 
 def test_jacksons_rule_keeps_late_work_and_long_tails_apart() -> None:
     early, late = Demand(0, 40, 60, 0), Demand(50, 40, 0, 0)
     # Two machines: 20 us of work each; the early job owes 60 us afterwards, the late one starts at 50.
-    assert least_makespan(Resource(2, (early, None, late), "")) == 80
-    assert least_makespan(Resource(2, (late,), "")) == 70
+    assert critical_set(Resource(2, (early, None, late), "")) == [0]
+    assert critical_set(Resource(2, (late,), "")) == [0]
+    # Without the long tail both together decide: 40 us of work for two machines from 0 on.
+    assert critical_set(Resource(2, (Demand(0, 40, 0, 0), None, Demand(10, 40, 0, 0)), "")) == [0, 2]
 
 
 def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
@@ -131,7 +135,7 @@ def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
 def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
     # On one machine the second and the third job wait for each other; the first has a long way to go alone.
     alone, short = WeightedJob(1, 100, Demand(0, 2, 0, 4)), WeightedJob(1, 5, Demand(0, 5, 0, 25))
-    assert least_weighted_completion([alone, short, short], 1) >= 100 + 5 + 10
+    assert least_weighted_completion([alone, short, short], 1)[0] >= 100 + 5 + 10
 
 
 @pytest.mark.parametrize(("loads", "gpus", "least"), (([7, 6, 5, 4, 3], 2, 13), ([5, 5, 5, 1], 2, 10), ([9], 4, 9)))
@@ -152,7 +156,8 @@ def test_jobs_wider_than_a_rack_load_the_uplinks() -> None:
     cluster = Cluster(servers, ("r0", "r1", "spine"), (*down, *up))
     instance = Instance("racks", cluster, {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2)))
     # Three workers: 2 * 2/3 * 120 bytes at a byte per microsecond, over both uplinks, one job after the other.
-    assert lower_bound(cut(instance)) == (1 + 2 * 160, "transfers of jobs too wide for one place over 2 links")
+    bound = lower_bound(cut(instance))
+    assert (bound.value, bound.reason) == (1 + 2 * 160, "transfers of jobs too wide for one place over 2 links")
 
 
 def test_a_link_that_splits_the_cluster_is_a_resource() -> None:
@@ -162,7 +167,8 @@ def test_a_link_that_splits_the_cluster_is_a_resource() -> None:
     instance = Instance(
         "line", Cluster(servers, (), links), {"m": model}, tuple(Job(f"j{k}", "m", 3, 1) for k in range(2))
     )
-    assert lower_bound(cut(instance)) == (1 + 2 * 400, "transfers over link l1")
+    bound = lower_bound(cut(instance))
+    assert (bound.value, bound.reason) == (1 + 2 * 400, "transfers over link l1")
 
 
 def test_infeasible_instances_have_some_bound_too() -> None:

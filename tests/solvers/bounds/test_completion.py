@@ -1,4 +1,4 @@
-"""Stronger bounds on the weighted sum of ends: never above an optimum, and stronger where they should be."""
+"""Bounds on the weighted sum of completion times: never above an optimum, and stronger where they should be."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import job_end, objective_of
-from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds import Context, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
-from jigsaw_opt.solvers.bounds.completion import job_pairs, stronger_completion_bounds
+from jigsaw_opt.solvers.bounds.completion import chains
+from jigsaw_opt.solvers.bounds.completion.chains import Chain, Step, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualTerm
 from jigsaw_opt.solvers.bounds.completion.energetic import energetic_bounds
-from jigsaw_opt.solvers.bounds.completion.job_pairs import Chain, Step, pair_inequalities
-from jigsaw_opt.solvers.bounds.completion.mean_busy_times import LoadCuts, cut_rounds
+from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.completion.work_functions import Profile, WorkFunction
-from jigsaw_opt.solvers.bounds.job_data import gather_job_data, gpu_classes
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
@@ -35,7 +34,7 @@ WEIGHTED = [name for name in catalogue.names("tiny") if catalogue.load(name).obj
 
 def best_bound(pieces: Pieces) -> int:
     known = lower_bound(pieces).value
-    values = [known, *(bound.value for bound in stronger_completion_bounds(pieces, known))]
+    values = [known, *(bound.value for bound in stronger_bounds(pieces, known))]
     assert values == sorted(set(values)), "each bound is better than those before"
     return values[-1]
 
@@ -70,7 +69,7 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
         limit = objective_of(pieces, plan.jobs, None)
         deadlines = [window.deadline for window in windows(pieces, limit)]
         known = lower_bound(pieces).value
-        for bound in stronger_completion_bounds(pieces, known - 1):
+        for bound in stronger_bounds(pieces, known - 1):
             for job, latest in bound.deadlines(limit).items():
                 assert job_end(plan.jobs[job]) <= latest, seed
                 told += 1
@@ -83,17 +82,17 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
 def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
     # By windows, by loads, and by branches over who shares a link.
     pieces = cut(generate("server", seed, objective="weighted_completion"))
-    *_, best = stronger_completion_bounds(pieces, lower_bound(pieces).value)
+    *_, best = stronger_bounds(pieces, lower_bound(pieces).value)
     limit = best.value + best.value // 50
     before, after = windows(pieces, limit), windows(pieces, limit, best.deadlines(limit))
-    own = [data.end for data in gather_job_data(pieces, gpu_classes(pieces))]
+    own = [data.completion for data in Context(pieces).job_data]
     left = [(b.deadline - end, a.deadline - end) for b, a, end in zip(before, after, own, strict=True)]
     assert all(0 <= later <= sooner for sooner, later in left)
     assert min(later / sooner for sooner, later in left) < 0.6
 
 
 @pytest.mark.parametrize("price", (0, 3))
-def test_the_cost_of_an_end_is_cheapest_and_latest_where_trying_all_ends_says(price: int) -> None:
+def test_the_cost_of_a_completion_time_is_cheapest_and_latest_where_trying_all_says(price: int) -> None:
     late = Profile(WorkFunction([(2, 0, 4), (2, 9, 4)]), WorkFunction([(1, 0, 30)]), 5)
     terms = [DualTerm(20, 18, 2 * UNIT, late), DualTerm(33, 9, 5 * UNIT // 3, late)]
     cost = CompletionCost(11, price * UNIT, terms)
@@ -159,7 +158,7 @@ def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch)
     one = Chain(0, 4, 30, (Step(1, 7, 7, 3, 13), Step(1, 13, 13, 11, 0)))
     other = Chain(5, 5, 26, (Step(1, 11, 11, 9, 0),))
     exact = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
-    monkeypatch.setattr(job_pairs, "_MOST_LABELS", 2)
+    monkeypatch.setattr(chains, "_MOST_LABELS", 2)
     relaxed = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
     assert least_sum(relaxed) < least_sum(exact)
 
@@ -169,17 +168,17 @@ def test_labels_that_another_beats_are_left_out_however_large_they_are(shift: in
     draw = np.random.default_rng(3)
     labels = {tuple(shift + int(value) for value in row) for row in draw.integers(0, 6, (200, 4))}
     best = [a for a in sorted(labels) if not any(b != a and all(x <= y for x, y in zip(b, a)) for b in labels)]
-    assert job_pairs._unbeaten(labels) == best
+    assert chains._undominated(labels) == best
     assert 1 < len(best) < len(labels)
 
 
 def least_sum(rows: list[Inequality]) -> int:
-    """Least sum of two ends."""
+    """Least sum of two completion times."""
     program = CompletionProgram([1, 1], [0, 0])
     for row in rows:
         program.add(row)
     program.solve()
-    return program.bound()
+    return program.dual().value
 
 
 def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
@@ -219,16 +218,14 @@ def test_shared_links_give_more(seed: int, share: float) -> None:
 
 def test_windows_see_what_whole_loads_do_not() -> None:
     pieces = cut(generate("server", 37))
-    classes = gpu_classes(pieces)
-    job_data = gather_job_data(pieces, classes)
-    resources = list(gpu_resources(job_data, classes))
-    program = CompletionProgram([data.job.weight for data in job_data], [data.end for data in job_data])
+    context = Context(pieces)
+    job_data, resources = context.job_data, gpu_resources(context)
+    program = CompletionProgram([data.job.weight for data in job_data], [data.completion for data in job_data])
     program.solve()
     for _ in cut_rounds(program, [LoadCuts(resource, job_data) for resource in resources], Budget()):
         continue
-    assert (
-        max(proof.bound for proof in energetic_bounds(program, resources, job_data, Budget())) > 1.01 * program.bound()
-    )
+    loads = program.dual().value
+    assert max(dual.value for dual in energetic_bounds(program, resources, job_data, Budget())) > 1.01 * loads
 
 
 def test_a_curve_is_exact_at_integers_and_near_in_between() -> None:
@@ -249,28 +246,22 @@ def test_corners_split_a_profile_into_straight_parts() -> None:
 
 
 def test_nothing_follows_a_stop() -> None:
-    assert not list(stronger_completion_bounds(cut(generate("server", 76)), 0, stop=lambda: True))
-
-
-def test_other_objectives_have_no_such_bound() -> None:
-    assert not list(stronger_completion_bounds(cut(generate("tiny", 0)), 0))
+    assert not list(stronger_bounds(cut(generate("server", 76)), 0, stop=lambda: True))
 
 
 def test_bounds_repeat_within_the_same_work() -> None:
-    first, second, less = (
-        list(stronger_completion_bounds(cut(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001)
-    )
+    first, second, less = (list(stronger_bounds(cut(generate("server", 44)), 0, work)) for work in (0.2, 0.2, 0.001))
     assert [bound[:2] for bound in first] == [bound[:2] for bound in second]
     assert [bound[:2] for bound in less] == [bound[:2] for bound in first[: len(less)]]
 
 
 def test_the_program_adds_up_exactly() -> None:
     program = CompletionProgram([3, 1], [10**15, 10**15 + 1])
-    assert program.bound() == 4 * 10**15 + 1
+    assert program.dual().value == 4 * 10**15 + 1
     program.add(Inequality({0: 1, 1: 1}, 3 * 10**15, "pair"))
     program.solve()
     # The cheaper job waits for the other: its end is 2 * 10**15, and not a microsecond of it is rounded away.
-    assert program.bound() == 5 * 10**15
+    assert program.dual().value == 5 * 10**15
 
 
 def test_multipliers_that_take_too_much_are_scaled_down() -> None:
@@ -278,4 +269,4 @@ def test_multipliers_that_take_too_much_are_scaled_down() -> None:
     program.add(Inequality({0: 3, 1: 7}, 10**6, "pair"))
     program.solve()
     least = Fraction(10**6, 7)
-    assert least - 1 <= program.bound() <= least + 1
+    assert least - 1 <= program.dual().value <= least + 1

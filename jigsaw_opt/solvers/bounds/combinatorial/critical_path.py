@@ -1,0 +1,43 @@
+"""Critical paths: no job ends before it could on an empty cluster (``problem/critical.py`` has the least times)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
+
+__all__ = ["CRITICAL_PATH"]
+
+
+def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    """The longest job, or the weighted sum over all jobs."""
+    if context.pieces.objective == "weighted_completion":
+        yield _all_jobs(context)
+    else:
+        yield _longest_job(context)
+
+
+def _all_jobs(context: Context) -> Bound:
+    terms = tuple(
+        Term("weighted completion time", data.job.weight * data.completion, "weight * us", (data.job.name,))
+        for data in context.job_data
+    )
+    value, names = sum(term.amount for term in terms), tuple(data.job.name for data in context.job_data)
+    arithmetic = f"{added(term.amount for term in terms)} = {value}"
+    return Bound(value, Proof("critical paths of all jobs", arithmetic, terms, names))
+
+
+def _longest_job(context: Context) -> Bound:
+    longest = max(context.job_data, key=lambda data: data.completion)
+    job, name = longest.job, longest.job.name
+    # A period is at least 1.
+    value = max(longest.completion, int(context.pieces.horizon == "cyclic"))
+    terms = (Term("release", job.release_us, jobs=(name,)), Term("span", value - job.release_us, jobs=(name,)))
+    arithmetic = f"{added(term.amount for term in terms)} = {value}"
+    return Bound(value, Proof(f"critical path of job {name}", arithmetic, terms, (name,)))
+
+
+CRITICAL_PATH = Relaxation("critical_path", _bounds, instant=True)
+"""The relaxation registered as ``critical_path``."""

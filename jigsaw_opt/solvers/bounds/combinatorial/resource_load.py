@@ -1,0 +1,157 @@
+"""A resource as one machine as fast as all of it: what holds even if work could be split and moved at will."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+
+from jigsaw_opt.problem.clock import look, looking
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
+from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
+
+__all__ = ["critical_set", "least_weighted_completion", "resource_bounds"]
+
+_UNIT = 2**24
+"""Fractions are summed in parts of one over this, rounded down: exact sums would have endless denominators."""
+_SCANS = 48
+"""Number of times that the whole set of jobs is looked through for the best constraint."""
+
+
+def resource_bounds(context: Context, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
+    """What resources prove above a value that is known, whatever the objective."""
+    bound = _weighted_completion if context.pieces.objective == "weighted_completion" else _length
+    for resource in resources:
+        found = bound(context, resource, known)
+        if found is not None:
+            known = found.value
+            yield found
+
+
+def _length(context: Context, resource: Resource, known: int) -> Bound | None:
+    """Makespan: head, work and tail of the critical set. Period: all work, which repeats without head and tail."""
+    finite = context.pieces.horizon == "finite"
+    asking = [(k, demand) for k, demand in enumerate(resource.demands) if demand]
+    jobs = set(critical_set(resource)) if finite else {k for k, _ in asking}
+    asking = [(k, demand) for k, demand in asking if k in jobs]
+    head = min((demand.head for _, demand in asking), default=0) if finite else 0
+    tail = min((demand.tail for _, demand in asking), default=0) if finite else 0
+    value = head + ceil_div(sum(demand.work for _, demand in asking), resource.capacity) + tail
+    if value <= known:
+        return None
+    names = tuple(context.pieces.jobs[k].name for k, _ in asking)
+    work = [Term("work", demand.work, jobs=(name,)) for name, (_, demand) in zip(names, asking)]
+    terms = (Term("head", head), *work, Term("capacity", resource.capacity, ""), Term("tail", tail))
+    arithmetic = f"{head} + ceil(({added(term.amount for term in work)}) / {resource.capacity}) + {tail} = {value}"
+    return Bound(value, Proof(resource.reason, arithmetic, terms, names, resource.servers, resource.links))
+
+
+def _weighted_completion(context: Context, resource: Resource, known: int) -> Bound | None:
+    weighted = [
+        WeightedJob(data.job.weight, data.completion, demand)
+        for data, demand in zip(context.job_data, resource.demands, strict=True)
+    ]
+    value, shares = least_weighted_completion(weighted, resource.capacity)
+    if value <= known:
+        return None
+    names = tuple(data.job.name for data in context.job_data)
+    shared = [Term("share of the sum", share, "weight * us", (name,)) for name, share in zip(names, shares)]
+    terms = (*shared, Term("fractions of all shares", value - sum(shares), "weight * us"))
+    arithmetic = f"{added(term.amount for term in terms)} = {value}"
+    sentence = f"{resource.reason}, in Smith's order"
+    return Bound(value, Proof(sentence, arithmetic, terms, names, resource.servers, resource.links))
+
+
+def critical_set(resource: Resource) -> list[int]:
+    """The jobs that decide the makespan of Jackson's preemptive schedule on one machine as fast as the resource.
+
+    Of all sets of jobs it has the largest least head + work / capacity + least tail (Carlier, "The one-machine
+    sequencing problem", 1982).
+    """
+    scale, demands = resource.capacity, enumerate(resource.demands)
+    waiting = sorted((d.head * scale, d.tail * scale, d.work, k) for k, d in demands if d and d.work)
+    ready: list[list[int]] = []
+    schedule: list[tuple[int, int, int, int]] = []  # start, end, tail and job of what runs without a break
+    now = latest = last = position = 0
+    while position < len(waiting) or ready:
+        look()
+        if not ready:
+            now = max(now, waiting[position][0])
+        while position < len(waiting) and waiting[position][0] <= now:
+            _, tail, work, k = waiting[position]
+            heapq.heappush(ready, [-tail, work, k])
+            position += 1
+        first = ready[0]
+        length = first[1] if position == len(waiting) else min(first[1], waiting[position][0] - now)
+        schedule.append((now, now + length, -first[0], first[2]))
+        now += length
+        first[1] -= length
+        if not first[1] and now - heapq.heappop(ready)[0] > latest:
+            latest, last = now - first[0], len(schedule)
+    # Back from the job that ends last with its tail, up to a gap or to one with a smaller tail.
+    jobs: dict[int, None] = {}
+    start, tail = schedule[last - 1][1:3] if last else (0, 0)
+    for begin, end, own_tail, k in reversed(schedule[:last]):
+        if end != start or own_tail < tail:
+            break
+        start, jobs[k] = begin, None
+    return sorted(jobs)
+
+
+def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tuple[int, list[int]]:
+    """Least sum of weighted completion times by mean busy times, and each job's share in it, rounded down.
+
+    In units of ``2 * capacity``, the work of any set ``A`` of jobs, times its mean busy time, is at least
+    ``2 * capacity * head(A) * work(A) + work(A)**2``, and that of each job at least what its own completion leaves
+    (Queyranne, "Structure of a simple scheduling polyhedron", 1993). The prefixes of Smith's order, each with the
+    best constraint found for it, solve the dual of that linear program, so the sum is a lower bound whichever
+    constraints are found. Without own completion times it is the bound of Eastman, Even and Isaacs (1964); on one
+    machine with one block a job it is Smith's rule itself.
+    """
+    shares = [job.weight * job.completion * _UNIT for job in jobs]
+    demands = [(k, demand) for k, job in enumerate(jobs) if (demand := job.demand) and demand.work]
+    demands.sort(key=lambda each: Fraction(-jobs[each[0]].weight, each[1].work))
+    family = _Family(capacity, max(1, len(demands) // _SCANS))
+    before = 0
+    for k, demand in looking(demands):
+        moment = family.extend(jobs[k].completion, demand)
+        numerator = jobs[k].weight * (moment - before + capacity * demand.offset)
+        shares[k] = numerator * _UNIT // (2 * capacity * demand.work)
+        before = moment
+    return ceil_div(sum(shares), _UNIT), [share // _UNIT for share in shares]
+
+
+class _Family:
+    """The best constraint found for a growing set of jobs: capacity holds a subset, own ends hold the others."""
+
+    def __init__(self, capacity: int, every: int) -> None:
+        self._capacity, self._every = capacity, every
+        self._jobs: list[tuple[int, int, int, int]] = []  # least mean busy time, work, their product, head
+        self._alone = 0
+        self._held = (0, 0, 0, 0)  # gain, work, its moment if alone, head of the subset
+
+    def extend(self, completion: int, demand: Demand) -> int:
+        """Take one more job; returns the least sum of work times mean busy time, in units of ``2 * capacity``."""
+        alone = self._capacity * (2 * demand.work * completion - demand.offset)
+        self._alone += alone
+        self._jobs.append((alone // demand.work, demand.work, alone, demand.head))
+        _, work, moment, head = self._held
+        self._take(work + demand.work, moment + alone, min(head, demand.head) if work else demand.head)
+        if len(self._jobs) % self._every == 0:
+            self._scan()
+        return self._alone + self._held[0]
+
+    def _scan(self) -> None:
+        """Try every set of the jobs whose own least mean busy time is early."""
+        self._jobs.sort()
+        work, moment, head = 0, 0, self._jobs[0][3]
+        for _, extra, alone, own_head in self._jobs:
+            work, moment, head = work + extra, moment + alone, min(head, own_head)
+            self._take(work, moment, head)
+
+    def _take(self, work: int, moment: int, head: int) -> None:
+        gain = 2 * self._capacity * head * work + work * work - moment
+        if gain > self._held[0]:
+            self._held = (gain, work, moment, head)

@@ -1,0 +1,78 @@
+"""The relaxations in order: the instant ones before a search, the others beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.bounds.registry import relaxations
+from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
+
+__all__ = ["lower_bound", "stronger_bounds"]
+
+
+def lower_bound(pieces: Pieces, without: Collection[str] = ()) -> Bound:
+    """Best bound of the instant relaxations: what every solver starts from.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut. Where it has no plan, the bound is still a valid number and means nothing.
+    without
+        Names of relaxations that are left out.
+
+    Raises
+    ------
+    UsageError
+        There is no relaxation of such a name.
+    """
+    best = Bound(0, Proof("no time is less than 0"))
+    for bound in _rising(pieces, -1, Budget(), without, instant=True):
+        best = bound
+    return best
+
+
+def stronger_bounds(
+    pieces: Pieces,
+    known: int,
+    work: float = math.inf,
+    stop: Callable[[], bool] = lambda: False,
+    without: Collection[str] = (),
+) -> Iterator[Bound]:
+    """Rising bounds of the relaxations that take their time, each better than all before.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut. Where it has no plan, the bounds are still valid numbers and mean nothing.
+    known
+        A proven lower bound, such as that of `lower_bound`; only better ones are yielded.
+    work
+        Limit in seconds of a usual core, counted from the size of what is computed; the same limit gives the
+        same bounds on every machine.
+    stop
+        Asked between steps of at most about a second; once it holds, no more bounds come.
+    without
+        Names of relaxations that are left out.
+
+    Raises
+    ------
+    UsageError
+        There is no relaxation of such a name.
+    """
+    yield from _rising(pieces, known, Budget(work, stop), without, instant=False)
+
+
+def _rising(pieces: Pieces, known: int, budget: Budget, without: Collection[str], instant: bool) -> Iterator[Bound]:
+    """What the relaxations of one kind prove, in their order, each bound with the name of its relaxation."""
+    context = Context(pieces)
+    for relaxation in relaxations(without):
+        if relaxation.instant == instant and relaxation.applies(pieces):
+            for bound in relaxation.bounds(context, known, budget):
+                if bound.value > known:
+                    known = bound.value
+                    yield bound._replace(proof=replace(bound.proof, relaxation=relaxation.name))

@@ -1,0 +1,65 @@
+"""Why no plan is better than a bound, in words and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Proof", "Term", "added"]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One amount that a proof rests on.
+
+    Parameters
+    ----------
+    name
+        What it is, such as ``work``.
+    amount
+        How much.
+    unit
+        ``us``, ``bytes``, ``weight * us``, or empty for a plain number.
+    jobs
+        Names of the jobs that it comes from.
+    """
+
+    name: str
+    amount: int
+    unit: str = "us"
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why no plan has an objective below a value. Its fields are plain values: `dataclasses.asdict` makes it JSON.
+
+    Parameters
+    ----------
+    sentence
+        What proves it, in the user's terms.
+    arithmetic
+        The calculation that gives the value, as in ``5 + ceil(90 / 4) + 7 = 35``. A destructive bound has the false
+        inequality that an objective of one less would ask for, as in ``90 <= 88``. Empty where an engine's search is
+        the proof.
+    terms
+        The amounts in the calculation.
+    jobs, servers, links
+        Names of what it rests on; of a server, its GPUs.
+    relaxation
+        Name of the relaxation, or of the solver whose search has proven it.
+    """
+
+    sentence: str = ""
+    arithmetic: str = ""
+    terms: tuple[Term, ...] = ()
+    jobs: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    relaxation: str = ""
+
+
+def added(amounts: Iterable[int]) -> str:
+    """A sum as it stands in a calculation: written out where it is short."""
+    amounts = tuple(amounts)
+    return " + ".join(map(str, amounts)) if 0 < len(amounts) <= 8 else str(sum(amounts))

@@ -1,0 +1,56 @@
+"""The relaxations there are, ours in the order in which they run, then third parties' by entry point."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import cache
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.solvers.bounds.relaxation import Relaxation
+from jigsaw_opt.system.plugins import load, nearest, registered
+
+__all__ = ["GROUP", "names", "relaxations"]
+
+GROUP = "jigsaw_opt.bounds"
+"""Entry points of this group name a `Relaxation`. What it yields is taken as proven."""
+
+
+def names() -> tuple[str, ...]:
+    """Names of all relaxations, in their order."""
+    return tuple(relaxation.name for relaxation in _everything())
+
+
+def relaxations(without: Collection[str] = ()) -> tuple[Relaxation, ...]:
+    """All relaxations but those of some names, in their order.
+
+    Raises
+    ------
+    UsageError
+        There is no relaxation of such a name.
+    """
+    for name in without:
+        if name not in names():
+            raise UsageError(f"no bound {name!r}; {nearest(name, names())}")
+    return tuple(relaxation for relaxation in _everything() if relaxation.name not in without)
+
+
+@cache
+def _everything() -> tuple[Relaxation, ...]:
+    from jigsaw_opt.solvers.bounds.combinatorial.critical_path import CRITICAL_PATH
+    from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import GPU_WORK
+    from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import LINK_TRANSFERS
+    from jigsaw_opt.solvers.bounds.completion.disjunctive import DISJUNCTIVE_SETS
+    from jigsaw_opt.solvers.bounds.completion.energetic import ENERGETIC_INTERVALS
+    from jigsaw_opt.solvers.bounds.completion.job_pairs import JOB_PAIRS
+    from jigsaw_opt.solvers.bounds.completion.mean_busy_times import MEAN_BUSY_TIMES
+    from jigsaw_opt.solvers.bounds.packing.link_bins import LINK_BINS
+    from jigsaw_opt.solvers.bounds.packing.placement_loads import PLACEMENT_LOADS
+    from jigsaw_opt.solvers.bounds.packing.two_level_bins import TWO_LEVEL_BINS
+    from jigsaw_opt.solvers.bounds.packing.worker_packing import WORKER_PACKING
+
+    own = (
+        *(CRITICAL_PATH, GPU_WORK, LINK_TRANSFERS, WORKER_PACKING),
+        *(LINK_BINS, TWO_LEVEL_BINS, PLACEMENT_LOADS),
+        *(MEAN_BUSY_TIMES, JOB_PAIRS, ENERGETIC_INTERVALS, DISJUNCTIVE_SETS),
+    )
+    return (*own, *(load(GROUP, "bound", name) for name in registered(GROUP)))
