@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
@@ -13,8 +14,13 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import load_instance
 from jigsaw_opt.instances import load
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import cut
+from jigsaw_opt.solvers.bounds import Budget, Context, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.oracle import optimum
+from tests.random_instances import random_instance
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -64,3 +70,24 @@ def test_the_move_of_ones_own_takes_part() -> None:
     status, *moves = output_of("own_move.py").splitlines()
     assert status.split()[0] in ("feasible", "optimal")
     assert any(line.startswith("exchange_priorities: ") for line in moves)
+
+
+def test_the_bound_of_ones_own_is_registered_and_raises_the_bound() -> None:
+    without, own = output_of("own_bound.py").splitlines()
+    assert int(without.split()[0]) == lower_bound(cut(generate("server", 21))).value
+    assert int(own.split()[0]) > int(without.split()[0])
+    assert own.split()[2] == "last_job:"
+
+
+def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    own = importlib.import_module("own_bound").LAST_JOB
+    compared = 0
+    for seed in range(40):
+        instance = random_instance(seed, "finite", "weighted_completion", 6)
+        best = optimum(instance)
+        if best is not None:
+            (bound,) = own.bounds(Context(cut(instance)), 0, Budget())
+            assert bound.value <= best
+            compared += 1
+    assert compared >= 20

@@ -1,6 +1,6 @@
 """Why an instance has no plan: certain causes before any search, and a minimal conflict after a proof.
 
-Time never makes an instance infeasible: pieces can always run one after the other. What can is the
+Time never makes an instance infeasible: blocks and transfers can always run one after the other. What can is the
 placement (GPU types, memory, links, GPUs of one's own for all workers of a job) and a depth rule.
 """
 
@@ -88,7 +88,7 @@ def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> C
     def holds(jobs: Sequence[int]) -> bool:
         return not jobs or check(restrict(pieces, jobs)) is not False
 
-    conflict = sorted(_explain(holds, (), tuple(range(len(pieces.jobs))), False))
+    conflict = sorted(_quickxplain(holds, (), tuple(range(len(pieces.jobs))), False))
     part = restrict(pieces, conflict)
     certain = certain_causes(part)
     return certain[0] if certain else Conflict("search", tuple(job.name for job in part.jobs), _together(part))
@@ -142,22 +142,22 @@ def _largest(pieces: Pieces) -> int:
     return max(memory, *(4 * job.iterations * job.levels * pieces.cluster.gpu_count for job in pieces.jobs))
 
 
-def _explain(
+def _quickxplain(
     holds: Callable[[Sequence[int]], bool], given: tuple[int, ...], jobs: tuple[int, ...], grown: bool
 ) -> tuple[int, ...]:
-    """Those of `jobs` that a minimal conflict takes beside the jobs `given`, which have just `grown` or are checked."""
+    """Those of `jobs` in a minimal conflict with the background `given`; `grown` says that it is not checked yet."""
     if grown and not holds(given):
         return ()
     if len(jobs) == 1:
         return jobs
     first, second = jobs[: len(jobs) // 2], jobs[len(jobs) // 2 :]
-    right = _explain(holds, given + first, second, True)
-    left = _explain(holds, given + right, first, bool(right))
+    right = _quickxplain(holds, given + first, second, True)
+    left = _quickxplain(holds, given + right, first, bool(right))
     return left + right
 
 
-class _Demand(NamedTuple):
-    """So many workers of a job need so much memory each, because they reach a level."""
+class _MemoryNeed(NamedTuple):
+    """So many workers of a job need so much memory each, in bytes, because they reach a level."""
 
     workers: int
     level: int
@@ -193,10 +193,10 @@ def _too_few(job: str, workers: int, gpus: int, whole: int) -> str:
 
 
 def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
-    for demand in _demands(job):
-        room = sum(server.gpus for server in servers if server.gpu_memory >= demand.memory)
-        if room < demand.workers:
-            yield Conflict("memory", (job.name,), _no_memory(job, demand, room, servers))
+    for need in _memory_needs(job):
+        room = sum(server.gpus for server in servers if server.gpu_memory >= need.memory)
+        if room < need.workers:
+            yield Conflict("memory", (job.name,), _no_memory(job, need, room, servers))
             return
     parts = _parts(pieces, job)
     if all(sum(server.gpus for server in part) < job.slots for part in parts):
@@ -208,18 +208,18 @@ def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server
         yield Conflict("memory", (job.name,), f"{message} at the depth that its rule asks for")
 
 
-def _demands(job: PieceGraph) -> list[_Demand]:
+def _memory_needs(job: PieceGraph) -> list[_MemoryNeed]:
     """What the depth rule asks for in every iteration, level by level, deepest first."""
     levels = reversed(candidate_levels(job))
-    return [_Demand(fewest_contributors(job, d), d, job.state_bytes + job.activation_bytes[d - 1]) for d in levels]
+    return [_MemoryNeed(fewest_contributors(job, d), d, job.state_bytes + job.activation_bytes[d - 1]) for d in levels]
 
 
-def _no_memory(job: PieceGraph, demand: _Demand, room: int, servers: Sequence[Server]) -> str:
-    who = "one worker" if demand.workers == 1 else f"{demand.workers:,} workers"
-    need = f"{demand.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
+def _no_memory(job: PieceGraph, need: _MemoryNeed, room: int, servers: Sequence[Server]) -> str:
+    who = "one worker" if need.workers == 1 else f"{need.workers:,} workers"
+    bytes_each = f"{need.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
     have = max(server.gpu_memory for server in servers)
     found = f"the largest GPU of its types has {have:,}" if room == 0 else f"only {room:,} GPUs of its types have them"
-    return f"job {job.name} has {who} at level {demand.level} in every iteration, each needs {need}, and {found}"
+    return f"job {job.name} has {who} at level {need.level} in every iteration, each needs {bytes_each}, and {found}"
 
 
 def _parts(pieces: Pieces, job: PieceGraph) -> list[list[Server]]:
@@ -233,8 +233,8 @@ def _parts(pieces: Pieces, job: PieceGraph) -> list[list[Server]]:
 
 def _has_place(job: PieceGraph, servers: Sequence[Server]) -> bool:
     """Whether the servers alone have GPUs with the memory that every level asks for, and for the least total."""
-    for demand in _demands(job):
-        if sum(server.gpus for server in servers if server.gpu_memory >= demand.memory) < demand.workers:
+    for need in _memory_needs(job):
+        if sum(server.gpus for server in servers if server.gpu_memory >= need.memory) < need.workers:
             return False
     if job.rule.multiset is not None:
         return True
