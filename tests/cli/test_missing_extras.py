@@ -1,0 +1,57 @@
+"""Commands whose extra is not installed say which, in one line with exit code 6, and write nothing.
+
+Each runs where its extra is missing: ``make test-core``.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+
+DATA = Path(__file__).parents[1] / "data"
+TRAINED, TRAINED_PLAN = str(DATA.parents[1] / "examples" / "two-cores.json"), "trained.json"
+PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
+
+
+@pytest.mark.parametrize(
+    ("module", "what", "extra", "command"),
+    [
+        ("matplotlib", "matplotlib", "plot", ("plot", PAIR, PLAN, "-o", "plan.png")),
+        ("torch", "PyTorch", "torch", ("profile", "gpt", "-o", "model.json")),
+        ("torch", "PyTorch", "torch", ("run", TRAINED_PLAN, "--instance", TRAINED, "-o", "replay.json")),
+        ("ray", "Ray", "ray", ("bench", "tiny/000", "--engine", "ray", "--address", "auto", "-o", "out")),
+    ],
+    ids=["plot", "profile", "run", "bench"],
+)
+def test_the_extra_is_named(
+    module: str,
+    what: str,
+    extra: str,
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if find_spec(module) is not None:
+        pytest.skip(f"{module} is installed; without the extra {extra}: make test-core")
+    monkeypatch.chdir(tmp_path)
+    if TRAINED_PLAN in command:
+        main(["solve", TRAINED, "--solver", "greedy", "-o", TRAINED_PLAN])
+        capsys.readouterr()
+    before = set(tmp_path.iterdir())
+    assert main([*command]) == 6
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == f"error: {what} is not installed; run: pip install 'jigsaw-opt[{extra}]'\n"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_without_numba_the_search_runs_as_python(capsys: pytest.CaptureFixture[str]) -> None:
+    if find_spec("numba") is not None:
+        pytest.skip("numba is installed; without the extra fast: make test-core")
+    assert main(["solve", "tiny/001", "--solver", "search", "--work-limit", "0.2", "--json"]) in (0, 5)
+    assert '"status": "optimal"' in capsys.readouterr().out
