@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from jigsaw_opt.problem import cut
 from jigsaw_opt.solvers.bounds import Budget, Context, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
+from tests.installed import installed, jigsaw
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -52,6 +54,28 @@ def test_the_example_of_a_depth_rule_runs_as_it_stands() -> None:
 def test_the_example_of_a_policy_runs_as_it_stands() -> None:
     means = dict(re.findall(r"(\w+): mean completion ([\d.]+) h", output_of("own_policy.py")))
     assert 0 < float(means["smallest"]) < float(means["fifo"])
+
+
+def test_the_program_finds_a_policy_of_another_package(tmp_path: Path) -> None:
+    (tmp_path / "trace.csv").write_text(
+        "name,submit_s,model,gpus,iterations\nlong,0,net,8,500\nwide,10,net,8,400\nsmall,20,net,1,30\n"
+    )
+    package = installed(tmp_path, "jigsaw_opt.policies", {"smallest": "examples.own_policy:SMALLEST"})
+    command = (
+        "simulate",
+        "--workload",
+        "csv:trace.csv",
+        "--cluster",
+        "pod/plain",
+        "--performance",
+        "seconds",
+        "-o",
+        "out",
+    )
+    code, _, errors = jigsaw(*command, "--policy", "smallest", cwd=tmp_path)
+    assert code == 2 and "no policy 'smallest'" in errors
+    assert jigsaw(*command, "--policy", "smallest", cwd=tmp_path, package=package)[0] == 0
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["unfinished"] == 0
 
 
 def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +20,7 @@ from jigsaw_opt.problem.depth import Depth, LevelRule
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import names
 from jigsaw_opt.solvers.solve import solve
-
-ROOT = Path(__file__).parents[2]
+from tests.installed import installed, jigsaw
 
 
 def with_depth(instance: Instance, depth: Depth) -> Instance:
@@ -101,25 +97,9 @@ def test_limits_that_no_levels_keep_are_refused(pair: Instance, multiset: tuple[
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder that holds an installed package with the entry point of the example."""
-    information = tmp_path / "site" / "own_rules-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: own-rules\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text(
-        "[jigsaw_opt.depth_rules]\n"
-        "two-tier = examples.own_depth_rule:TwoTier\n"
-        "other = examples.own_depth_rule:TwoTier\n"
-    )
-    return information.parent
-
-
-def jigsaw(*arguments: str, cwd: Path, package: Path | None = None) -> tuple[int, str, str]:
-    path = os.pathsep.join(map(str, [ROOT, *([package] if package else [])]))
-    command = [sys.executable, "-m", "jigsaw_opt", *arguments]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": path}, cwd=cwd, text=True, capture_output=True, check=False
-    )
-    return done.returncode, done.stdout, done.stderr
+    """A package that brings the example, and once more under a wrong name."""
+    rule = "examples.own_depth_rule:TwoTier"
+    return installed(tmp_path, "jigsaw_opt.depth_rules", {"two-tier": rule, "other": rule})
 
 
 def test_documents_know_the_rules_of_installed_packages(pair: Instance, package: Path, tmp_path: Path) -> None:
@@ -153,10 +133,8 @@ def test_what_is_wrong_with_a_rule_of_ones_own_is_told(
     assert code in (2, 3) and told in errors
 
 
-def test_the_schema_has_the_rules_of_installed_packages(package: Path, tmp_path: Path) -> None:
-    (package / "own_rules-1.0.dist-info" / "entry_points.txt").write_text(
-        "[jigsaw_opt.depth_rules]\ntwo-tier = examples.own_depth_rule:TwoTier\n"
-    )
+def test_the_schema_has_the_rules_of_installed_packages(tmp_path: Path) -> None:
+    package = installed(tmp_path, "jigsaw_opt.depth_rules", {"two-tier": "examples.own_depth_rule:TwoTier"})
     _, printed, _ = jigsaw("schema", "instance", cwd=tmp_path, package=package)
     added = json.loads(printed)["$defs"]["depth"]["oneOf"][-1]
     assert added["properties"]["rule"] == {"const": "two-tier"} and added["required"] == ["rule", "deep"]

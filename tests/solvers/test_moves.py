@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,12 @@ import pytest
 from jigsaw_opt.cli import main
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.instances import generate
-from jigsaw_opt.solvers import registry
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import SEARCH, SearchParams
 from jigsaw_opt.solvers.search.moves import move_types, names
 from jigsaw_opt.solvers.search.params import as_toml, from_toml
 from jigsaw_opt.solvers.solve import solve
+from tests.installed import installed
 
 
 def test_every_move_is_registered_under_its_own_name() -> None:
@@ -24,9 +23,9 @@ def test_every_move_is_registered_under_its_own_name() -> None:
     assert len(set(names())) == len(names())
 
 
-def test_a_third_party_registers_a_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("exchange_priorities", "examples.own_move:ExchangePriorities", "jigsaw_opt.moves")
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == point.group else [])
+def test_a_third_party_registers_a_move(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    points = {"exchange_priorities": "examples.own_move:ExchangePriorities"}
+    monkeypatch.syspath_prepend(installed(tmp_path, "jigsaw_opt.moves", points))
     assert names()[-1] == "exchange_priorities"
     params = SearchParams(without=tuple(names()[:-1]))
     result = solve(generate("server", 2), SEARCH, Options(workers=1, work_limit=0.5, params=params))
