@@ -107,3 +107,9 @@ def test_subjects_of_commits_are_short(length: int, refused: bool) -> None:
     message = f"{'x' * length}\n\n{'y' * 300}\n"
     assert hook("subject")["stages"] == ["commit-msg"] and "--multiline" in hook("subject")["args"]
     assert bool(re.search(hook("subject")["entry"], message, re.MULTILINE | re.DOTALL)) is refused
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Two of the same name in rooms of tests would be taken for one module."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert len(names) == len(set(names)) > 50

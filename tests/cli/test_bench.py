@@ -14,12 +14,13 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.sweeps.bench.table import COLUMNS
+from tests.extras import needs_plot, needs_ray
 
 # Port 1 is reserved; nobody listens there.
 WRONG_ENGINES = [
     ("--address", "127.0.0.1:1"),
     ("--engine", "ray"),
-    ("--engine", "ray", "--address", "127.0.0.1:1"),
+    pytest.param(("--engine", "ray", "--address", "127.0.0.1:1"), marks=needs_ray),
     ("--engine", "ray", "--address", "127.0.0.1:1", "--jobs", 2),
 ]
 
@@ -36,9 +37,7 @@ def rows(folder: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
 
 
-def test_bench_writes_rows_summary_and_picture(
-    pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_bench_writes_rows_and_summary(pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sources = (pair_path, "tiny/004", "tiny:4", "server:3:load=60")
     assert bench(tmp_path, *sources, "--solvers", "greedy,ilp", "--jobs", 2, "--json", "-v") == 0
     printed = capsys.readouterr()
@@ -55,8 +54,13 @@ def test_bench_writes_rows_summary_and_picture(
         ("tiny:4", "tiny"),
         ("server:3:load=60", "server"),
     ]
-    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
     assert "[8/8]" in printed.err
+
+
+@needs_plot
+def test_bench_draws_the_profile_of_gaps(pair_path: Path, tmp_path: Path) -> None:
+    assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
+    assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_path: Path, tmp_path: Path) -> None:

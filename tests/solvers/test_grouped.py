@@ -29,6 +29,7 @@ from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
+from tests.extras import needs_fast
 
 
 def ignore(event: Event) -> None:
@@ -208,9 +209,9 @@ def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     assert engine.budget.work > 0
 
 
+@needs_fast
 @pytest.mark.parametrize("threads", [1, 2])
 def test_compiled_functions_move_jobs_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
-    pytest.importorskip("numba")
     compiled.prepare(None)
     assert compiled.compiled(anneal_assignment) not in (None, anneal_assignment)
     assert compiled.compiled(reassign_pairs) not in (None, reassign_pairs)

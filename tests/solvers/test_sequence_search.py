@@ -35,6 +35,7 @@ from jigsaw_opt.solvers.search.moves.relocation import Relocation
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
+from tests.extras import needs_fast
 from tests.extreme_instances import enlarged
 from tests.random_instances import random_instance
 
@@ -230,9 +231,9 @@ def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tup
 CASES = [("tiny", 5, 400), ("server", 1, 300), ("server", 2, 300), ("server", 7, 300), ("rack", 3, 60)]
 
 
+@needs_fast
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_compiled_annealing_does_as_it_does_uncompiled(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
-    pytest.importorskip("numba")
     compiled.prepare(None)
     for function in (anneal_sequence, anneal_cyclic_sequence):
         assert compiled.compiled(function) not in (None, function)

@@ -17,6 +17,7 @@ from jigsaw_opt.solvers.greedy.heuristic import placements
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.kernels.compression import compress
 from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule
+from tests.extras import needs_fast
 
 CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("rack", 3)) for seed in range(seeds)]
 
@@ -34,8 +35,8 @@ def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]
     return found
 
 
+@needs_fast
 def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
     compiled.prepare(None)
     assert compiled.compiled(list_schedule) not in (None, list_schedule)
     assert compiled.compiled(compress) not in (None, compress)
@@ -63,8 +64,8 @@ def test_begins_and_ends_are_those_of_the_timetable() -> None:
                 assert end == max(piece.end_us for piece in (*last.blocks, *last.transfers))
 
 
+@needs_fast
 def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("numba")
     compiled.prepare(None)
     expected = [timetable for _, timetable in outcomes("server", 3)]
 

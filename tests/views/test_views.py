@@ -28,6 +28,7 @@ from jigsaw_opt.views.lanes import Interval, Picture, picture
 from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.png import timeline_png
 from jigsaw_opt.views.text import timeline_text
+from tests.extras import needs_plot
 
 
 def crossing() -> tuple[Instance, Plan]:
@@ -96,8 +97,8 @@ def test_perfetto_has_one_track_a_lane_and_no_overlap() -> None:
         assert all(first[1] <= second[0] for first, second in zip(sorted(track), sorted(track)[1:], strict=False))
 
 
+@needs_plot
 def test_png_is_a_png(pair: Instance, pair_plan: Plan) -> None:
-    pytest.importorskip("matplotlib")
     assert timeline_png(picture(pair, pair_plan)).startswith(b"\x89PNG\r\n\x1a\n")
 
 
@@ -139,11 +140,11 @@ def test_perfetto_takes_any_name(pair: Instance, pair_plan: Plan) -> None:
     assert f"_{EVIL}0" in {event["name"] for event in events if event["ph"] == "X"}
 
 
+@needs_plot
 @pytest.mark.parametrize("name", [EVIL, "$\\frac{$", "$a$", "\\$a$", "作业 \x07", "_"])
 def test_no_name_is_mathematics(
     pair: Instance, pair_plan: Plan, name: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    pytest.importorskip("matplotlib")
     from matplotlib import rcParams
     from matplotlib.text import Text
 
@@ -165,7 +166,7 @@ def test_no_name_is_mathematics(
     assert not recwarn.list
 
 
+@needs_plot
 def test_a_plan_that_ends_too_late_for_an_axis(pair: Instance, pair_plan: Plan) -> None:
-    pytest.importorskip("matplotlib")
     with pytest.raises(UsageError, match="cannot be drawn to scale"):
         timeline_png(replace(picture(pair, pair_plan), end_us=10**400))

@@ -1,0 +1,18 @@
+"""Marks of tests that need an extra of the package."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+__all__ = ["needs_fast", "needs_plot", "needs_ray"]
+
+
+def _needs(extra: str, module: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(find_spec(module) is None, reason=f"{module} is not installed (extra {extra})")
+
+
+needs_fast = _needs("fast", "numba")
+needs_plot = _needs("plot", "matplotlib")
+needs_ray = _needs("ray", "ray")
