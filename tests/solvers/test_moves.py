@@ -87,7 +87,7 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
     command = ["solve", "server:2", "--solver", "search", "--workers", "1", "--work-limit", "0.5", "--json", "-v"]
     assert main([*command, "--params", str(file)]) == 0
     printed = capsys.readouterr()
-    made = [move["name"] for move in json.placement(printed.out)["moves"]]
+    made = [move["name"] for move in json.loads(printed.out)["moves"]]
     assert made[0] == "opening" and "restart" not in made
     assert "improvement" in printed.err and made[-1] in printed.err
     file.write_text("[driver]\npatience = -1\nnothing = 1\n")
