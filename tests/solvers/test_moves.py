@@ -47,7 +47,7 @@ def test_what_moves_earn_is_recorded() -> None:
 
 def test_moves_are_left_out() -> None:
     params = SearchParams(without=("restart", "cp_repair"))
-    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=1.0, params=params))
+    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.25, params=params))
     made = {move.name for move in result.moves}
     assert made and not made & {"restart", "cp_repair"}
 
@@ -84,7 +84,7 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
     assert main(["solvers", "--params"]) == 0
     file = tmp_path / "search.toml"
     file.write_text(capsys.readouterr().out.replace("without = []", 'without = ["restart"]'))
-    command = ["solve", "server:2", "--solver", "search", "--workers", "1", "--work-limit", "0.5", "--json", "-v"]
+    command = ["solve", "server:2", "--solver", "search", "--workers", "1", "--work-limit", "0.25", "--json", "-v"]
     assert main([*command, "--params", str(file)]) == 0
     printed = capsys.readouterr()
     made = [move["name"] for move in json.loads(printed.out)["moves"]]
