@@ -1,0 +1,47 @@
+"""The page on the architecture names rooms and functions that are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from tests.test_layers import ROOMS
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+STOPS = re.findall(r"`([\w/]+\.py):([\w.]+)`", PAGE)
+
+
+def defined(path: Path) -> set[str]:
+    """Functions, classes and methods of a module, as in ``Class.method``, and the names that it hands on."""
+    found: set[str] = set()
+    pending: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_text(encoding="utf-8")))]
+    while pending:
+        above, node = pending.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                found.add(above + child.name)
+                pending.append((f"{above}{child.name}.", child))
+    return found
+
+
+def test_the_ways_through_the_code_lead_to_what_is_there() -> None:
+    assert len(STOPS) > 30
+    missing = [
+        f"{file}:{name}"
+        for file, name in STOPS
+        if not (path := ROOT / "jigsaw_opt" / file).is_file() or name not in defined(path)
+    ]
+    assert not missing
+
+
+def test_the_table_has_all_rooms_from_the_ground_up() -> None:
+    rows = re.findall(r"^\| `(\w+)/?` \|", PAGE, re.MULTILINE)
+    assert tuple(rows) == ROOMS
+
+
+def test_a_way_is_short_enough_to_walk() -> None:
+    ways = PAGE.split("\n### ")[1:]
+    assert len(ways) == 3
+    assert all(5 <= len(re.findall(r"^\d+\. ", way, re.MULTILINE)) <= 16 for way in ways)
