@@ -21,7 +21,7 @@ from jigsaw_opt.executor.links import LinkFit, link_profile
 from jigsaw_opt.executor.profiling import Profile
 from jigsaw_opt.executor.replay.baseline import at_full_depth
 from jigsaw_opt.executor.replay.launch import replay
-from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
 from jigsaw_opt.executor.worker import Recipe
 from jigsaw_opt.problem import Instance, Model
@@ -94,7 +94,9 @@ def carried_out(problem: Instance, recipe: Recipe, asked: argparse.Namespace, ba
     assert result.plan is not None and result.gap is not None
     print(f"plan of {problem.name}: {result.objective} us, gap {result.gap:.2%}")
     found = replay(
-        Request(problem, result.plan, passes=asked.passes, baseline=baseline, options=recipe.options, pace=asked.pace)
+        ReplayRequest(
+            problem, result.plan, passes=asked.passes, baseline=baseline, options=recipe.options, pace=asked.pace
+        )
     )
     assert found is not None
     if asked.folder:

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from jigsaw_opt.simulation.metrics import Summary, summarise
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data/cluster/sia"
 CLUSTER = "6x4:aws+2x8:dgx-ext+3x8:rtx"
@@ -33,7 +33,7 @@ HEADS = (
 
 def simulated(workload: str, policy: str) -> Summary:
     """Measures of one simulation."""
-    request = Request(
+    request = SimulationRequest(
         workload=f"{FORMATS[policy]}:{SHARED / 'workloads' / workload}.csv",
         cluster=CLUSTER,
         policy=policy,

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from jigsaw_opt.simulation.metrics import completion_us, summarise
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data" / "cluster"
 PUBLISHED = SHARED / "pollux" / "published_results" / "tiresias-1.0_summary.json"
@@ -30,7 +30,7 @@ def main() -> None:
 
 def row(name: str, policy: str, mean_h: float, completions_s: dict[str, float]) -> str:
     workload = f"pollux:{SHARED / 'pollux' / 'workloads' / name}.csv"
-    prepared = prepare(Request(workload, "16x4:aws", policy, f"epochs:{SHARED / 'sia' / 'profiles'}"))
+    prepared = prepare(SimulationRequest(workload, "16x4:aws", policy, f"epochs:{SHARED / 'sia' / 'profiles'}"))
     began = time.process_time()
     simulation = prepared.start()
     simulation.run()

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.errors import TooLargeError as TooLargeError
     from jigsaw_opt.errors import UsageError as UsageError
     from jigsaw_opt.errors import WrongPlanError as WrongPlanError
+    from jigsaw_opt.executor.replay.request import ReplayRequest as ReplayRequest
+    from jigsaw_opt.executor.run_plan import run_plan as run_plan
     from jigsaw_opt.problem.cluster import Cluster as Cluster
     from jigsaw_opt.problem.cluster import Link as Link
     from jigsaw_opt.problem.cluster import Server as Server
@@ -51,7 +53,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import JobPlan as JobPlan
     from jigsaw_opt.problem.plan import Plan as Plan
     from jigsaw_opt.problem.plan import Transfer as Transfer
+    from jigsaw_opt.problem.replay import Replay as Replay
+    from jigsaw_opt.simulation.request import SimulationRequest as SimulationRequest
+    from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
+    from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
+    from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
     from jigsaw_opt.solvers.resolve import placements_of as placements_of
     from jigsaw_opt.solvers.resolve import resolve as resolve
@@ -92,11 +99,16 @@ _HOMES = {
     "OutOfTimeError": "errors",
     "Plan": "problem.plan",
     "Problem": "errors",
+    "Replay": "problem.replay",
+    "ReplayRequest": "executor.replay.request",
     "Report": "solvers.result",
     "Result": "solvers.result",
     "RunFailedError": "errors",
     "Segment": "problem.model",
     "Server": "problem.cluster",
+    "SimulationRequest": "simulation.request",
+    "SimulationResult": "simulation.simulate",
+    "Solver": "solvers.registry",
     "Solving": "solvers.solving",
     "StaircaseDepth": "problem.job",
     "Status": "solvers.result",
@@ -115,8 +127,10 @@ _HOMES = {
     "placements_of": "solvers.resolve",
     "remove_job": "documents",
     "resolve": "solvers.resolve",
+    "run_plan": "executor.run_plan",
     "save_instance": "documents",
     "save_plan": "documents",
+    "simulate": "simulation.simulate",
     "solve": "solvers.solve",
     "solving": "solvers.solving",
     "validate": "documents",
@@ -150,11 +164,16 @@ __all__ = [
     "OutOfTimeError",
     "Plan",
     "Problem",
+    "Replay",
+    "ReplayRequest",
     "Report",
     "Result",
     "RunFailedError",
     "Segment",
     "Server",
+    "SimulationRequest",
+    "SimulationResult",
+    "Solver",
     "Solving",
     "StaircaseDepth",
     "Status",
@@ -174,8 +193,10 @@ __all__ = [
     "placements_of",
     "remove_job",
     "resolve",
+    "run_plan",
     "save_instance",
     "save_plan",
+    "simulate",
     "solve",
     "solving",
     "validate",

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt.executor.replay.request import Request
+    from jigsaw_opt.executor.replay.request import ReplayRequest
 
 HELP = "carry a plan out with PyTorch and measure it"
 _CYCLIC_PASSES = 10
@@ -62,17 +63,10 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.cli.run_report import print_summary
     from jigsaw_opt.documents.replay import encode_replay
-    from jigsaw_opt.executor import require_torch
+    from jigsaw_opt.executor.run_plan import run_plan
 
     require_output(arguments.output, arguments.instance, arguments.plan)
-    _check(arguments)
-    request = _request(arguments)
-    require_torch()
-    from jigsaw_opt.executor.devices import device_of
-    from jigsaw_opt.executor.replay.launch import replay
-
-    device_of(request.device)  # refuses one that is not there
-    found = replay(request)
+    found = run_plan(_request(arguments))
     if found is not None:
         if arguments.output is not None:
             emit(encode_replay(found), arguments.output)
@@ -80,38 +74,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.solvers.options import Options
-
-    for name, least in {"iterations": 1, "threads": 1, "warm_up": 0, "checkpoint_every": 1}.items():
-        value = getattr(arguments, name)
-        if value is not None and value < least:
-            raise UsageError(f"--{name.replace('_', '-')} is at least {least}, not {value}")
-    Options(workers=arguments.threads, seed=arguments.seed)  # the same ranges everywhere
-    for name in ("minutes", "learning_rate"):
-        value = getattr(arguments, name)
-        if value is not None and not 0 < value < 1e6:
-            raise UsageError(f"--{name.replace('_', '-')} is a number above 0, not {value}")
-    if arguments.checkpoint is None and (arguments.resume or arguments.checkpoint_every is not None):
-        raise UsageError("--checkpoint-every and --resume need a folder: --checkpoint DIR")
-    if arguments.backend == "nccl" and arguments.device != "cuda":
-        raise UsageError("--backend nccl needs --device cuda")
-
-
-def _request(arguments: argparse.Namespace) -> Request:
+def _request(arguments: argparse.Namespace) -> ReplayRequest:
+    """The request; what is out of range is told before any file is read."""
     from jigsaw_opt.cli.source import checked_plan
-    from jigsaw_opt.executor.catalogue import require_entries
-    from jigsaw_opt.executor.replay.request import Request
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.executor.replay.request import ReplayRequest, ReplaySettings
 
-    instance, plan = checked_plan(arguments.instance, arguments.plan)
-    require_entries(instance, arguments.trust)
-    passes = None if arguments.minutes else arguments.iterations or (_CYCLIC_PASSES if plan.period_us else 1)
+    unlimited = arguments.iterations is None and arguments.minutes is None
     momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
-    return Request(
-        instance=instance,
-        plan=plan,
-        passes=passes,
+    settings = ReplaySettings(
+        passes=1 if unlimited else arguments.iterations,
         minutes=arguments.minutes,
         device=arguments.device,
         backend=arguments.backend,
@@ -128,3 +100,10 @@ def _request(arguments: argparse.Namespace) -> Request:
         every=arguments.checkpoint_every,
         resume=arguments.resume,
     )
+    problems = tuple(settings.problems())
+    if problems:
+        raise UsageError(*problems)
+    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    if unlimited and plan.period_us:
+        settings = replace(settings, passes=_CYCLIC_PASSES)
+    return ReplayRequest(instance, plan, **vars(settings))

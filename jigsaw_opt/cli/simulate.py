@@ -15,7 +15,7 @@ from jigsaw_opt.errors import UsageError
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
     from jigsaw_opt.simulation.metrics import Summary
-    from jigsaw_opt.simulation.request import Prepared, Request
+    from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 
 HELP = "replay a workload on a cluster under a policy"
 _MOST_HOURS = 2.5e6
@@ -106,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _finish(simulation: Simulation, request: Request, prepared: Prepared, arguments: argparse.Namespace) -> None:
+def _finish(
+    simulation: Simulation, request: SimulationRequest, prepared: Prepared, arguments: argparse.Namespace
+) -> None:
     from jigsaw_opt.cli.output import flush, note
     from jigsaw_opt.simulation.folder import RESULTS, write_results
     from jigsaw_opt.simulation.metrics import summarise
@@ -131,10 +133,10 @@ def _require_one(arguments: argparse.Namespace) -> None:
         raise UsageError("several workloads, policies or seeds, --jobs and --address are for --sweep")
 
 
-def _request(arguments: argparse.Namespace) -> Request:
-    from jigsaw_opt.simulation.request import Request
+def _request(arguments: argparse.Namespace) -> SimulationRequest:
+    from jigsaw_opt.simulation.request import SimulationRequest
 
-    return Request(
+    return SimulationRequest(
         arguments.workload[0],
         arguments.cluster,
         arguments.policy[0],
@@ -201,7 +203,7 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     return INTERRUPTED
 
 
-def _print(summary: Summary, request: Request, as_json: bool) -> None:
+def _print(summary: Summary, request: SimulationRequest, as_json: bool) -> None:
     from dataclasses import asdict
 
     from jigsaw_opt.cli.output import print_json, print_table

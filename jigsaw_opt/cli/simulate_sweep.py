@@ -10,7 +10,7 @@ from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
-    from jigsaw_opt.simulation.request import Request
+    from jigsaw_opt.simulation.request import SimulationRequest
 
 __all__ = ["configure_sweep", "inputs_of", "run_simulations"]
 
@@ -27,7 +27,7 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(threads=1)
 
 
-def run_simulations(arguments: argparse.Namespace, base: Request) -> int:
+def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
     from functools import partial
 

@@ -10,7 +10,7 @@ from typing import Any
 from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.problem import Cluster, Depth, FreeDepth, FullDepth, Instance, Model, Segment, StaircaseDepth
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment
 from jigsaw_opt.problem.instance import Horizon, Objective
 
 __all__ = ["InstanceBuilder", "validate"]
@@ -199,7 +199,7 @@ class _Pairs(tuple[tuple[str, object], ...]):
 
 def _plain(value: object, place: Place, report: Report) -> Any:
     """A value as a parser of JSON would give it; what JSON has no form for is reported, and stays as it is."""
-    if isinstance(value, FullDepth | StaircaseDepth | FreeDepth):
+    if isinstance(value, Depth):
         value = encode_depth(value)
     elif is_dataclass(value) and not isinstance(value, type):
         # A field without a value is a key that is not there.

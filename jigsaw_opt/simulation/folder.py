@@ -11,7 +11,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import Summary
 from jigsaw_opt.simulation.records import Outcome
-from jigsaw_opt.simulation.request import Prepared, Request
+from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
@@ -62,7 +62,12 @@ def put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> bool:
 
 
 def write_results(
-    folder: Path, request: Request, prepared: Prepared, outcome: Outcome, summary: Summary, report: Callable[[], str]
+    folder: Path,
+    request: SimulationRequest,
+    prepared: Prepared,
+    outcome: Outcome,
+    summary: Summary,
+    report: Callable[[], str],
 ) -> None:
     """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run.
 

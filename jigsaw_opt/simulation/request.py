@@ -27,14 +27,14 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
 from jigsaw_opt.text import readable
 
-__all__ = ["Prepared", "Request", "prepare", "prepare_all"]
+__all__ = ["Prepared", "SimulationRequest", "named_instance", "prepare", "prepare_all"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SimulationRequest:
     """A simulation in words.
 
     Parameters
@@ -104,17 +104,20 @@ class Prepared:
         return repr((parts, numbers, self.policy.name, sorted(self.options.items())))
 
 
-def _named(text: str) -> Instance:
+def named_instance(text: str) -> Instance:
+    """The bundled instance of a name, or the one in a file."""
     bundled = not exists(text) and text in instances.names()
     return instances.load(text) if bundled else load_instance(text)
 
 
-def prepare(request: Request, find_instance: Callable[[str], Instance] = _named) -> Prepared:
+def prepare(request: SimulationRequest, find_instance: Callable[[str], Instance] = named_instance) -> Prepared:
     """Read everything that a request names; see `prepare_all`."""
     return prepare_all([request], find_instance)[0]
 
 
-def prepare_all(requests: Iterable[Request], find_instance: Callable[[str], Instance] = _named) -> list[Prepared]:
+def prepare_all(
+    requests: Iterable[SimulationRequest], find_instance: Callable[[str], Instance] = named_instance
+) -> list[Prepared]:
     """Read everything that requests name.
 
     Parameters
@@ -143,7 +146,9 @@ def prepare_all(requests: Iterable[Request], find_instance: Callable[[str], Inst
     return made
 
 
-def _prepared(request: Request, find_instance: Callable[[str], Instance], problems: Problems) -> Prepared | None:
+def _prepared(
+    request: SimulationRequest, find_instance: Callable[[str], Instance], problems: Problems
+) -> Prepared | None:
     """What it takes to run a request, or None where there are problems."""
     with problems.of("policy"):
         policy, options = choose(request.policy)
@@ -196,7 +201,9 @@ def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Clust
     return instance.cluster, instance.models
 
 
-def _performance(request: Request, cluster: Cluster, models: Mapping[str, Model] | None) -> Performance | None:
+def _performance(
+    request: SimulationRequest, cluster: Cluster, models: Mapping[str, Model] | None
+) -> Performance | None:
     """The performance model; None where its figures stand in the trace, which is to be read first."""
     kind, source = _kind_and_source(request)
     performance: Performance | None = None
@@ -209,13 +216,13 @@ def _performance(request: Request, cluster: Cluster, models: Mapping[str, Model]
     return performance
 
 
-def _kind_and_source(request: Request) -> tuple[str, Path | None]:
+def _kind_and_source(request: SimulationRequest) -> tuple[str, Path | None]:
     kind, _, source = request.performance.partition(":")
     return kind, Path(source) if source else None
 
 
 def _joined(
-    request: Request, cluster: Cluster, workload: Workload, performance: Performance | None
+    request: SimulationRequest, cluster: Cluster, workload: Workload, performance: Performance | None
 ) -> tuple[Workload, Performance]:
     """What each takes from the other: the model its figures from the trace, the jobs a drawn model."""
     if performance is None:

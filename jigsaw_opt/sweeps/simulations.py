@@ -14,7 +14,7 @@ from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import Summary, summarise
-from jigsaw_opt.simulation.request import Prepared, Request, prepare_all
+from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import Task
@@ -27,11 +27,11 @@ _MEASURES = frozenset(field.name for field in fields(Summary))
 
 
 def simulations(
-    base: Request,
+    base: SimulationRequest,
     workloads: Sequence[str],
     policies: Sequence[str],
     seeds: Sequence[int],
-    prepare: Callable[[Iterable[Request]], Sequence[Prepared]] = prepare_all,
+    prepare: Callable[[Iterable[SimulationRequest]], Sequence[Prepared]] = prepare_all,
 ) -> list[Task]:
     """One task for every combination, each once; all that they name is read now.
 

@@ -18,7 +18,7 @@ from replayed import instance  # noqa: E402
 from jigsaw_opt.errors import InvalidInputError  # noqa: E402
 from jigsaw_opt.executor.building import build  # noqa: E402
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint  # noqa: E402
-from jigsaw_opt.executor.replay.request import Request  # noqa: E402
+from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
 from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
@@ -44,14 +44,14 @@ def trained(optimiser: str = "sgd", iterations: int = 2) -> Worker:
 
 
 @pytest.fixture(scope="module")
-def request_() -> Request:
+def request_() -> ReplayRequest:
     plan = solve(PROBLEM, "greedy", Options(seed=0)).plan
     assert plan is not None
-    return Request(PROBLEM, plan)
+    return ReplayRequest(PROBLEM, plan)
 
 
 @pytest.fixture
-def checkpoint(tmp_path: Path, request_: Request) -> Checkpoint:
+def checkpoint(tmp_path: Path, request_: ReplayRequest) -> Checkpoint:
     return Checkpoint(tmp_path, request_)
 
 

@@ -20,7 +20,7 @@ from jigsaw_opt.simulation.performance.table import Table
 from jigsaw_opt.simulation.policies.gavel import GAVEL
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Outcome
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 RATES: Throughputs = {
@@ -157,7 +157,7 @@ def test_rounds_are_longer_than_a_start() -> None:
 
 def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:
     folder = shared_data / "cluster/gavel"
-    request = Request(
+    request = SimulationRequest(
         f"gavel:{folder / 'traces/artifact_evaluation.trace'}",
         "1x4:v100+1x4:p100+1x4:k80",
         "gavel:objective=max_min",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.simulation.metrics import completion_us, summarise
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -17,7 +17,7 @@ def test_mean_completion_is_within_a_hundredth_of_the_published(shared_data: Pat
     published = json.loads((folder / "published_results" / "tiresias-1.0_summary.json").read_text())
     name = f"workload-{number}"
     prepared = prepare(
-        Request(
+        SimulationRequest(
             f"pollux:{folder / 'workloads' / name}.csv",
             "16x4:aws",
             "las",

@@ -17,7 +17,7 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 
 MURI = (
@@ -48,40 +48,40 @@ def test_clusters_in_a_few_characters() -> None:
 
 
 def test_durations_are_the_default_without_models(trace: str) -> None:
-    prepared = prepare(Request(trace, "2x4", "fifo", round_s=0.5, restart_s=0))
+    prepared = prepare(SimulationRequest(trace, "2x4", "fifo", round_s=0.5, restart_s=0))
     assert isinstance(prepared.setting.performance, Seconds)
     assert (prepared.setting.round_us, prepared.setting.restart_us) == (500_000, 0)
     assert prepared.setting.gpu_count == 8
 
 
 def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str, tmp_path: Path) -> None:
-    drawn = prepare(Request(trace, "server/plain", "fifo", draw_models=True, seed=4))
+    drawn = prepare(SimulationRequest(trace, "server/plain", "fifo", draw_models=True, seed=4))
     assert isinstance(drawn.setting.performance, Profiled)
     assert {job.model for job in drawn.setting.workload.jobs} <= set(load("server/plain").models)
     path = tmp_path / "models.json"
     save_instance(load("server/plain"), path)
-    other = prepare(Request(trace, "2x8:v100", "fifo", f"profiled:{path}", draw_models=True, seed=4))
+    other = prepare(SimulationRequest(trace, "2x8:v100", "fifo", f"profiled:{path}", draw_models=True, seed=4))
     assert [job.model for job in other.setting.workload.jobs] == [job.model for job in drawn.setting.workload.jobs]
     assert other.setting.cluster != load_instance(path).cluster
     with pytest.raises(InvalidInputError, match="no model 'm'"):
-        prepare(Request(trace, "2x8:v100", "fifo", f"profiled:{path}"))
+        prepare(SimulationRequest(trace, "2x8:v100", "fifo", f"profiled:{path}"))
 
 
 def test_stages_come_with_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "muri.csv"
     path.write_text(MURI + "0,4,0,10,net,8,100,20,60,15\n")
-    prepared = prepare(Request(f"muri:{path}", "2x4", "fifo", "stages"))
+    prepared = prepare(SimulationRequest(f"muri:{path}", "2x4", "fifo", "stages"))
     assert isinstance(prepared.setting.performance, Stages)
     assert prepared.setting.performance.unknown(prepared.setting.workload.jobs[0]) is None
     path.write_text(MURI + "0,99,0,10,net,8,100,20,60,15\n")
     with pytest.raises(InvalidInputError, match="needs 99 GPUs and the cluster has 8"):
-        prepare(Request(f"muri:{path}", "2x4", "fifo", "stages"))
+        prepare(SimulationRequest(f"muri:{path}", "2x4", "fifo", "stages"))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for name in (tmp_path / "missing.csv", tmp_path, "nul\0l"):
         with pytest.raises(InvalidInputError, match="cannot be read"):
-            prepare(Request(f"philly:{name}", "2x4", "fifo"))
+            prepare(SimulationRequest(f"philly:{name}", "2x4", "fifo"))
 
 
 def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
@@ -92,7 +92,7 @@ def test_inputs_tell_figures_apart(tmp_path: Path, pair: Instance) -> None:
     texts = []
     for model in (net, net, slower):
         save_instance(replace(pair, models={"net": model}), models)
-        texts.append(prepare(Request(str(trace), "1x2:v100", "fifo", f"profiled:{models}")).inputs())
+        texts.append(prepare(SimulationRequest(str(trace), "1x2:v100", "fifo", f"profiled:{models}")).inputs())
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -107,7 +107,7 @@ def test_figures_are_the_same_text_for_the_same_source(make: Callable[[], Settin
 
 
 def test_inputs_tell_requests_apart(trace: str) -> None:
-    base = Request(trace, "2x4", "srtf")
+    base = SimulationRequest(trace, "2x4", "srtf")
     assert prepare(base).inputs() == prepare(replace(base, cluster="2x4:gpu")).inputs()
     changes: list[dict[str, object]] = [{"policy": "las"}, {"policy": "srtf:measure=service"}, {"cluster": "4x2"}]
     changes += [{"round_s": 1.0}, {"restart_s": 1.0}, {"seed": 1}, {"contention": "fair"}]

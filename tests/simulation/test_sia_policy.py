@@ -15,7 +15,7 @@ from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policies.sia import SIA
 from jigsaw_opt.simulation.policy import Active, Setting
-from jigsaw_opt.simulation.request import Request, prepare
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 CLUSTER = "3x4:aws+1x8:rtx"
@@ -92,8 +92,8 @@ def test_the_policy_needs_goodput() -> None:
         SIA.start(setting("1x4:a"), {"power": "-0.5"})
 
 
-def request(shared: Path, workload: Path, policy: str = "sia") -> Request:
-    return Request(f"sia:{workload}", CLUSTER, policy, f"goodput:{shared / 'cluster/sia/profiles'}")
+def request(shared: Path, workload: Path, policy: str = "sia") -> SimulationRequest:
+    return SimulationRequest(f"sia:{workload}", CLUSTER, policy, f"goodput:{shared / 'cluster/sia/profiles'}")
 
 
 def test_a_job_grows_to_at_most_twice_its_gpus_and_a_snapshot_changes_nothing(
@@ -124,7 +124,7 @@ def test_a_rigid_job_between_configurations_is_refused(shared_data: Path, tmp_pa
     workload = tmp_path / "w.csv"
     workload.write_text("name,time,application,num_replicas,batch_size\nc,0,cifar10,3,512\n")
     asked = request(shared_data, workload)
-    rigid = Request(f"pollux:{workload}", asked.cluster, "sia", asked.performance)
+    rigid = SimulationRequest(f"pollux:{workload}", asked.cluster, "sia", asked.performance)
     with pytest.raises(UsageError, match="3 GPUs"):
         prepare(rigid).start()
 
@@ -135,7 +135,7 @@ def test_what_a_rigid_job_needs_at_least_counts_for_it(shared_data: Path, tmp_pa
     lines = "".join(f"c{k},0,cifar10,{gpus},512\n" for k, gpus in enumerate((1, 4, 1)))
     workload.write_text(f"name,time,application,num_replicas,batch_size\n{lines}")
     profiles = f"goodput:{shared_data / 'cluster/sia/profiles'}"
-    simulation = prepare(Request(f"pollux:{workload}", "1x4:aws", "sia:power=1", profiles)).start()
+    simulation = prepare(SimulationRequest(f"pollux:{workload}", "1x4:aws", "sia:power=1", profiles)).start()
     simulation.run(until_us=0)
     assert [record.index for record in simulation.close().jobs if record.start_us is not None] == [1]
 

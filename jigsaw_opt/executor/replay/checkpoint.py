@@ -23,7 +23,7 @@ from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
-from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.worker import Worker
 
 __all__ = ["Checkpoint"]
@@ -59,7 +59,7 @@ class Checkpoint:
         What the states belong to: instance, plan, and how jobs train.
     """
 
-    def __init__(self, folder: Path, request: Request) -> None:
+    def __init__(self, folder: Path, request: ReplayRequest) -> None:
         self._folder, self._statement = folder, folder / "checkpoint.json"
         self._belongs = {
             "format": "jigsaw-checkpoint/1",

@@ -10,7 +10,7 @@ from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.records import BlockRecord, Found, Part, TransferRecord
-from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, Transfer
 from jigsaw_opt.problem.replay import (
@@ -31,7 +31,7 @@ _DIGITS = 4
 
 
 def replay_of(
-    request: Request, plans: Sequence[Plan], found: Sequence[Found], machine: Mapping[str, str | int]
+    request: ReplayRequest, plans: Sequence[Plan], found: Sequence[Found], machine: Mapping[str, str | int]
 ) -> Replay:
     """The replay.
 

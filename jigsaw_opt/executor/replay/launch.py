@@ -21,7 +21,7 @@ from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.member import TIMEOUT, member
 from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.records import Found
-from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
@@ -31,7 +31,7 @@ __all__ = ["replay"]
 _LOGGER = logging.getLogger(__name__)
 
 
-def replay(request: Request) -> Replay | None:
+def replay(request: ReplayRequest) -> Replay | None:
     """Carry a plan out.
 
     Returns
@@ -56,7 +56,7 @@ def replay(request: Request) -> Replay | None:
     return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
 
 
-def _started(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found]:
+def _started(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
@@ -67,7 +67,7 @@ def _started(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> li
     return found
 
 
-def _joined(request: Request, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found] | None:
+def _joined(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
@@ -93,7 +93,7 @@ class _EndAtOnce(AbstractContextManager[None]):
         os._exit(code)
 
 
-def _machine(request: Request, processes: int) -> dict[str, str | int]:
+def _machine(request: ReplayRequest, processes: int) -> dict[str, str | int]:
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

@@ -18,7 +18,7 @@ from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import Clock
 from jigsaw_opt.executor.replay.order import Order, Progress
 from jigsaw_opt.executor.replay.records import Found, Part
-from jigsaw_opt.executor.replay.request import Request
+from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.replay.resident import Resident
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.replay.turns import Store, TCPStore, Turns, Windows
@@ -32,7 +32,7 @@ TIMEOUT = timedelta(minutes=30)
 _MOST_WARM = 16
 
 
-def member(request: Request, plans: Sequence[Plan]) -> list[Found] | None:
+def member(request: ReplayRequest, plans: Sequence[Plan]) -> list[Found] | None:
     """Do the part of this process, which has joined the default process group.
 
     Parameters
@@ -58,7 +58,7 @@ def member(request: Request, plans: Sequence[Plan]) -> list[Found] | None:
 class _Member:
     """One process, its workers, and what it shares with the others."""
 
-    def __init__(self, request: Request, plans: Sequence[Plan]) -> None:
+    def __init__(self, request: ReplayRequest, plans: Sequence[Plan]) -> None:
         self.request, self.rank = request, dist.get_rank()
         self._device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
@@ -139,7 +139,7 @@ class _Member:
         return {(job, r.worker.number): r.parameters_sha256() for job, r in self.residents.items()}
 
 
-def _device(request: Request, local: int) -> torch.device:
+def _device(request: ReplayRequest, local: int) -> torch.device:
     """The device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":

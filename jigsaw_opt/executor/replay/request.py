@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
+from jigsaw_opt.solvers.options import MOST_WORKERS
 
-__all__ = ["Request"]
+__all__ = ["ReplayRequest", "ReplaySettings"]
+
+_MOST = 1e6
+_NUMBERS = (
+    ("passes", "the number of times that the plan is carried out", 1, inf),
+    ("threads", "the number of threads", 1, MOST_WORKERS),
+    ("warm_up", "the number of rounds before the clock starts", 0, inf),
+    ("every", "the number of iterations between checkpoints", 1, inf),
+    ("seed", "the seed", 0, 2**31 - 1),
+)
+"""Numbers by field, what messages call them, and the least and most that they may be."""
 
 
-@dataclass(frozen=True)
-class Request:
-    """A plan and how to carry it out.
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings:
+    """How to carry a plan out.
 
     Parameters
     ----------
-    instance, plan
-        A plan that is correct for the instance.
     passes, minutes
         How often to carry it out, or for how long; exactly one is given.
     device, backend, threads
@@ -42,8 +52,6 @@ class Request:
         to go on from what it holds.
     """
 
-    instance: Instance
-    plan: Plan
     passes: int | None = 1
     minutes: float | None = None
     device: Literal["cpu", "cuda"] = "cpu"
@@ -60,3 +68,35 @@ class Request:
     checkpoint: Path | None = None
     every: int | None = None
     resume: bool = False
+
+    def problems(self) -> Iterator[str]:
+        """Everything that is out of range or does not fit together."""
+        for name, called, least, most in _NUMBERS:
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                bound = f"at least {least}" if value < least else f"at most {most}"
+                yield f"{called} is {bound}, not {value}"
+        rate = self.options.get("lr")
+        for name, number in (("the number of minutes", self.minutes), ("the learning rate", rate)):
+            if number is not None and not 0 < number < _MOST:
+                yield f"{name} is a number above 0, not {number}"
+        if (self.passes is None) == (self.minutes is None):
+            yield "a plan is carried out a number of times, or for a number of minutes: exactly one of the two is given"
+        if self.checkpoint is None and (self.resume or self.every is not None):
+            yield "checkpoints need a folder, to be written every so many iterations or to go on from"
+        if self.backend == "nccl" and self.device != "cuda":
+            yield "the backend nccl needs the device cuda"
+
+
+@dataclass(frozen=True)
+class ReplayRequest(ReplaySettings):
+    """A plan and how to carry it out.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that is correct for the instance.
+    """
+
+    instance: Instance
+    plan: Plan

@@ -1,0 +1,59 @@
+"""One call that carries a plan out and measures it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import CheckFailedError, UsageError
+from jigsaw_opt.executor import require_torch
+from jigsaw_opt.executor.catalogue import require_entries
+from jigsaw_opt.executor.replay.request import ReplayRequest
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.replay import Replay
+
+__all__ = ["run_plan"]
+
+
+def run_plan(request: ReplayRequest) -> Replay | None:
+    """Carry a plan out with PyTorch, one process a GPU.
+
+    Ctrl-C ends it with `KeyboardInterrupt`; no process is left.
+
+    Parameters
+    ----------
+    request
+        The plan, and how.
+
+    Returns
+    -------
+    Replay or None
+        What was measured; None in all processes but the first one, where torchrun has started them.
+
+    Raises
+    ------
+    UsageError
+        With everything in the request that is out of range or does not fit together.
+    CheckFailedError
+        The plan breaks a rule.
+    InvalidInputError
+        Models do not say how they are built, or a checkpoint is not there; with every problem.
+    MissingEngineError
+        PyTorch is not installed.
+    RunFailedError
+        A process was killed, a model raised, or a loss is no number. No process is left.
+    """
+    problems = tuple(request.problems())
+    if problems:
+        raise UsageError(*problems)
+    violations = check(request.instance, request.plan)
+    if violations:
+        raise CheckFailedError(f"the plan is wrong in {len(violations)} place(s), first {violations[0]}")
+    require_entries(request.instance, request.trusted)
+    require_torch()
+    from jigsaw_opt.executor.devices import device_of
+    from jigsaw_opt.executor.replay.launch import replay
+
+    device_of(request.device)  # refuses one that is not there
+    return replay(request)

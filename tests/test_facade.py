@@ -1,0 +1,117 @@
+"""What `import jigsaw_opt` offers: every name, loaded when used, typed for callers, silent, the same as underneath."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import logging
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import jigsaw_opt as jo
+from tests import typed_caller
+
+PACKAGE = Path(jo.__file__).parent
+SILENT = """
+import logging, sys
+import jigsaw_opt
+assert [type(handler) for handler in logging.getLogger("jigsaw_opt").handlers] == [logging.NullHandler]
+result = jigsaw_opt.solve(jigsaw_opt.instances.load("tiny/000"), "greedy")
+assert result.plan is not None
+"""
+PRINTING = {"system/keeper_process.py"}
+"""Programs of their own, whose standard output somebody reads."""
+
+
+def typed_names() -> dict[str, str]:
+    """The names that a type checker sees, and the module of each."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {
+        alias.name: node.module or ""
+        for node in imports
+        for alias in node.names
+        if (node.module or "").startswith("jigsaw_opt") and alias.asname == alias.name
+    }
+
+
+def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
+    typed = typed_names()
+    assert set(typed) == set(jo.__all__)
+    assert set(jo.__all__) <= set(dir(jo))
+    for name, module in typed.items():
+        found = getattr(jo, name)
+        source = importlib.import_module(module)
+        assert found is (source.instances if name == "instances" else getattr(source, name))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = jo.nonsense  # type: ignore[attr-defined]
+
+
+def test_what_signatures_name_can_be_imported_from_the_front() -> None:
+    wanted = {"Event", "Fix", "Instance", "Options", "Plan", "Problem", "Report", "Result", "Solver", "Violation"}
+    assert wanted <= set(jo.__all__)
+    errors = importlib.import_module("jigsaw_opt.errors")
+    raised = {name for name in errors.__all__ if name.endswith("Error")}
+    assert raised <= set(jo.__all__)
+    assert all(issubclass(getattr(jo, name), jo.JigsawError) for name in raised)
+
+
+def test_the_package_is_silent_where_nobody_listens() -> None:
+    run = subprocess.run([sys.executable, "-c", SILENT], capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def test_nothing_but_the_command_line_prints() -> None:
+    printing = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] != "cli"
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    }
+    assert printing == PRINTING
+
+
+def test_the_command_line_shows_what_is_logged_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from jigsaw_opt.cli import main
+    from jigsaw_opt.cli import solvers as command
+
+    logger = logging.getLogger("jigsaw_opt.test")
+
+    def run(arguments: object) -> int:
+        logger.warning("seen")
+        logger.info("seen with --debug")
+        return 0
+
+    monkeypatch.setattr(command, "run", run)
+    before = list(logging.getLogger("jigsaw_opt").handlers)
+    assert main(["solvers"]) == 0
+    assert capsys.readouterr().err == "warning: seen\n"
+    assert main(["solvers", "--debug"]) == 0
+    assert capsys.readouterr().err == "warning: seen\ninfo: seen with --debug\n"
+    assert logging.getLogger("jigsaw_opt").handlers == before
+
+
+def test_a_typed_caller_runs(tmp_path: Path) -> None:
+    status, objective, bound, gap, violations = typed_caller.call()
+    assert (status, gap, violations) == (jo.Status.OPTIMAL, 0.0, ())
+    assert objective == bound
+    trace = tmp_path / "trace.csv"
+    trace.write_text("name,submit_s,model,gpus,iterations\na,0,net,2,100\n")
+    assert typed_caller.days(typed_caller.build(), str(trace)) is not None
+    with pytest.raises(jo.InvalidInputError) as caught:
+        jo.InstanceBuilder("empty").build()
+    assert any("$.jobs" in line for line in typed_caller.told(caught.value))
+
+
+def test_a_typed_caller_gets_plans() -> None:
+    pytest.importorskip("ortools")
+    instance = typed_caller.build()
+    found = list(typed_caller.plans(instance, threading.Event()))
+    assert found and all(jo.check(instance, plan) == () for plan in found)
