@@ -49,9 +49,9 @@ class Targets:
     def close_in(self, work: float = math.inf, seconds: float = math.inf, patience: int | None = None) -> float:
         """Ask for targets: further from the bound after each that is impossible, nearer and longer after one left open.
 
-        On a line a target left open is asked for once more the other way, with strong propagation of orders or without:
-        one finds in seconds what the other does not find in minutes, and which one differs from instance to instance.
-        On a circle hardly anything is refuted without it.
+        On the finite horizon a target left open is asked for once more the other way, with strong propagation of orders
+        or without. One finds in seconds what the other does not find in minutes; which one differs from instance to
+        instance. On the cyclic horizon hardly anything is refuted without it.
 
         Parameters
         ----------
@@ -60,8 +60,8 @@ class Targets:
         seconds
             Limit of the clock, beside those of the solve.
         patience
-            So many targets may be left open, on a line both ways; None for as many as the largest effort allows. The
-            next call goes on from there.
+            So many targets may be left open, on the finite horizon both ways; None for as many as the largest effort
+            allows. The next call goes on from there.
 
         Returns
         -------

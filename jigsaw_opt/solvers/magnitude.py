@@ -14,7 +14,7 @@ _ENGINE = 2**60
 """CP-SAT counts with 63 bits and adds several numbers of its models."""
 _SCHEDULES = 2**61
 _ORDERS = {"finite": 2**61, "cyclic": 2**55}
-"""Around a circle starts grow by many periods."""
+"""On the cyclic horizon starts grow by many periods."""
 
 
 def largest_time(pieces: Pieces) -> int:

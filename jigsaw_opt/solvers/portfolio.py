@@ -101,7 +101,7 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: E
 
     exact = fits(control, pieces)
     limit = math.inf if control.limit is None else control.limit
-    # On a circle the first search does what it can side by side.
+    # On the cyclic horizon the first search does what it can side by side.
     twice = pieces.horizon == "finite"
     shared = exact and workers == 1 and limit < math.inf
     closing = shared and is_small(pieces)

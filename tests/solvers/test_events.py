@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import threading
 import time
 from dataclasses import replace
@@ -179,6 +181,17 @@ def test_an_error_in_a_loop_ends_the_solve() -> None:
             raise KeyError("of the caller")
     gc.collect()
     assert ended(thread)
+
+
+def test_ctrl_c_leaves_the_loop_and_ends_the_solve() -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), solving(instance(), Waits()) as events:
+        for event in events:
+            if event.objective is not None:
+                # No event follows, so it comes while the loop waits for one.
+                threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+    assert events.result.stopped_by is StoppedBy.INTERRUPT and events.result.plan is not None
+    assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_the_flag_of_the_options_ends_the_solve_and_is_left_alone() -> None:
