@@ -1,0 +1,158 @@
+"""Every move, bound and special case of the solver switched off alone: what does each earn?
+
+``python benchmarks/ablation.py crowded:1000-1023 --seeds 0 1 --time-limits 5 -o out/ablation``
+
+The first run of a case has everything. Every other run leaves out one move or relaxation by its name, or sets one
+parameter of the search to the value at which a special case never applies. ``control`` leaves out nothing: what it
+shows is chance alone. A move that the first run never made, and a relaxation that does not take the instance, are not
+run again. ``--set driver.opening_work=0`` adds a parameter, ``--only NAME`` keeps some of the runs. A row of each run
+is kept in ``rows.jsonl``; the same command again goes on. The table is printed and written to ``table.md``.
+``docs/ablation.md`` says how to read it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jigsaw_opt.solvers.bounds.registry import relaxations
+from paired.arms import Arm, Tree
+from paired.cases import Case
+from paired.comparison import compared, grouped
+from paired.request import add_arguments, asked_cases, ended, line, percent, shown_change
+from paired.runs import Pair, run, warm_up
+
+import jigsaw_opt
+from jigsaw_opt.documents import write_atomically
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import cut
+from jigsaw_opt.solvers.registry import nearest
+from jigsaw_opt.solvers.search import moves
+from jigsaw_opt.solvers.search.params import from_toml
+
+EVERYTHING, CONTROL = "everything", "control"
+SPECIAL_CASES = {
+    "opening": "driver.opening_work=0",
+    "wait for compiled functions": "driver.compile_wait=0",
+    "adaptive choice of moves": "driver.floor=1000000000",
+}
+"""A parameter at which a special case of the search never applies."""
+HEADS = (
+    *("left out", "horizon", "instances", "runs", "gap with", "gap without"),
+    *("objective", "less / more", "p", "bound", "less / more", "p", "seconds with", "without"),
+)
+
+
+def without_move(tree: Tree, name: str) -> Arm:
+    def made(_case: Case, base: Mapping[str, Any]) -> bool:
+        return name in base.get("moves", ())
+
+    return Arm(f"move {name}", tree, params=f'without = ["{name}"]\n', matters=made)
+
+
+def without_bound(tree: Tree, relaxation: Any) -> Arm:
+    takes: dict[str, bool] = {}
+
+    def applies(case: Case, _base: Mapping[str, Any]) -> bool:
+        if case.sha256 not in takes:
+            takes[case.sha256] = relaxation.applies(cut(case.instance))
+        return takes[case.sha256]
+
+    return Arm(f"bound {relaxation.name}", tree, without_bounds=(relaxation.name,), matters=applies)
+
+
+def with_parameter(tree: Tree, name: str, setting: str) -> Arm:
+    """An arm with one parameter set otherwise, given as ``part.name=value``.
+
+    Raises
+    ------
+    UsageError
+        It is written otherwise.
+    InvalidInputError
+        There is no such parameter, or its value is out of range.
+    """
+    path, equals, value = setting.partition("=")
+    part, dot, parameter = path.partition(".")
+    if not (equals and dot):
+        raise UsageError(f"a parameter is set as part.name=value, not {setting!r}")
+    text = f"[{part}]\n{parameter} = {value}\n"
+    from_toml(text, setting)
+    return Arm(name, tree, params=text)
+
+
+def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
+    """The run with everything, the control, and a run without each member."""
+    return [
+        Arm(EVERYTHING, tree),
+        Arm(CONTROL, tree),
+        *(without_move(tree, name) for name in moves.names()),
+        *(without_bound(tree, relaxation) for relaxation in relaxations()),
+        *(with_parameter(tree, f"special case: {name}", setting) for name, setting in SPECIAL_CASES.items()),
+        *(with_parameter(tree, setting, setting) for setting in settings),
+    ]
+
+
+def chosen(arms: Sequence[Arm], only: Sequence[str]) -> list[Arm]:
+    """The first arm, and those of some names.
+
+    Raises
+    ------
+    UsageError
+        A name that none has.
+    """
+    known = [arm.name for arm in arms]
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise UsageError(f"nothing is called {unknown[0]!r}; {nearest(unknown[0], known)}")
+    return [arm for number, arm in enumerate(arms) if number == 0 or not only or arm.name in only]
+
+
+def table(pairs: Mapping[Arm, Sequence[Pair]]) -> Iterator[str]:
+    """A row for each arm and horizon."""
+    yield line(HEADS)
+    yield line("---" for _ in HEADS)
+    for arm, found in pairs.items():
+        for horizon, members in grouped(found, lambda row: row["horizon"]).items():
+            it = compared(members)
+            if it is None:
+                yield line((arm.name, horizon, 0, f"{len(members)} failed", *("-" for _ in HEADS[4:])))
+                continue
+            yield line(
+                (
+                    *(arm.name, horizon, it.instances, it.runs, *map(percent, it.mean_gap)),
+                    *(*shown_change(it.objective), *shown_change(it.bound)),
+                    *(f"{seconds:.2f}" for seconds in it.seconds),
+                )
+            )
+        if not found:
+            yield line((arm.name, "-", 0, 0, *("-" for _ in HEADS[4:])))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(parser, ["crowded:1000-1023"])
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="PART.NAME=VALUE", help="also with this parameter"
+    )
+    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only these rows of the table")
+    parser.add_argument("--list", action="store_true", help="print the names of all rows, and solve nothing")
+    asked = parser.parse_args()
+    tree = Tree.at(Path(jigsaw_opt.__file__).parents[1])
+    arms = chosen(all_arms(tree, asked.set), asked.only)
+    if asked.list:
+        print(*(arm.name for arm in arms[1:]), sep="\n")
+        return
+    cases = asked_cases(asked)
+    if asked.warm_up and cases:
+        warm_up(arms, cases[0], asked.warm_up, asked.output)
+    pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
+    text = "\n".join([*table(pairs), ""])
+    write_atomically(asked.output / "table.md", text.encode())
+    print(text)
+
+
+if __name__ == "__main__":
+    sys.exit(ended(main))
