@@ -29,19 +29,19 @@ import jigsaw_opt
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import cut
-from jigsaw_opt.solvers.registry import nearest
 from jigsaw_opt.solvers.search import moves
 from jigsaw_opt.solvers.search.params import from_toml
+from jigsaw_opt.system.plugins import nearest
 
 EVERYTHING, CONTROL = "everything", "control"
 SPECIAL_CASES = {
     "opening": "driver.opening_work=0",
     "wait for compiled functions": "driver.compile_wait=0",
-    "adaptive choice of moves": "driver.floor=1000000000",
+    "learning which moves succeed": "driver.floor=1000000000",
 }
 """A parameter at which a special case of the search never applies."""
 HEADS = (
-    *("left out", "horizon", "instances", "runs", "gap with", "gap without"),
+    *("left out", "horizon", "limit", "instances", "runs", "gap with", "gap without"),
     *("objective", "less / more", "p", "bound", "less / more", "p", "seconds with", "without"),
 )
 
@@ -90,24 +90,25 @@ def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
         Arm(CONTROL, tree),
         *(without_move(tree, name) for name in moves.names()),
         *(without_bound(tree, relaxation) for relaxation in relaxations()),
-        *(with_parameter(tree, f"special case: {name}", setting) for name, setting in SPECIAL_CASES.items()),
-        *(with_parameter(tree, setting, setting) for setting in settings),
+        *(with_parameter(tree, f"case {name}", setting) for name, setting in SPECIAL_CASES.items()),
+        *(with_parameter(tree, f"set {setting}", setting) for setting in settings),
     ]
 
 
 def chosen(arms: Sequence[Arm], only: Sequence[str]) -> list[Arm]:
-    """The first arm, and those of some names.
+    """The first arm, and those of some names or kinds, the first word of a name.
 
     Raises
     ------
     UsageError
         A name that none has.
     """
-    known = [arm.name for arm in arms]
+    known = {word for arm in arms for word in (arm.name, arm.name.partition(" ")[0])}
     unknown = [name for name in only if name not in known]
     if unknown:
         raise UsageError(f"nothing is called {unknown[0]!r}; {nearest(unknown[0], known)}")
-    return [arm for number, arm in enumerate(arms) if number == 0 or not only or arm.name in only]
+    wanted = [arm for arm in arms[1:] if not only or {arm.name, arm.name.partition(" ")[0]} & {*only}]
+    return [arms[0], *wanted]
 
 
 def table(pairs: Mapping[Arm, Sequence[Pair]]) -> Iterator[str]:
@@ -115,20 +116,20 @@ def table(pairs: Mapping[Arm, Sequence[Pair]]) -> Iterator[str]:
     yield line(HEADS)
     yield line("---" for _ in HEADS)
     for arm, found in pairs.items():
-        for horizon, members in grouped(found, lambda row: row["horizon"]).items():
+        for key, members in grouped(found, lambda row: (row["horizon"], row["limit"])).items():
             it = compared(members)
             if it is None:
-                yield line((arm.name, horizon, 0, f"{len(members)} failed", *("-" for _ in HEADS[4:])))
+                yield line((arm.name, *key, 0, f"{len(members)} failed", *("-" for _ in HEADS[5:])))
                 continue
             yield line(
                 (
-                    *(arm.name, horizon, it.instances, it.runs, *map(percent, it.mean_gap)),
+                    *(arm.name, *key, it.instances, it.runs, *map(percent, it.mean_gap)),
                     *(*shown_change(it.objective), *shown_change(it.bound)),
                     *(f"{seconds:.2f}" for seconds in it.seconds),
                 )
             )
         if not found:
-            yield line((arm.name, "-", 0, 0, *("-" for _ in HEADS[4:])))
+            yield line((arm.name, "-", "-", 0, 0, *("-" for _ in HEADS[5:])))
 
 
 def main() -> None:
@@ -137,7 +138,9 @@ def main() -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="PART.NAME=VALUE", help="also with this parameter"
     )
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="only these rows of the table")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="NAME", help="only these: a name, or move, bound, case"
+    )
     parser.add_argument("--list", action="store_true", help="print the names of all rows, and solve nothing")
     asked = parser.parse_args()
     tree = Tree.at(Path(jigsaw_opt.__file__).parents[1])

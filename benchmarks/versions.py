@@ -76,7 +76,7 @@ def start_table(arms: Sequence[Arm], output: Path) -> Iterator[str]:
 
 
 def _label(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    return row["group"], row["horizon"], f"{row['time_limit']:g} s"
+    return row["group"], row["horizon"], row["limit"]
 
 
 def _both(values: Sequence[Any], text: Any) -> str:

@@ -24,8 +24,8 @@ class Case:
         Its set or family.
     instance, sha256, document
         The instance, its hash, and the file that it is in.
-    solver, seed, time_limit, workers
-        What the solve is given.
+    solver, seed, time_limit, work_limit, workers
+        What the solve is given; one of the two limits is None.
     """
 
     group: str
@@ -34,8 +34,14 @@ class Case:
     document: Path
     solver: str
     seed: int
-    time_limit: float
+    time_limit: float | None
+    work_limit: float | None
     workers: int
+
+    @property
+    def limit(self) -> str:
+        """The limit with its unit."""
+        return f"{self.work_limit:g} units" if self.time_limit is None else f"{self.time_limit:g} s"
 
 
 def named(source: str) -> Iterator[tuple[str, Instance]]:
@@ -65,11 +71,13 @@ def cases(
     solver: str,
     seeds: Sequence[int],
     time_limits: Sequence[float],
+    work_limits: Sequence[float],
     workers: int,
     most_gpus: int,
 ) -> list[Case]:
-    """All cases, with the instances of at most `most_gpus` GPUs written to `folder` as documents."""
+    """All cases under each limit, with the instances of at most `most_gpus` GPUs written to `folder` as documents."""
     folder.mkdir(parents=True, exist_ok=True)
+    limits = [*((limit, None) for limit in time_limits), *((None, limit) for limit in work_limits)]
     found: list[Case] = []
     for group, instance in (pair for source in sources for pair in named(source)):
         if instance.cluster.gpu_count > most_gpus:
@@ -79,8 +87,8 @@ def cases(
         if not document.exists():
             write_atomically(document, encode_instance(instance))
         found += [
-            Case(group, instance, sha256, document, solver, seed, limit, workers)
-            for limit in time_limits
+            Case(group, instance, sha256, document, solver, seed, time_limit, work_limit, workers)
+            for time_limit, work_limit in limits
             for seed in seeds
         ]
     return found

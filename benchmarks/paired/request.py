@@ -26,7 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser, sources: Sequence[str]) -> No
     )
     parser.add_argument("--gpus", type=int, default=64, help="leave out larger instances (default: 64)")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="seeds of the solver (default: 0 1)")
-    parser.add_argument("--time-limits", type=float, nargs="+", default=[5.0], help="seconds a solve (default: 5)")
+    parser.add_argument("--time-limits", type=float, nargs="+", help="seconds a solve (default: 5)")
+    parser.add_argument(
+        "--work-limits",
+        type=float,
+        nargs="+",
+        default=[],
+        metavar="UNITS",
+        help="deterministic units a solve; with --workers 1 no other load of the machine changes a plan",
+    )
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads a solve (default: all cores)")
     parser.add_argument(
@@ -46,10 +54,18 @@ def asked_cases(asked: argparse.Namespace) -> list[Case]:
         asked.output / "instances",
         solver=asked.solver,
         seeds=asked.seeds,
-        time_limits=asked.time_limits,
+        time_limits=_time_limits(asked),
+        work_limits=asked.work_limits,
         workers=asked.workers,
         most_gpus=asked.gpus,
     )
+
+
+def _time_limits(asked: argparse.Namespace) -> Sequence[float]:
+    if asked.time_limits is None:
+        return [] if asked.work_limits else [5.0]
+    limits: Sequence[float] = asked.time_limits
+    return limits
 
 
 def ended(command: Callable[[], None]) -> int:

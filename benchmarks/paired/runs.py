@@ -40,14 +40,14 @@ def run(
             for arm in _turned(arms, number):
                 if _matters(record, arms, arm, case, output):
                     _row(record, arm, case, output)
-            progress(f"[{number + 1}/{len(cases)}] {case.instance.name}, seed {case.seed}, {case.time_limit:g} s")
+            progress(f"[{number + 1}/{len(cases)}] {case.instance.name}, seed {case.seed}, {case.limit}")
         return {arm: [*_pairs(record, arms[0], arm, cases)] for arm in arms[1:]}
 
 
 def warm_up(arms: Sequence[Arm], case: Case, seconds: float, output: Path) -> None:
     """Search for some seconds by every tree, so that its functions are compiled and on disk before it is measured."""
     for arm in {arm.tree: arm for arm in arms}.values():
-        _answer(arm, replace(case, solver="search", time_limit=seconds), output)
+        _answer(arm, replace(case, solver="search", time_limit=seconds, work_limit=None), output)
 
 
 def child_cpu_seconds() -> float:
@@ -74,7 +74,7 @@ def _pairs(record: Record, first: Arm, other: Arm, cases: Sequence[Case]) -> Ite
 
 def _key(arm: Arm, case: Case) -> str:
     way = (arm.name, arm.tree.digest, arm.params, arm.without_bounds)
-    what = (case.sha256, case.solver, case.seed, case.time_limit, case.workers)
+    what = (case.sha256, case.solver, case.seed, case.time_limit, case.work_limit, case.workers)
     return hashlib.sha256(json.dumps([way, what]).encode()).hexdigest()
 
 
@@ -95,7 +95,7 @@ def _row(record: Record, arm: Arm, case: Case, output: Path) -> Row:
             "gpus": case.instance.cluster.gpu_count,
             "solver": case.solver,
             "seed": case.seed,
-            "time_limit": case.time_limit,
+            "limit": case.limit,
             "workers": case.workers,
         }
         costs = {
@@ -113,6 +113,7 @@ def _answer(arm: Arm, case: Case, output: Path) -> dict[str, Any]:
         "solver": case.solver,
         "seed": case.seed,
         "time_limit": case.time_limit,
+        "work_limit": case.work_limit,
         "workers": case.workers,
         "params": arm.params,
         "without_bounds": arm.without_bounds,
@@ -120,12 +121,11 @@ def _answer(arm: Arm, case: Case, output: Path) -> dict[str, Any]:
     # -P keeps the script's own folder out of the way of PYTHONPATH.
     command = [sys.executable, "-P", str(_SCRIPT), json.dumps(request)]
     environment = {**os.environ, "PYTHONPATH": arm.tree.search_path(output)}
+    patience = None if case.time_limit is None else case.time_limit + _GRACE_SECONDS
     try:
-        ended = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=case.time_limit + _GRACE_SECONDS
-        )
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience)
     except subprocess.TimeoutExpired:
-        return {"error": f"no end within {case.time_limit + _GRACE_SECONDS:g} s"}
+        return {"error": f"no end within {patience:g} s"}
     if ended.returncode != 0:
         return {"error": ended.stderr.strip().rpartition("\n")[2] or f"exit code {ended.returncode}"}
     answer: dict[str, Any] = json.loads(ended.stdout)

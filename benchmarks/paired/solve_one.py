@@ -22,7 +22,8 @@ def options(request: dict[str, Any]) -> Options:
         more["params"] = from_toml(request["params"])
     if request["without_bounds"]:
         more["without_bounds"] = tuple(request["without_bounds"])
-    return Options(time_limit=request["time_limit"], seed=request["seed"], workers=request["workers"], **more)
+    limits = {name: request[name] for name in ("time_limit", "work_limit", "seed", "workers")}
+    return Options(**limits, **more)
 
 
 def main() -> None:

@@ -45,7 +45,9 @@ def tree(folder: Path, objective: int, fails: bool = False) -> Tree:
 
 
 def two_cases(folder: Path, sources: tuple[str, ...] = ("tiny/000",), seeds: tuple[int, ...] = (0, 1)) -> list[Case]:
-    return cases(sources, folder, solver="auto", seeds=seeds, time_limits=[1.0], workers=1, most_gpus=64)
+    return cases(
+        sources, folder, solver="auto", seeds=seeds, time_limits=[1.0], work_limits=[], workers=1, most_gpus=64
+    )
 
 
 def row(
@@ -53,7 +55,7 @@ def row(
 ) -> dict[str, Any]:
     gap = None if objective is None else (objective - bound) / objective
     answer = {"status": "feasible", "objective": objective, "bound": bound, "gap": gap, "seconds": 2.0}
-    labels = {"group": "g", "horizon": "finite", "time_limit": 1.0, "instance_sha256": instance, "seed": seed}
+    labels = {"group": "g", "horizon": "finite", "limit": "1 s", "instance_sha256": instance, "seed": seed}
     return {**labels, "error": error, **answer}
 
 
