@@ -65,22 +65,15 @@ def without_bound(tree: Tree, relaxation: Any) -> Arm:
 
 
 def with_parameter(tree: Tree, name: str, setting: str) -> Arm:
-    """An arm with one parameter set otherwise, given as ``part.name=value``.
+    """An arm with one parameter set otherwise, given as a line of TOML: ``part.name=value``.
 
     Raises
     ------
-    UsageError
-        It is written otherwise.
     InvalidInputError
-        There is no such parameter, or its value is out of range.
+        It is no TOML, there is no such parameter, or its value is out of range.
     """
-    path, equals, value = setting.partition("=")
-    part, dot, parameter = path.partition(".")
-    if not (equals and dot):
-        raise UsageError(f"a parameter is set as part.name=value, not {setting!r}")
-    text = f"[{part}]\n{parameter} = {value}\n"
-    from_toml(text, setting)
-    return Arm(name, tree, params=text)
+    from_toml(setting, setting)
+    return Arm(name, tree, params=setting)
 
 
 def all_arms(tree: Tree, settings: Sequence[str]) -> list[Arm]:
@@ -136,7 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(parser, ["crowded:1000-1023"])
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PART.NAME=VALUE", help="also with this parameter"
+        "--set", action="append", default=[], metavar="PARAMETER=VALUE", help="also with this parameter"
     )
     parser.add_argument(
         "--only", action="append", default=[], metavar="NAME", help="only these: a name, or move, bound, case"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, sources: Sequence[str]) -> No
         metavar="UNITS",
         help="deterministic units a solve; with --workers 1 no other load of the machine changes a plan",
     )
-    parser.add_argument("--solver", default="auto")
+    parser.add_argument("--solver", default="auto", help="or `bounds`: only the bounds (default: auto)")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="threads a solve (default: all cores)")
     parser.add_argument(
         "--warm-up",
@@ -69,7 +70,8 @@ def _time_limits(asked: argparse.Namespace) -> Sequence[float]:
 
 
 def ended(command: Callable[[], None]) -> int:
-    """Exit code of a command; what the user did wrong is one line."""
+    """Exit code of a command; what the user did wrong is one line, and SIGTERM ends it as Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         command()
     except JigsawError as error:

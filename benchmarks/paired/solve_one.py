@@ -6,11 +6,19 @@ It uses only what has been in the package from the start, so that old code can b
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt import Options, load_instance, solve
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+
+
+ALONE = "bounds"
+"""In place of a solver: only the bounds, as a solve would have them beside its search."""
 
 
 def options(request: dict[str, Any]) -> Options:
@@ -26,21 +34,37 @@ def options(request: dict[str, Any]) -> Options:
     return Options(**limits, **more)
 
 
-def main() -> None:
-    request = json.loads(sys.argv[1])
-    instance = load_instance(request["document"])
-    began = time.monotonic()
+def bounded(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
+    """The best bound that there is within a limit of work."""
+    from jigsaw_opt.problem import cut
+    from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
+
+    pieces, without = cut(instance), tuple(request["without_bounds"])
+    best = lower_bound(pieces, without)
+    for better in stronger_bounds(pieces, best.value, request["work_limit"] or math.inf, without=without):
+        best = better
+    return {"status": "unknown", "objective": None, "bound": best.value, "gap": None, "bound_reason": best.reason}
+
+
+def solved(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
+    """What a solver finds."""
     result = solve(instance, request["solver"], options(request))
-    answer = {
+    return {
         "status": str(result.status),
         "objective": result.objective,
         "bound": result.bound,
         "gap": result.gap,
         "bound_reason": result.bound_reason,
-        "seconds": round(time.monotonic() - began, 3),
         "moves": [move.name for move in getattr(result, "moves", ()) if move.calls],
     }
-    print(json.dumps(answer))
+
+
+def main() -> None:
+    request = json.loads(sys.argv[1])
+    instance = load_instance(request["document"])
+    began = time.monotonic()
+    answer = bounded(instance, request) if request["solver"] == ALONE else solved(instance, request)
+    print(json.dumps(answer | {"seconds": round(time.monotonic() - began, 3)}))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+"""The ablation: an arm for every move, relaxation and special case, which leaves out that and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ablation
+import pytest
+from paired.arms import Arm, Tree
+from paired.cases import cases
+
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.solvers.bounds import names as bound_names
+from jigsaw_opt.solvers.search.moves import names as move_names
+from jigsaw_opt.solvers.search.params import SearchParams, from_toml
+
+TREE = Tree.at(Path(__file__).parents[2])
+
+
+def arms() -> dict[str, Arm]:
+    return {arm.name: arm for arm in ablation.all_arms(TREE, ["driver.decay=0.5"])}
+
+
+def row(objective: int, **more: Any) -> dict[str, Any]:
+    answer = {"status": "feasible", "objective": objective, "bound": 80, "gap": 0.2, "seconds": 1.0, "error": None}
+    return {**answer, "horizon": "cyclic", "limit": "2 units", "instance_sha256": "a", "seed": 0, **more}
+
+
+def test_every_member_has_an_arm_that_leaves_out_itself_alone() -> None:
+    found = arms()
+    assert list(found)[:2] == ["everything", "control"]
+    assert {name for name in found if name.startswith("move ")} == {f"move {name}" for name in move_names()}
+    assert {name for name in found if name.startswith("bound ")} == {f"bound {name}" for name in bound_names()}
+    for name in move_names():
+        assert from_toml(found[f"move {name}"].params) == SearchParams(without=(name,))
+    for name in bound_names():
+        arm = found[f"bound {name}"]
+        assert (arm.params, arm.without_bounds) == ("", (name,))
+
+
+def test_special_cases_are_parameters_that_differ_from_their_defaults() -> None:
+    for name in ablation.SPECIAL_CASES:
+        assert from_toml(arms()[f"case {name}"].params) != SearchParams()
+    driver = from_toml(arms()["set driver.decay=0.5"].params).driver
+    assert driver == replace(SearchParams().driver, decay=0.5)
+
+
+def test_two_moves_can_be_left_out_at_once() -> None:
+    arm = ablation.with_parameter(TREE, "both", 'without=["restart", "intensify"]')
+    assert from_toml(arm.params).without == ("restart", "intensify")
+
+
+@pytest.mark.parametrize(
+    "setting", ["decay=0.5", "driver.decay", "driver.decay=2", "driver.hurry=1", 'without=["rest"]']
+)
+def test_parameters_that_there_are_not_are_refused(setting: str) -> None:
+    with pytest.raises(InvalidInputError):
+        ablation.with_parameter(TREE, "mine", setting)
+
+
+def test_some_rows_can_be_chosen_by_name_and_by_kind() -> None:
+    everything = list(arms().values())
+    names = [arm.name for arm in ablation.chosen(everything, ["control", "case"])]
+    assert names == ["everything", "control", *(f"case {name}" for name in ablation.SPECIAL_CASES)]
+    assert ablation.chosen(everything, []) == everything
+    with pytest.raises(UsageError, match="nothing is called 'move restar'"):
+        ablation.chosen(everything, ["move restar"])
+
+
+def test_only_what_can_matter_is_run(tmp_path: Path) -> None:
+    limits = {"time_limits": [], "work_limits": [1.0]}
+    case = cases(["tiny/004"], tmp_path, solver="auto", seeds=[0], workers=1, most_gpus=4, **limits)[0]
+    assert case.instance.objective == "period"
+    made = {arm.name for arm in arms().values() if arm.matters is None or arm.matters(case, {"moves": ["restart"]})}
+    assert {"control", "move restart", "bound gpu_work"} <= made
+    assert not made & {"move intensify", "bound mean_busy_times"}
+
+
+def test_the_table_has_a_row_for_each_arm_horizon_and_limit() -> None:
+    base = row(100)
+    pairs = {
+        arms()["move restart"]: [(base, row(110)), (row(100, horizon="finite"), row(90, horizon="finite"))],
+        arms()["move intensify"]: [],
+    }
+    lines = list(ablation.table(pairs))[2:]
+    assert [line.split(" | ")[:4] for line in lines] == [
+        ["| move restart", "cyclic", "2 units", "1"],
+        ["| move restart", "finite", "2 units", "1"],
+        ["| move intensify", "-", "-", "0"],
+    ]
+    assert "+10.00 %" in lines[0]
+    assert "-10.00 %" in lines[1]
+    assert {line.count("|") for line in lines} == {len(ablation.HEADS) + 1}
