@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jigsaw_opt.solvers.bounds.registry import relaxations
 from paired.arms import Arm, Tree
 from paired.cases import Case
 from paired.comparison import compared, grouped
@@ -29,6 +28,7 @@ import jigsaw_opt
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import cut
+from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.search import moves
 from jigsaw_opt.solvers.search.params import from_toml
 from jigsaw_opt.system.plugins import nearest
