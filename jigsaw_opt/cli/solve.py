@@ -141,7 +141,7 @@ def _parameter(text: str) -> tuple[str, Parameter]:
 def _params(path: Path | None) -> SearchParams | None:
     if path is None:
         return None
-    from jigsaw_opt.solvers.search.params import load_params
+    from jigsaw_opt.solvers.search.param_file import load_params
 
     return load_params(path)
 

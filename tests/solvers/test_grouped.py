@@ -23,13 +23,16 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.cyclic import hierarchy as nesting_module
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
-from jigsaw_opt.solvers.search.cyclic.hierarchy import COLD, HOT, HierarchicalAssignment
+from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
 from jigsaw_opt.solvers.search.cyclic.server_groups import groups_of
 from jigsaw_opt.solvers.search.engine import Engine
+from jigsaw_opt.solvers.search.params import GroupInsertionParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 from tests.extras import needs_fast
+
+PARAMS = GroupInsertionParams()
 
 
 def ignore(event: Event) -> None:
@@ -48,7 +51,7 @@ def nested(
 ) -> HierarchicalAssignment:
     least = lower_bound(data.pieces).value
     hierarchy = HierarchicalAssignment(CandidateTable(data), least, least * 11 // 10, Random(1), threads, count)
-    hierarchy.anneal(range(len(data.pieces.jobs)), range(len(hierarchy.groups)), steps, HOT, COLD)
+    hierarchy.anneal(range(len(data.pieces.jobs)), range(len(hierarchy.groups)), steps, PARAMS.hot, PARAMS.cold)
     return hierarchy
 
 
@@ -116,7 +119,7 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
     assert hierarchy.fullest(groups) * hierarchy.target == pytest.approx(max(links.values()))
     jobs = range(len(data.pieces.jobs))
     numbers, fullest = hierarchy.numbers(jobs), hierarchy.fullest(groups)
-    hierarchy.anneal(jobs, groups, 500, HOT, HOT)
+    hierarchy.anneal(jobs, groups, 500, PARAMS.hot, PARAMS.hot)
     assert hierarchy.numbers(jobs) != numbers
     hierarchy.restore(jobs, numbers)
     assert hierarchy.numbers(jobs) == numbers

@@ -13,7 +13,7 @@ from jigsaw_opt.instances import generate
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.search import SEARCH, SearchParams
 from jigsaw_opt.solvers.search.moves import move_types, names
-from jigsaw_opt.solvers.search.params import as_toml, from_toml
+from jigsaw_opt.solvers.search.param_file import as_toml, from_toml
 from jigsaw_opt.solvers.solve import solve
 from tests.installed import installed
 

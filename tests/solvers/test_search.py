@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
-from jigsaw_opt.solvers.search import SEARCH, opening, problem_data
+from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.driver import Driver
@@ -29,7 +29,7 @@ from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
+from jigsaw_opt.solvers.search.params import CandidateParams, DriverParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
@@ -132,11 +132,11 @@ def test_same_seed_and_work_give_the_same_plan(horizon: Horizon, objective: Obje
     assert [event[1:] for event in runs[0].trajectory] == [event[1:] for event in runs[1].trajectory]
 
 
-def test_spots_that_are_forgotten_make_no_other_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assignments_that_are_forgotten_make_no_other_plan() -> None:
     instance = load("server/tight-memory")
     remembered = searched(instance, 0.06)
-    monkeypatch.setattr(problem_data, "_MOST_SPOTS", 1)
-    forgotten = searched(instance, 0.06)
+    params = SearchParams(candidates=CandidateParams(remembered=1))
+    forgotten = solve(instance, "search", Options(workers=1, work_limit=0.06, params=params))
     assert remembered.plan is not None and forgotten.plan is not None
     assert remembered.plan.jobs == forgotten.plan.jobs
 
@@ -275,6 +275,6 @@ def test_is_never_behind_the_heuristic(horizon: Horizon, objective: Objective, s
     greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
 
     # Only what the search begins with.
-    params = SearchParams(without=names(), driver=DriverParams(opening_work=0.0))
+    params = SearchParams(without=names(), opening=OpeningParams(work=0.0))
     begun = solve(instance, "search", Options(workers=1, seed=seed, params=params))
     assert begun.objective == greedy.objective

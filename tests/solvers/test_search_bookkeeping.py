@@ -31,10 +31,9 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.search.moves import load_balancing as balance_module
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
-from jigsaw_opt.solvers.search.params import DriverParams
+from jigsaw_opt.solvers.search.params import DriverParams, LoadBalancingParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
@@ -112,13 +111,13 @@ def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tupl
     assert calendar.busy_us == sum(end - start for start, end in stays)
 
 
-def balance_of(instance: Instance, seed: int = 0) -> LoadBalancer | None:
+def balance_of(instance: Instance, seed: int = 0, params: SearchParams | None = None) -> LoadBalancer | None:
     """A whole placement, or None where none was found."""
     pieces = cut(instance)
     asked = demands(pieces)
     if asked is None:
         return None
-    balancer = LoadBalancer(ProblemData(pieces, Layout(pieces), asked), Random(seed), 1000)
+    balancer = LoadBalancer(ProblemData(pieces, Layout(pieces), asked, params), Random(seed), 1000)
     return balancer if balancer.build(range(len(pieces.jobs))) else None
 
 
@@ -170,11 +169,11 @@ def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
     assert state(other.placement) == state(PartialPlacement(balancer.data))
 
 
-def test_one_worker_changes_its_gpu_or_two_exchange_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balance_module, "_WORKER_SHARE", 1.0)
+def test_one_worker_changes_its_gpu_or_two_exchange_theirs() -> None:
+    alone = SearchParams(load_balancing=LoadBalancingParams(worker_share=1.0))
     seen: Counter[int] = Counter()
     for seed in (1, 4):
-        balancer = balance_of(generate("server", seed))
+        balancer = balance_of(generate("server", seed), params=alone)
         assert balancer is not None
         assert not balancer.shaped, "levels in another shape are a move of their own"
         for _ in range(100):

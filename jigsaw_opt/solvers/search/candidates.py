@@ -15,10 +15,6 @@ __all__ = ["CandidateGenerator", "by_type"]
 
 T = TypeVar("T")
 
-_MOST_ANCHORS = 3
-_SAMPLE = 16
-_BLUR = 0.5
-
 
 def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
     """Servers with those of one type in a row, the most frequent type first; so aligned blocks are of one type."""
@@ -39,13 +35,13 @@ class CandidateGenerator:
     """
 
     def __init__(self, data: ProblemData, rng: random.Random) -> None:
-        self.data, self.rng = data, rng
+        self.data, self.rng, self.params = data, rng, data.params.candidates
         self.layout = data.layout
         graph = self.layout.routes.graph
         self._links_at: list[list[int]] = [
             [data["link"] for _, _, data in graph.edges(server.name, data=True)] for server in self.layout.servers
         ]
-        self._blur = _BLUR
+        self._blur = self.params.blur
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
         self._buddy_blocks: dict[tuple[int, tuple[int, ...]], list[tuple[int, ...]]] = {}
@@ -56,7 +52,7 @@ class CandidateGenerator:
         Servers of one type and of all types together, or with `thorough` of each type in turn; a job too wide for a
         server takes those near one another, the least used ones first.
         """
-        self._blur = 0.0 if thorough else _BLUR
+        self._blur = 0.0 if thorough else self.params.blur
         seen: set[tuple[int, ...]] = set()
         kinds = self._by_kind(index)
         for servers in kinds if thorough or len(kinds) < 3 else (self.rng.choice(kinds[:-1]), kinds[-1]):
@@ -167,7 +163,7 @@ class CandidateGenerator:
         self, placement: PartialPlacement, index: int, servers: Sequence[int], thorough: bool
     ) -> Iterator[list[int] | None]:
         slots, inside = self.data.pieces.jobs[index].slots, self.layout.on_server
-        sample = servers if len(servers) <= _SAMPLE else self.rng.sample(servers, _SAMPLE)
+        sample = servers if len(servers) <= self.params.sample else self.rng.sample(servers, self.params.sample)
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
             for server in self._least(alone, lambda s: sorted([placement.gpu_us[g] for g in inside[s]])[slots - 1]):
@@ -181,7 +177,7 @@ class CandidateGenerator:
                 usable = set(servers)
                 anchor = min(self.rng.sample(sample, min(4, len(sample))), key=lambda s: self.use(placement, s))
                 yield self._around(placement, index, usable, anchor)
-            if len(servers) <= _SAMPLE:
+            if len(servers) <= self.params.sample:
                 yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
@@ -201,7 +197,7 @@ class CandidateGenerator:
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
         """Some aligned blocks."""
         blocks = self._all_buddy_blocks(self.data.pieces.jobs[index].slots, servers)
-        return blocks if len(blocks) <= _SAMPLE else self.rng.sample(blocks, _SAMPLE)
+        return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 
     def _all_buddy_blocks(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
         """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other."""
@@ -245,9 +241,9 @@ class CandidateGenerator:
     def _least(self, servers: Sequence[T], key: Callable[[T], int]) -> list[T]:
         """The servers of the smallest keys, and one of the others."""
         ranked = sorted(servers, key=key)
-        chosen = ranked[:_MOST_ANCHORS]
-        if len(ranked) > _MOST_ANCHORS:
-            chosen.append(self.rng.choice(ranked[_MOST_ANCHORS:]))
+        chosen = ranked[: self.params.best]
+        if len(ranked) > self.params.best:
+            chosen.append(self.rng.choice(ranked[self.params.best :]))
         return chosen
 
     def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:

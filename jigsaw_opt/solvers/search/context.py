@@ -20,12 +20,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 __all__ = ["Candidate", "Context", "ListSchedule"]
 
 T = TypeVar("T")
-_WORK_OF_PIECE = 4e-7
-"""Deterministic seconds that a piece in an evaluation counts as."""
-_SEQUENCED_PIECES = {"finite": 1000, "cyclic": 400}
-"""Up to so many blocks and transfers the sequence of pieces does better than the best list schedule annealed once more,
-or on a cyclic horizon jobs inserted one by one and all of them timed anew."""
-_MOST_WAITS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,9 +100,9 @@ class Context:
     ) -> None:
         self.control, self.pieces, self.rng, self.budget, self.stream = control, control.pieces, rng, budget, stream
         self.params: SearchParams = control.options.params or SearchParams()
-        self.data = ProblemData(self.pieces, Layout(self.pieces), demands)
+        self.data = ProblemData(self.pieces, Layout(self.pieces), demands, self.params)
         self.evaluator = Evaluator(self.pieces, self.data.layout)
-        self.engine = Engine(budget)
+        self.engine = Engine(budget, self.params.prices)
         self.best_list: ListSchedule | None = None
         self.balanced: Sequence[PlacedJob] | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
@@ -121,14 +115,17 @@ class Context:
     @property
     def evaluation_work(self) -> float:
         """Deterministic seconds that a list schedule counts as."""
-        return self.evaluator.pieces_a_look * _WORK_OF_PIECE
+        return self.evaluator.pieces_a_look * self.params.prices.list_piece
 
     @property
     def sequenced(self) -> bool:
         """Whether there are so few pieces that annealing their sequence does better than other moves."""
         pieces = self.pieces
         waits = sum(job.iterations * job.slots * len(job.transfers) for job in pieces.jobs)
-        return waits <= _MOST_WAITS and pieces.blocks + pieces.transfers <= _SEQUENCED_PIECES[pieces.horizon]
+        return (
+            waits <= self.params.sequence_annealing.most_waits
+            and pieces.blocks + pieces.transfers <= self.params.sequence_annealing.most_pieces_on(pieces.horizon)
+        )
 
     @property
     def incumbent(self) -> Candidate | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.params import PriceParams
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine"]
 
-_SECONDS_OF_WORK, _SECONDS_OF_SMALL_WORK = 6.0, 20.0
-"""Seconds of the clock that a deterministic second of the engine may take; for small models, whose presolve takes about
-as long as the search but hardly counts, more."""
-_SECONDS_OF_ENGINE = 3.0
-"""What a deterministic second of the engine takes, in ours."""
 _FEASIBLE = {
     "linearization_level": 0,
     "search_random_variable_pool_size": 10,
@@ -36,10 +32,12 @@ class Engine:
     ----------
     budget
         Is told the work done.
+    params
+        What a deterministic second counts as, and how long it may take.
     """
 
-    def __init__(self, budget: Budget) -> None:
-        self.budget, self.control = budget, budget.control
+    def __init__(self, budget: Budget, params: PriceParams | None = None) -> None:
+        self.budget, self.control, self.params = budget, budget.control, params or PriceParams()
         self._calls = 0
 
     def solve(self, model: cp_model.CpModel, work: float) -> Value | None:
@@ -53,14 +51,14 @@ class Engine:
             Limit in deterministic seconds.
         """
         # One thread in turn for all of the engine's strategies: its neighbourhoods are among them.
-        return self._solved([model], work, _SECONDS_OF_WORK, interleave_search=self.control.options.clocked)[0]
+        return self._solved([model], work, self.params.seconds, interleave_search=self.control.options.clocked)[0]
 
     def solve_all(self, models: Sequence[cp_model.CpModel], work: float) -> list[Value | None]:
         """Solve small models, of which any solution will do, side by side, each on one thread.
 
         `work` is the limit for each.
         """
-        return self._solved(models, work, _SECONDS_OF_SMALL_WORK, **_FEASIBLE)
+        return self._solved(models, work, self.params.small_seconds, **_FEASIBLE)
 
     def _solved(
         self, models: Sequence[cp_model.CpModel], work: float, seconds: float, **parameters: float
@@ -81,7 +79,7 @@ class Engine:
 
         statuses = self.control.run(all_of_them, cancel)
         deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
-        self.budget.spend(_SECONDS_OF_ENGINE * deterministic)
+        self.budget.spend(self.params.engine * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
         return [s.value if status in found else None for s, status in zip(solvers, statuses, strict=True)]
 

@@ -15,11 +15,6 @@ from jigsaw_opt.solvers.search.moves.placing import Placing
 
 __all__ = ["open_search"]
 
-_HURRY = 5.0
-"""Seconds; under a shorter limit all trials of the heuristic come first."""
-_LISTED_IN_VAIN, _LISTED_STEPS = 25, 60
-"""How many placements bring nothing before construction ends, and steps of annealing that follow."""
-
 
 def open_search(context: Context, begun: Event) -> None:
     """First plans: all that the heuristic finds, so that no search ends behind it, and what construction adds.
@@ -35,14 +30,10 @@ def open_search(context: Context, begun: Event) -> None:
     found, first = trials(context.evaluator, context.data.demands, control.options.seed), context.stream == 0
     _take(context, islice(found, PLAIN_TRIALS))
     begun.set()
-    # Within so short a limit, time would be over soon after compiled functions are read; with these, trials take none.
-    limit = control.options.time_limit
-    if first and limit is not None and limit < _HURRY and not budget.over():
-        _take(context, found)
     _construct(context)
     if not budget.over():
         # Until functions are read the search hardly moves, and keeps the thread beside it from running.
-        wait = context.params.driver.compile_wait
+        wait = context.params.opening.compile_wait
         prepare(wait if control.remaining is None else min(wait, control.remaining / 2))
     if first and not budget.over():
         _take(context, found)
@@ -62,9 +53,10 @@ def _take(context: Context, found: Iterator[Outcome | None]) -> None:
 def _construct(context: Context) -> None:
     """Jobs placed in drawn orders and scheduled, and the best of that annealed, as far as it takes a moment."""
     placing, budget, control = context.shared(Placing), context.budget, context.control
-    most, idle = int(context.params.driver.opening_work / (placing.construction_work + context.evaluation_work)), 0
+    params = context.params.opening
+    most, idle = int(params.work / (placing.construction_work + context.evaluation_work)), 0
     for _ in range(most):
-        if idle >= _LISTED_IN_VAIN or budget.over():
+        if idle >= params.patience or budget.over():
             break
         balancer, before = placing.balancer(), control.objective
         schedule = draft(context, balancer) if placing.construct(balancer) else None
@@ -73,4 +65,6 @@ def _construct(context: Context) -> None:
             context.offer_list(schedule)
         idle = 0 if control.objective != before else idle + 1
     if most and context.best_list is not None and not budget.over():
-        ListAnnealing(context, placing.balancer(1.0)).run(context.best_list, min(most, _LISTED_STEPS), 0.003)
+        ListAnnealing(context, placing.balancer(1.0)).run(
+            context.best_list, min(most, params.steps), params.temperature
+        )

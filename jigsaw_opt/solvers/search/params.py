@@ -1,28 +1,16 @@
-"""The parameters of the search: one typed dataclass a part, read from and written as TOML."""
+"""The parameters of the search: one typed dataclass a part, each field with its unit, its range and one sentence."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from dataclasses import dataclass, field
+from typing import TypeVar
 
-from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import InvalidInputError, Problem
-
-__all__ = ["SearchParams", "as_toml", "from_toml", "load_params"]
+__all__ = ["SearchParams"]
 
 T = TypeVar("T")
-_MOST = 10**9
-_TYPES: dict[type, tuple[tuple[type, ...], str]] = {
-    int: ((int,), "a whole number"),
-    float: ((int, float), "a number"),
-    str: ((str,), "a text"),
-}
 
 
-def parameter(default: T, unit: str, text: str, least: float = 0, most: float = _MOST) -> T:
+def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 1e9) -> T:
     """A field of a parameter class: its default, its unit, one sentence, and the range that it lies in."""
     value: T = field(default=default, metadata={"unit": unit, "text": text, "least": least, "most": most})
     return value
@@ -30,13 +18,210 @@ def parameter(default: T, unit: str, text: str, least: float = 0, most: float = 
 
 @dataclass(frozen=True, slots=True)
 class DriverParams:
-    """The adaptive large neighbourhood search driver, and what it begins with."""
+    """The adaptive large neighbourhood search driver."""
 
     patience: int = parameter(12, "moves", "Moves without a better plan after which a search without a limit ends.", 1)
-    opening_work: float = parameter(0.1, "deterministic seconds", "Placements constructed before the first move.")
-    compile_wait: float = parameter(2.0, "seconds", "Longest wait for compiled functions, at most half of the time.")
     decay: float = parameter(0.8, "share", "Weight of the past when a move's successes and work are averaged.", 0, 1)
     floor: float = parameter(0.05, "successes", "Success that every move is credited with, so that all come again.")
+    idle_work: float = parameter(10.0, "work", "What a move that found nothing to do counts as.")
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningParams:
+    """Placements constructed before the first move."""
+
+    work: float = parameter(0.1, "deterministic seconds", "Work of all of them.")
+    patience: int = parameter(25, "placements", "Placements without a better plan after which it ends.", 1)
+    steps: int = parameter(60, "steps", "Steps of annealing of the best of them.")
+    temperature: float = parameter(0.003, "share", "Share of the objective that these may lose at first.")
+    compile_wait: float = parameter(
+        2.0, "seconds", "Longest wait for compiled functions, and at most half of the time."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PriceParams:
+    """What work counts as under a work limit, and how long the engine may take for it."""
+
+    list_piece: float = parameter(4e-7, "deterministic seconds", "A block or transfer of a list schedule.")
+    balancing_step: float = parameter(6e-5, "deterministic seconds", "A step of load balancing.")
+    sequence_piece: float = parameter(2e-8, "deterministic seconds", "A piece of a sequence, evaluated.")
+    cyclic_sequence_piece: float = parameter(6e-8, "deterministic seconds", "The same on a cyclic horizon.")
+    assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
+    insertion_piece: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
+    engine: float = parameter(3.0, "deterministic seconds", "A deterministic second of CP-SAT.")
+    seconds: float = parameter(6.0, "seconds", "Time of the clock for a deterministic second of CP-SAT.")
+    small_seconds: float = parameter(20.0, "seconds", "The same for small models, which mostly are in presolve.")
+
+    def sequence_piece_on(self, horizon: str) -> float:
+        """Price of a piece of a sequence on a horizon."""
+        return self.cyclic_sequence_piece if horizon == "cyclic" else self.sequence_piece
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateParams:
+    """Sets of GPUs that are tried for a job."""
+
+    best: int = parameter(3, "sets", "The least loaded servers or blocks that are tried, and one of the others.", 1)
+    sample: int = parameter(16, "sets", "Servers or blocks that are looked at.", 1)
+    blur: float = parameter(0.5, "share", "By how much chance blurs loads in half of all cases.")
+    remembered: int = parameter(10_000, "assignments", "Assignments of jobs to GPUs that are kept in memory.", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBalancingParams:
+    """Simulated annealing of a placement by the loads of GPUs and links."""
+
+    steps_per_job: int = parameter(40, "steps", "Steps for each job.", 1)
+    most_worker_steps: int = parameter(100_000, "steps × workers", "Steps by the mean width of a job, at most.", 1)
+    steps_between_looks: int = parameter(50, "steps", "Steps between two looks at the limits.", 1)
+    constructions: int = parameter(5, "orders", "Orders in which it is tried to find room for all jobs.", 1)
+    targets: tuple[float, ...] = parameter((1.0, 1.03, 1.08), "least loads", "Target loads; one is drawn.", 0.01)
+    temperatures: tuple[float, ...] = parameter((0.1, 1.0), "cost", "Initial temperatures; one is drawn.")
+    link_weights: tuple[float, ...] = parameter((1.0, 10.0, 50.0), "cost", "Prices of a link's time; one is drawn.")
+    length_weight: float = parameter(20.0, "cost", "Price of a job that is longer than the target.")
+    profile_share: float = parameter(0.1, "share", "How often a job changes its level profile.", 0, 1)
+    worker_share: float = parameter(0.5, "share", "How often one worker alone changes its GPU.", 0, 1)
+    few_gpus: int = parameter(
+        64, "GPUs", "Above so many GPUs that is tried less often, by as much as there are more.", 1
+    )
+    exchange_share: float = parameter(0.85, "share", "How often another worker takes the place of that one.", 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ListAnnealingParams:
+    """Simulated annealing of placement, priorities and release offsets (moves restart and intensify)."""
+
+    pieces: int = parameter(1_200_000, "pieces", "Blocks and transfers scheduled in one annealing.", 1)
+    most_steps: int = parameter(5_000, "steps", "Steps of one annealing, at most.", 1)
+    temperatures: tuple[float, ...] = parameter((0.01, 0.003, 0.02), "share", "Objective lost at first; one is drawn.")
+    placement_share: float = parameter(0.6, "share", "How often a step changes the placement.", 0, 1)
+    focus_share: float = parameter(0.4, "share", "How often it moves a job beside the one that ends last.", 0, 1)
+    least_priority: float = parameter(0.3, "factor", "Least factor on a priority.")
+    most_priority: float = parameter(1.7, "factor", "Largest factor on a priority.")
+    brief_share: float = parameter(0.65, "share", "How often a new placement is annealed briefly.", 0, 1)
+    brief_length: float = parameter(0.5, "share", "How long that is.", 0, 1)
+    longest: float = parameter(4.0, "factor", "How much longer an annealing becomes in vain.", 1)
+    cyclic_longest: float = parameter(30.0, "factor", "The same on a cyclic horizon.", 1)
+    smoothing_steps: int = parameter(2_000, "steps", "Exchanges of levels and GPUs that smooth the loads afterwards.")
+
+    def longest_on(self, horizon: str) -> float:
+        """How much longer an annealing becomes on a horizon."""
+        return self.cyclic_longest if horizon == "cyclic" else self.longest
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceAnnealingParams:
+    """Simulated annealing of the sequence of all pieces at a placement."""
+
+    pieces: int = parameter(4_000_000, "pieces", "Pieces evaluated in one annealing.", 1)
+    cyclic_pieces: int = parameter(1_000_000, "pieces", "The same on a cyclic horizon.", 1)
+    temperatures: tuple[float, ...] = parameter(
+        (0.003, 0.001, 0.0003), "share", "Objective lost at first; one is drawn."
+    )
+    others: int = parameter(5, "plans", "Plans at other placements that are remembered for cp_repair_other.")
+    most_pieces: int = parameter(1_000, "pieces", "Up to so many pieces, the move intensify is left out.")
+    cyclic_most_pieces: int = parameter(400, "pieces", "Up to so many, insertions and cp_repair are left out as well.")
+    most_waits: int = parameter(2_000_000, "pairs", "Pairs of a block and a transfer above which it takes too long.")
+
+    def pieces_on(self, horizon: str) -> int:
+        """Pieces evaluated in one annealing on a horizon."""
+        return self.cyclic_pieces if horizon == "cyclic" else self.pieces
+
+    def most_pieces_on(self, horizon: str) -> int:
+        """Up to how many pieces the sequence is annealed instead of other moves."""
+        return self.cyclic_most_pieces if horizon == "cyclic" else self.most_pieces
+
+
+@dataclass(frozen=True, slots=True)
+class RelocationParams:
+    """Simulated annealing of placements while the sequence is carried along."""
+
+    placements: int = parameter(300, "placements", "Placements tried in one annealing.", 1)
+    longest: float = parameter(30.0, "factor", "How much longer an annealing becomes in vain.", 1)
+    temperatures: tuple[float, ...] = parameter((0.003, 0.01, 0.03), "share", "Objective lost at first; one is drawn.")
+    work: float = parameter(0.4, "deterministic seconds", "Work after which no further annealing begins.")
+    from_best: float = parameter(0.5, "share", "How often it begins with the best plan, and not anew.", 0, 1)
+    focus_share: float = parameter(0.4, "share", "How often a critical job or one beside it moves.", 0, 1)
+    repair_steps: int = parameter(200, "steps", "Steps that repair the sequence at a placement.", 1)
+    repair_pieces: int = parameter(2_000_000, "pieces", "Pieces evaluated for that, at most.", 1)
+    repair_temperature: float = parameter(0.001, "share", "Share of the objective that these may lose at first.")
+    change_price: int = parameter(10_000, "pieces", "Pieces evaluated in the time of a change of the placement.")
+
+
+@dataclass(frozen=True, slots=True)
+class CpRepairParams:
+    """Large neighbourhoods: some jobs timed anew by CP-SAT."""
+
+    pieces: tuple[int, ...] = parameter((80, 200, 700), "pieces", "Blocks and transfers timed anew; one is drawn.", 1)
+    work: float = parameter(0.03, "deterministic seconds", "Work of a call at first.")
+    longest: float = parameter(30.0, "factor", "How much longer a call becomes in vain.", 1)
+    periods: int = parameter(4, "periods", "Periods tried in vain on a cyclic horizon.", 1)
+    windows: int = parameter(12, "windows", "Windows of time that say which jobs are close to one another.", 1)
+    least_gain: float = parameter(
+        0.002, "share", "Least gain, as a share of the room between bound and objective.", 0, 1
+    )
+    most_readiness: int = parameter(500_000, "conditions", "Conditions of readiness above which no model is built.")
+
+
+@dataclass(frozen=True, slots=True)
+class CpPlacementParams:
+    """All jobs placed at once by CP-SAT."""
+
+    work: float = parameter(0.5, "deterministic seconds", "Work of one placement.")
+
+
+@dataclass(frozen=True, slots=True)
+class InsertionParams:
+    """Jobs inserted modulo a shorter period (moves fixed_insertion and best_fit_insertion)."""
+
+    bisections: int = parameter(4, "periods", "Periods tried at a given placement.", 1)
+    step: float = parameter(0.2, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
+    least_step: float = parameter(0.01, "share", "After this step in vain, it begins with the first again.", 0, 1)
+    most_step: float = parameter(0.5, "share", "Largest step.", 0, 1)
+    failures: int = parameter(2, "periods", "Periods tried in vain until another move is made.", 1)
+    known_share: float = parameter(
+        0.75, "share", "How often jobs are first offered their places of the last plan.", 0, 1
+    )
+    tries_per_job: int = parameter(4, "tries", "Fruitless tries of ruin and recreate for each job.")
+    phases: int = parameter(24, "phases", "Phases of the period that are tried for a job.", 1)
+    most_ejected: int = parameter(10, "jobs", "Jobs ejected at once, at most.", 1)
+    few: int = parameter(3, "jobs", "So many jobs may be left unassigned on the way.")
+    hopeless: int = parameter(4, "jobs", "With more unassigned than one in so many, the period is given up.", 1)
+    blur: float = parameter(2.0, "factor", "By how much chance blurs the order of insertion.", 1)
+    best: int = parameter(4, "sets", "Best-fit server sets that a job is offered.", 1)
+    emptiest: int = parameter(2, "sets", "Emptiest server sets that it is offered after them.")
+    fit_blur: float = parameter(0.3, "periods", "By how much chance blurs how well a job fits.")
+    length_weight: float = parameter(3.0, "weight", "Weight of a job's length there when fits are compared.")
+    work_weight: float = parameter(0.1, "weight", "Weight of the load of GPUs.")
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInsertionParams:
+    """Jobs assigned to groups of servers, and inserted group by group."""
+
+    link_bound: float = parameter(
+        0.7, "share", "Share of the links' time in transfers from which on it is tried.", 0, 1
+    )
+    step: float = parameter(0.65, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
+    failures: int = parameter(4, "periods", "Periods tried in vain until another move is made.", 1)
+    tries: int = parameter(30, "tries", "Fruitless tries of ruin and recreate in a group.")
+    joint_work: float = parameter(0.015, "deterministic seconds", "Work of CP-SAT for the wide jobs of a group.")
+    sharings: int = parameter(
+        40, "tries", "How often a pair of groups reassigns its jobs to come within the period.", 1
+    )
+    exchanges_per_group: int = parameter(4, "exchanges", "Fruitless exchanges for each group.", 1)
+    hot: float = parameter(0.1, "squared share", "Temperature at which any job may go anywhere.", 1e-12)
+    cold: float = parameter(1e-5, "squared share", "Temperature at which nothing changes any more.", 1e-12)
+    stages: int = parameter(10, "stages", "Stages of the annealing of all jobs.", 1)
+    stage_steps_per_job: int = parameter(500, "steps", "Steps of a stage for each job.", 1)
+    steps_per_job: int = parameter(40, "steps", "Steps for each job when two groups reassign theirs.", 1)
+    reassignments_per_group: int = parameter(40, "calls", "Reassignments for each group, at most.", 1)
+    ample_per_group: int = parameter(4, "calls", "Those that aim at loads well within the period.")
+    pairs_at_once: int = parameter(10, "pairs", "Pairs of groups that a thread reassigns in a call.", 1)
+    crowd_weight: float = parameter(0.01, "share", "What a wide job too many in a group counts as.")
+    crowd_slack: float = parameter(1.0, "jobs", "How many wide jobs beyond the mean do not count.")
+    sample: int = parameter(64, "sets", "Server sets that are looked at when a job is first assigned.", 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,115 +232,22 @@ class SearchParams:
     ----------
     without
         Names of moves that are left out.
-    driver
+    driver, opening, prices, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
+    cp_placement, insertion, group_insertion
+        Likewise.
     """
 
     without: tuple[str, ...] = ()
     driver: DriverParams = field(default_factory=DriverParams)
-
-
-def load_params(path: Path) -> SearchParams:
-    """Read a TOML file.
-
-    Raises
-    ------
-    InvalidInputError
-        It cannot be read, is no TOML, or has unknown names or values out of range; with all problems.
-    """
-    return from_toml(read_file(path).decode(errors="replace"), str(path))
-
-
-def from_toml(text: str, source: str = "parameters") -> SearchParams:
-    """Parameters from the text of a TOML file; what it leaves out has its default.
-
-    Raises
-    ------
-    InvalidInputError
-        With every problem and its path.
-    """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInputError([Problem(source, f"is not TOML: {error}")]) from error
-    problems: list[Problem] = []
-    params = _decoded(SearchParams, document, "$", problems)
-    problems += _unknown_moves(params.without)
-    if problems:
-        raise InvalidInputError(problems)
-    return params
-
-
-def as_toml(params: SearchParams) -> str:
-    """The parameters as a TOML file that says what each of them is."""
-    return "\n".join(_lines(params))
-
-
-def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
-    from jigsaw_opt.solvers.search.moves import names as registered
-    from jigsaw_opt.system.plugins import nearest
-
-    for number, name in enumerate(names):
-        if name not in registered():
-            yield Problem(f"$.without[{number}]", f"no move {name!r}", nearest(name, registered()))
-
-
-def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: list[Problem]) -> T:
-    """An object of a parameter class; what is wrong is left at its default and noted."""
-    from jigsaw_opt.system.plugins import nearest
-
-    hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
-    found: dict[str, Any] = {}
-    for name, value in document.items():
-        place = f"{path}.{name}"
-        if name not in known:
-            problems.append(Problem(place, "no such parameter", nearest(name, known)))
-        elif is_dataclass(hints[name]):
-            if isinstance(value, dict):
-                found[name] = _decoded(hints[name], value, place, problems)
-            else:
-                problems.append(Problem(place, "must be a table"))
-        else:
-            message = _wrong(value, hints[name], known[name].metadata)
-            if message:
-                problems.append(Problem(place, message))
-            else:
-                found[name] = tuple(value) if isinstance(value, list) else value
-    return kind(**found)
-
-
-def _wrong(value: Any, hint: Any, metadata: Mapping[str, Any]) -> str:
-    """What is wrong with a value, or nothing."""
-    many = hint not in _TYPES
-    types, what = _TYPES[hint.__args__[0] if many else hint]
-    values = value if isinstance(value, list) else [value]
-    if isinstance(value, list) is not many or any(
-        isinstance(one, bool) or not isinstance(one, types) for one in values
-    ):
-        return f"must be a list, each of it {what}" if many else f"must be {what}"
-    if not metadata:
-        return ""
-    least, most = metadata["least"], metadata["most"]
-    if not values:
-        return "must not be empty"
-    return "" if all(least <= one <= most for one in values) else f"must be between {least:g} and {most:g}"
-
-
-def _lines(params: SearchParams) -> Iterator[str]:
-    yield "# Parameters of the search, with their defaults; leave out what you do not change."
-    yield "# Moves that are left out, by name."
-    yield f"without = {_written(params.without)}"
-    for part in fields(params):
-        value = getattr(params, part.name)
-        if is_dataclass(value):
-            yield f"\n[{part.name}]"
-            yield f"# {(type(value).__doc__ or '').splitlines()[0]}"
-            for each in fields(value):
-                yield f"# {each.metadata['text']} Unit: {each.metadata['unit']}."
-                yield f"{each.name} = {_written(getattr(value, each.name))}"
-
-
-def _written(value: object) -> str:
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(_written, value))}]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
+    opening: OpeningParams = field(default_factory=OpeningParams)
+    prices: PriceParams = field(default_factory=PriceParams)
+    candidates: CandidateParams = field(default_factory=CandidateParams)
+    load_balancing: LoadBalancingParams = field(default_factory=LoadBalancingParams)
+    list_annealing: ListAnnealingParams = field(default_factory=ListAnnealingParams)
+    sequence_annealing: SequenceAnnealingParams = field(default_factory=SequenceAnnealingParams)
+    relocation: RelocationParams = field(default_factory=RelocationParams)
+    cp_repair: CpRepairParams = field(default_factory=CpRepairParams)
+    cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
+    insertion: InsertionParams = field(default_factory=InsertionParams)
+    group_insertion: GroupInsertionParams = field(default_factory=GroupInsertionParams)

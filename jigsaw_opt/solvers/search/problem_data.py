@@ -11,11 +11,9 @@ from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iterat
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
 from jigsaw_opt.solvers.greedy.placed import PlacedJob, loads_us
 from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["ProblemData"]
-
-_MOST_SPOTS = 10_000
-"""So many assignments are remembered; on small clusters the same ones come again and again."""
 
 
 class ProblemData:
@@ -29,10 +27,15 @@ class ProblemData:
         Its GPUs.
     demands
         What each job asks for.
+    params
+        Parameters of the search; their defaults unless said.
     """
 
-    def __init__(self, pieces: Pieces, layout: Layout, demands: Sequence[Demand]) -> None:
+    def __init__(
+        self, pieces: Pieces, layout: Layout, demands: Sequence[Demand], params: SearchParams | None = None
+    ) -> None:
         self.pieces, self.layout, self.demands = pieces, layout, demands
+        self.params = params or SearchParams()
         self._channels: dict[tuple[int, ...], Channel | None] = {}
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
@@ -94,7 +97,7 @@ class ProblemData:
         """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
         key = (index, id(demand), tuple(gpus), tuple(caps))
         if key not in self._spots:
-            if len(self._spots) >= _MOST_SPOTS:
+            if len(self._spots) >= self.params.candidates.remembered:
                 self._spots.clear()
             plan = self.levels(demand, caps)
             self._spots[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)

@@ -9,8 +9,6 @@ from jigsaw_opt.solvers.search.params import DriverParams
 
 __all__ = ["AdaptiveSelection"]
 
-_IDLE_WORK = 10.0
-
 
 class AdaptiveSelection:
     """Draws moves by their successes per unit of work.
@@ -47,4 +45,4 @@ class AdaptiveSelection:
         """
         decay = self._params.decay
         self._success[name] = decay * self._success[name] + (1 - decay) * success
-        self._work[name] = decay * self._work[name] + (1 - decay) * (work or _IDLE_WORK)
+        self._work[name] = decay * self._work[name] + (1 - decay) * (work or self._params.idle_work)

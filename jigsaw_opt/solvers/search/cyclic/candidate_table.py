@@ -14,10 +14,6 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["BestFitPolicy", "CandidateSet", "CandidateTable", "FixedPolicy", "InsertionPolicy"]
 
-_MOST_FITTING, _MOST_EMPTY = 4, 2
-_LENGTH_WEIGHT, _WORK_WEIGHT = 3.0, 0.1
-_BLUR = 0.3
-
 
 class InsertionPolicy(Protocol):
     """Offers of spots for jobs."""
@@ -141,23 +137,26 @@ class BestFitPolicy:
         before: Sequence[PlacedJob] | None = None,
     ) -> None:
         self.candidate_table, self.period, self.rng, self.before = candidate_table, period, rng, before
+        self.params = candidate_table.data.params.insertion
         self._fast: dict[int, list[CandidateSet]] = {}
 
     def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
         """The spot of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
         if self.before is not None and placement.admits(index, self.before[index]):
             yield self.before[index]
-        link_us, blur = placement.link_us, _BLUR * self.period
+        link_us, blur = placement.link_us, self.params.fit_blur * self.period
         fitting: list[tuple[float, int, CandidateSet]] = []
         emptiest: list[tuple[float, int, CandidateSet]] = []
         for number, candidate_set in enumerate(self._of(index)):
             if all(link_us[link] + candidate_set.exchange <= self.period for link in candidate_set.alone.links):
                 full, work = self._full(placement, candidate_set)
-                whole = len(candidate_set.alone.links) * self.period - _LENGTH_WEIGHT * candidate_set.length
-                fitting.append((whole - full + _WORK_WEIGHT * work + blur * self.rng.random(), number, candidate_set))
+                whole = len(candidate_set.alone.links) * self.period - self.params.length_weight * candidate_set.length
+                fitting.append(
+                    (whole - full + self.params.work_weight * work + blur * self.rng.random(), number, candidate_set)
+                )
                 emptiest.append((full + work, number, candidate_set))
-        yield from islice(self._admitted(placement, index, fitting), _MOST_FITTING)
-        yield from islice(self._admitted(placement, index, emptiest), _MOST_EMPTY)
+        yield from islice(self._admitted(placement, index, fitting), self.params.best)
+        yield from islice(self._admitted(placement, index, emptiest), self.params.emptiest)
 
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]

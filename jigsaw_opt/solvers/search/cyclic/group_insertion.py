@@ -20,13 +20,6 @@ __all__ = ["DecomposedInsertion", "NoGood"]
 NoGood = tuple[tuple[int, int], ...]
 """Jobs of one group, by what they ask and how long they take there, in order."""
 
-_TRIES = 30
-"""How often room is made in vain in a group, until jobs are exchanged with another one."""
-_WORK_TOGETHER = 0.015
-"""Deterministic seconds of the engine for the wide jobs of a group."""
-_SHARINGS = 40
-"""How often two groups share out their jobs anew until the loads of both are within the period, at most."""
-
 
 class DecomposedInsertion:
     """One attempt at a period.
@@ -66,6 +59,7 @@ class DecomposedInsertion:
         self.candidate_table, self.hierarchy, self.period, self.rng = candidate_table, hierarchy, period, rng
         self.engine, self.weights, self.stop, self.no_goods = engine, weights, stop, no_goods
         self.insertion = ModuloInsertion(candidate_table.data, self, period, rng)
+        self.params = candidate_table.data.params.group_insertion
         self._across: frozenset[int] = frozenset()
 
     def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
@@ -90,7 +84,7 @@ class DecomposedInsertion:
         for index in range(len(self.weights)):
             inside.setdefault(self.hierarchy.group(index), []).append(index)
         self._across = frozenset(inside.pop(None, ()))
-        if self.insertion.insert(sorted(self._across), self.weights, _TRIES, self.stop):
+        if self.insertion.insert(sorted(self._across), self.weights, self.params.tries, self.stop):
             return None
         unscheduled = self._insert_groups({group: jobs for group, jobs in inside.items() if group is not None})
         fewest, left = len(unscheduled), patience
@@ -113,7 +107,7 @@ class DecomposedInsertion:
                     failed.add(g)
                 else:
                     placed[g] = spots
-        timed = jointly_timed(schedule, [*placed.values()], self.engine, _WORK_TOGETHER)
+        timed = jointly_timed(schedule, [*placed.values()], self.engine, self.params.joint_work)
         for g, scheduled in zip(placed, timed, strict=True):
             # Groups that were timed at once may meet on a link between racks.
             if scheduled is None or not all(map(schedule.admits, scheduled)):
@@ -125,7 +119,7 @@ class DecomposedInsertion:
                     schedule.add(index, it)
         for g, inside in groups.items():
             narrow = [index for index in inside if index not in wide[g]]
-            if g not in failed and insert(narrow, self.weights, _TRIES, self.stop, self._across):
+            if g not in failed and insert(narrow, self.weights, self.params.tries, self.stop, self._across):
                 self._taken(inside)
                 failed.add(g)
         return failed
@@ -187,7 +181,7 @@ class DecomposedInsertion:
         jobs = {pair: hierarchy.within(pair) for pair in pairs}
         before = {pair: hierarchy.numbers(jobs[pair]) for pair in pairs}
         best, least = dict(before), dict.fromkeys(pairs, float("inf"))
-        for _ in range(_SHARINGS):
+        for _ in range(self.params.sharings):
             seeking = [pair for pair in pairs if least[pair] > (hierarchy.target + self.period) / 2]
             hierarchy.share({pair: jobs[pair] for pair in seeking})
             for pair in seeking:

@@ -28,24 +28,7 @@ from jigsaw_opt.solvers.search.cyclic.candidate_arrays import CandidateArrays, C
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateSet, CandidateTable
 from jigsaw_opt.solvers.search.cyclic.server_groups import fast_enough, groups_of, repartitioned
 
-__all__ = ["COLD", "HOT", "HierarchicalAssignment"]
-
-HOT, COLD = 0.1, 1e-5
-"""By how much a step may well make it worse: at first anyone may go anywhere, in the end nothing may."""
-_SPARE_GUESTS = 32
-"""Jobs that may come to a server beside twice those that the fullest has in the beginning."""
-_CROWD, _MORE_THAN_MEAN = 0.01, 1.0
-"""What a wide job too many in a group counts as, as a share of the target; how many beyond the mean do not count."""
-_STEPS_A_JOB = 40
-"""Steps of annealing when groups share out their jobs anew."""
-_PARTS, _STEPS_A_PART = 10, 500
-"""Parts of the annealing of all jobs, and steps a job in each."""
-_MENDS_A_GROUP, _AMPLE_MENDS_A_GROUP = 40, 4
-"""Calls of `reassign_pairs` for each group: at most, and until loads are well within the period."""
-_MENDS = 10
-"""How often each thread has two groups share out their jobs at once."""
-_SAMPLE = 64
-"""Berths that are looked at when a job is first placed."""
+__all__ = ["HierarchicalAssignment"]
 
 
 class HierarchicalAssignment:
@@ -82,6 +65,7 @@ class HierarchicalAssignment:
         count: Callable[[int], object] = lambda steps: None,
     ) -> None:
         self.data, self.target, self.rng, self.threads, self.count = candidate_table.data, target, rng, threads, count
+        self.params = self.data.params.group_insertion
         layout, jobs = self.data.layout, self.data.pieces.jobs
         self.groups = repartitioned(groups_of(self.data), candidate_table, longest)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
@@ -112,7 +96,9 @@ class HierarchicalAssignment:
         self._state = self._begin()
         wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
-            self._load[self._crowd + group] -= _CROWD * (wide / len(self.groups) + _MORE_THAN_MEAN)
+            self._load[self._crowd + group] -= self.params.crowd_weight * (
+                wide / len(self.groups) + self.params.crowd_slack
+            )
         at = self._options.inside_at
         resources = [list(self._options.inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
         # Of a server, memory has the odd number; and a crowd is no load.
@@ -149,7 +135,7 @@ class HierarchicalAssignment:
             yield number + 1, len(spent) * job.state_bytes / self._room[server]
         common_group = self.common_group(candidate_set.servers)
         if common_group is not None and candidate_set.alone.links:
-            yield self._crowd + common_group, _CROWD
+            yield self._crowd + common_group, self.params.crowd_weight
 
     def candidate_set(self, index: int) -> CandidateSet:
         """Where a job is."""
@@ -190,10 +176,10 @@ class HierarchicalAssignment:
 
     def anneal_all(self, stop: Callable[[], bool]) -> None:
         """Anneal all jobs, from hot to cold; `stop` is asked now and then, and ends it."""
-        jobs, hot = range(len(self._of)), HOT
-        for _ in range(_PARTS):
-            cooler = hot * (COLD / HOT) ** (1 / _PARTS)
-            self.anneal(jobs, range(len(self.groups)), _STEPS_A_PART * len(jobs), hot, cooler)
+        jobs, hot = range(len(self._of)), self.params.hot
+        for _ in range(self.params.stages):
+            cooler = hot * (self.params.cold / self.params.hot) ** (1 / self.params.stages)
+            self.anneal(jobs, range(len(self.groups)), self.params.stage_steps_per_job * len(jobs), hot, cooler)
             hot = cooler
             if stop():
                 break
@@ -209,8 +195,8 @@ class HierarchicalAssignment:
             Asked now and then; once it holds, it is given up.
         """
         groups, ample = range(len(self.groups)), (self.target + period) // 2
-        for number in range(_MENDS_A_GROUP * len(groups)):
-            enough = ample if number < _AMPLE_MENDS_A_GROUP * len(groups) else period
+        for number in range(self.params.reassignments_per_group * len(groups)):
+            enough = ample if number < self.params.ample_per_group * len(groups) else period
             if self.fullest(groups) * self.target <= enough or stop() or not self.reassign_pairs(ample / self.target):
                 break
         return self.fullest(groups) * self.target <= period
@@ -229,7 +215,13 @@ class HierarchicalAssignment:
         # Each with two groups at least.
         threads = max(1, min(self.threads, len(self._families) // 2))
         parts = [[*chain(*self._families[k::threads])] for k in range(threads)]
-        taken = self._each(reassign_pairs, [(part, _MENDS, _STEPS_A_JOB, HOT, COLD, most) for part in parts])
+        taken = self._each(
+            reassign_pairs,
+            [
+                (part, self.params.pairs_at_once, self.params.steps_per_job, self.params.hot, self.params.cold, most)
+                for part in parts
+            ],
+        )
         self.count(taken)
         return taken > 0
 
@@ -247,7 +239,9 @@ class HierarchicalAssignment:
     def share(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
         """Share out jobs among their groups anew, each with those of the same groups."""
         self._shuffle(
-            [(inside, sorted(groups), _STEPS_A_JOB * len(inside)) for groups, inside in jobs.items()], HOT, COLD
+            [(inside, sorted(groups), self.params.steps_per_job * len(inside)) for groups, inside in jobs.items()],
+            self.params.hot,
+            self.params.cold,
         )
 
     def anneal(self, jobs: Sequence[int], groups: Sequence[int], steps: int, hot: float, cold: float) -> None:
@@ -308,14 +302,14 @@ class HierarchicalAssignment:
         for index in sorted(range(len(most)), key=lambda index: -most[index]):
             own = self._of[index]
             numbers = range(len(own.candidate_sets))
-            some = numbers if len(numbers) <= _SAMPLE else self.rng.sample(numbers, _SAMPLE)
+            some = numbers if len(numbers) <= self.params.sample else self.rng.sample(numbers, self.params.sample)
             best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
             now[index] = self._first[index] + best
             for resource, amount in own.takes[best]:
                 load[resource] += amount
             for server in own.candidate_sets[best].servers:
                 on[server].append(index)
-        width = 2 * max(map(len, on)) + _SPARE_GUESTS
+        width = 2 * max(map(len, on)) + 32
         rows = [index for colocated in on for index in colocated + [0] * (width - len(colocated))]
         return Assignment(now, [len(colocated) for colocated in on], rows)
 

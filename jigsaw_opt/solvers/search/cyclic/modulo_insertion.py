@@ -15,12 +15,6 @@ from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
 
 __all__ = ["ModuloInsertion"]
 
-_MOST_AWAY, _FEW = 10, 3
-_HOPELESS = 4
-"""With more jobs waiting than one in so many, the period is given up at once."""
-_MOST_PHASES = 24
-_BLUR = 2.0
-
 
 class ModuloInsertion:
     """One attempt at a period.
@@ -38,7 +32,7 @@ class ModuloInsertion:
     """
 
     def __init__(self, data: ProblemData, policy: InsertionPolicy, period: int, rng: random.Random) -> None:
-        self.policy, self.period, self.rng = policy, period, rng
+        self.policy, self.period, self.rng, self.params = policy, period, rng, data.params.insertion
         self.schedule = PartialSchedule(data, period)
 
     def insert_all(
@@ -83,7 +77,7 @@ class ModuloInsertion:
                 unassigned.append(index)
         ejection_counts = [1] * len(weights)
         fewest, left = len(unassigned), tries
-        while unassigned and fewest * _HOPELESS <= len(weights) and left > 0 and not stop():
+        while unassigned and fewest * self.params.hopeless <= len(weights) and left > 0 and not stop():
             unassigned = self._ruin_and_recreate(unassigned, ejection_counts, weights, held)
             fewest, left = (len(unassigned), tries) if len(unassigned) < fewest else (fewest, left - 1)
             for index in unassigned:
@@ -132,7 +126,7 @@ class ModuloInsertion:
         for gpu in spot.gpus[:1]:
             phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
         found = sorted(phases)
-        some = found if len(found) <= _MOST_PHASES else sorted(self.rng.sample(found, _MOST_PHASES))
+        some = found if len(found) <= self.params.phases else sorted(self.rng.sample(found, self.params.phases))
         profile = uncontended_profile(spot)
         ranked = ((least_length(spot, profile, channel, phase), phase) for phase in some)
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
@@ -148,9 +142,9 @@ class ModuloInsertion:
         rng = self.rng
         first = rng.choice(unassigned)
         near = [index for index in self._neighbours(first) if index not in held]
-        ejected = rng.sample(near, rng.randint(min(1, len(near)), min(len(near), _MOST_AWAY)))
+        ejected = rng.sample(near, rng.randint(min(1, len(near)), min(len(near), self.params.most_ejected)))
         old = [(index, self.schedule.remove(index)) for index in ejected]
-        tried = {first, *rng.sample(unassigned, min(len(unassigned), _MOST_AWAY))}
+        tried = {first, *rng.sample(unassigned, min(len(unassigned), self.params.most_ejected))}
         most = sum(ejection_counts[index] for index in tried)
         done, left = [], []
         for index in self._shuffled([*sorted(tried), *ejected], first, weights):
@@ -158,7 +152,7 @@ class ModuloInsertion:
                 done.append(index)
                 continue
             left.append(index)
-            if len(left) > max(_FEW, len(tried)) or sum(ejection_counts[index] for index in left) > most:
+            if len(left) > max(self.params.few, len(tried)) or sum(ejection_counts[index] for index in left) > most:
                 for index in done:
                     self.schedule.remove(index)
                 for index, scheduled in old:
@@ -169,7 +163,7 @@ class ModuloInsertion:
     def _shuffled(self, indices: Sequence[int], first: int, weights: Sequence[float]) -> list[int]:
         """Jobs by weights blurred by chance, in half of all cases the first one before all."""
         front = self.rng.random() < 0.5
-        key = {index: -weights[index] * self.rng.uniform(1, _BLUR) for index in indices}
+        key = {index: -weights[index] * self.rng.uniform(1, self.params.blur) for index in indices}
         return sorted(indices, key=lambda index: (not front or index != first, key[index]))
 
     def _neighbours(self, index: int) -> list[int]:

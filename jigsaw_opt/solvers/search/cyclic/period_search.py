@@ -12,28 +12,12 @@ from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
+from jigsaw_opt.solvers.search.params import GroupInsertionParams, InsertionParams
 from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
 __all__ = ["PeriodSearch"]
 
-_ATTEMPTS = 4
-"""Periods tried, by bisection between what the placement allows and the best one."""
-_SHORT = 0.7
-"""Share of the time of all links from which on the transfers are what is short."""
-_SHORTER = {"grouped": 0.65, "wherever": 0.2}
-_LEAST_SHORTER, _MOST_SHORTER = 0.01, 0.5
-"""Share of the room between bound and objective by which a period tried is shorter: the first, least and largest."""
-_MOST_FAILURES, _MOST_AFTER_SUCCESS = 2, {"grouped": 5, "wherever": 2}
-"""After how many periods in vain something else is tried: before any has been reached this way, and after."""
-_TRIES_A_JOB = 4
-"""How often room is made for jobs until a period is given up."""
-_WARM = 0.75
-"""How often jobs are first offered the spots at which all had room at a longer period."""
-_EXCHANGES_A_GROUP, _LEAST_EXCHANGES = 4, 12
-"""How often groups exchange jobs in vain until a period is given up."""
 _WEIGHTS = ("exchange", "length", "links")
-_WORK_OF_NESTING, _WORK_OF_LAYING = 4e-7, 1e-5
-"""Deterministic seconds that a step of a nesting, and a piece that is laid, count as."""
 
 
 class PeriodSearch:
@@ -47,13 +31,12 @@ class PeriodSearch:
 
     def __init__(self, context: Context) -> None:
         self.control, self.data, self.engine = context.control, context.data, context.engine
-        self.rng, self.budget = context.rng, context.budget
+        self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
         self._spots: Sequence[PlacedJob] | None = None
         self._no_goods: dict[NoGood, int] = {}
-        self._fruitful: set[str] = set()
-        self._shorter = dict(_SHORTER)
+        self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
 
     def link_bound(self) -> bool:
         """Whether the transfers of all jobs, each on as few links as may be, take most of the time of all links."""
@@ -63,7 +46,7 @@ class PeriodSearch:
             for own in policy
             if own
         )
-        return least > _SHORT * self.data.layout.links * self.control.bound
+        return least > self.data.params.group_insertion.link_bound * self.data.layout.links * self.control.bound
 
     def at_placement(self, spots: Sequence[PlacedJob]) -> None:
         """Jobs laid one by one at a shorter period, at a placement."""
@@ -71,7 +54,7 @@ class PeriodSearch:
         if objective is None:
             return
         low = max(self.control.bound, fullest_us(spots))
-        for _ in range(_ATTEMPTS):
+        for _ in range(self.params.bisections):
             period = (low + objective) // 2
             if period >= objective or self.budget.over():
                 return
@@ -82,7 +65,7 @@ class PeriodSearch:
 
     def by_groups(self) -> None:
         """Jobs laid group by group at a shorter period, with exchanges between groups."""
-        self._shorten("grouped", self._by_groups_at)
+        self._shorten(self.data.params.group_insertion, self._by_groups_at)
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Jobs assigned to groups of servers and blocks in these."""
@@ -90,7 +73,7 @@ class PeriodSearch:
         return HierarchicalAssignment(self.candidate_table, target, longest, self.rng, threads, self._count_annealing)
 
     def _count_annealing(self, steps: int) -> None:
-        self.budget.spend(steps * _WORK_OF_NESTING)
+        self.budget.spend(steps * self.data.params.prices.assignment_step)
 
     def _by_groups_at(self, period: int) -> bool:
         """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
@@ -109,40 +92,39 @@ class PeriodSearch:
             self._count_insertion,
             self._no_goods,
         )
-        patience = max(_LEAST_EXCHANGES, _EXCHANGES_A_GROUP * len(hierarchy.groups))
+        patience = self.data.params.group_insertion.exchanges_per_group * max(3, len(hierarchy.groups))
         return self._offered(decomposed.insert_all(patience), decomposed.insertion)
 
     def best_fit(self) -> None:
         """Jobs laid one by one at a shorter period, each where it fits best."""
-        self._shorten("wherever", self._best_fit_at)
+        self._shorten(self.params, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> bool:
-        before = self._spots if self.rng.random() < _WARM else None
+        before = self._spots if self.rng.random() < self.params.known_share else None
         policy = BestFitPolicy(self.candidate_table, period, self.rng, before)
         return self._inserted(policy, self._weights(policy.quickest(), "links"), period)
 
-    def _shorten(self, name: str, attempt: Callable[[int], bool]) -> None:
+    def _shorten(self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], bool]) -> None:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
-        failures = 0
-        while failures < (_MOST_AFTER_SUCCESS[name] if name in self._fruitful else _MOST_FAILURES):
-            if self.budget.over():
-                return
+        least, most, failures = self.params.least_step, self.params.most_step, 0
+        while failures < params.failures and not self.budget.over():
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
                 return
-            shorter = self._shorter[name]
-            if attempt(objective - max(1, round(shorter * (objective - bound)))):
-                self._shorter[name] = min(_MOST_SHORTER, shorter * 2)
-                self._fruitful.add(name)
+            step = self._steps.get(params, params.step)
+            if attempt(objective - max(1, round(step * (objective - bound)))):
+                self._steps[params] = min(most, step * 2)
             else:
                 failures += 1
-                self._shorter[name] = shorter / 3 if shorter > _LEAST_SHORTER else _SHORTER[name]
+                self._steps[params] = step / 3 if step > least else params.step
 
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> bool:
         """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng)
         return self._offered(
-            insertion.insert_all(range(len(weights)), weights, _TRIES_A_JOB * len(weights), self._count_insertion),
+            insertion.insert_all(
+                range(len(weights)), weights, self.params.tries_per_job * len(weights), self._count_insertion
+            ),
             insertion,
         )
 
@@ -156,7 +138,7 @@ class PeriodSearch:
     def _count_insertion(self) -> bool:
         """Count a job that was laid; says whether to stop."""
         size = (self.data.pieces.blocks + self.data.pieces.transfers) // len(self.data.pieces.jobs)
-        return self.budget.spend(size * _WORK_OF_LAYING)
+        return self.budget.spend(size * self.data.params.prices.insertion_piece)
 
     def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
         """Length of exchanges, or of jobs, or that times the links; blurred by chance."""

@@ -18,9 +18,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["CpPlacement", "PlacementModel"]
 
-_WORK = 0.5
-"""Deterministic seconds for one placement."""
-
 
 class PlacementModel:
     """Places all jobs at once.
@@ -49,7 +46,7 @@ class PlacementModel:
         """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""
         data = self.data
         model = cpsat_loads.build(data.pieces, limit, self._places)
-        value = self.engine.solve_all([model.model], _WORK)[0]
+        value = self.engine.solve_all([model.model], self.data.params.cp_placement.work)[0]
         if value is None:
             self.failed = max(self.failed, limit)
             return None

@@ -7,19 +7,11 @@ from typing import ClassVar
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Repair", "RepairBest", "RepairOther"]
-
-_PIECES = (80, 200, 700)
-_LEAST_WORK, _MOST_WORK = 0.03, {"finite": 0.7, "cyclic": 2.0}
-"""Deterministic seconds of a call at first, and at most."""
-_PERIODS = 4
-"""After how many fruitless calls a plan is left alone on a circle, where each asks for half as much."""
-_LONGER = 1.5
-"""By what factor calls take longer after each time that none found a better plan."""
-_WINDOWS = 12
 
 
 class Repair:
@@ -34,20 +26,21 @@ class Repair:
     def __init__(self, context: Context) -> None:
         self.control, self.data, self.rng, self.budget = context.control, context.data, context.rng, context.budget
         self._model = RepairModel(context.control, context.data, context.engine)
-        self._limit, self._most_work = _LEAST_WORK, _MOST_WORK[context.pieces.horizon]
+        self.params = context.params.cp_repair
+        self._effort = Effort(self.params.longest)
         self._all = range(len(context.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.pieces.jobs]
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
-        self._limit = _LEAST_WORK if found else min(self._most_work, self._limit * _LONGER)
+        self._effort.spent(found)
 
     def _line(self, plan: Timetable) -> bool:
         found = False
         while not self.budget.over():
             jobs = self._around(plan, self._first(plan))
-            better = self._model.improve(plan, jobs, self._limit)
+            better = self._model.improve(plan, jobs, self.params.work * self._effort.length)
             if better is None:
                 break
             plan, found = better, self.control.offer(better) or found
@@ -55,13 +48,14 @@ class Repair:
 
     def _cycle(self, plan: Timetable) -> bool:
         """Close in on the least period of the placement, all jobs at once."""
-        if sum(self._sizes) > _PIECES[-1]:
+        if sum(self._sizes) > self.params.pieces[-1]:
             return False
         low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
         failures = 0
-        while plan.period_us is not None and low < plan.period_us and failures < _PERIODS and not self.budget.over():
+        most = self.params.periods
+        while plan.period_us is not None and low < plan.period_us and failures < most and not self.budget.over():
             period = (low + plan.period_us) // 2
-            better = self._model.at_period(plan, jobs, period, self._limit)
+            better = self._model.at_period(plan, jobs, period, self.params.work * self._effort.length)
             if better is None:
                 low, failures = period + 1, failures + 1
             else:
@@ -77,7 +71,7 @@ class Repair:
     def _around(self, plan: Timetable, first: int) -> list[int]:
         """A job and those that have most in common with it, up to a number of pieces."""
         most, features = (
-            self.rng.choice(_PIECES),
+            self.rng.choice(self.params.pieces),
             self.rng.choice((self._gpus, self._servers, self._links, self._times)),
         )
         own = features(plan, first)
@@ -105,12 +99,11 @@ class Repair:
         channel = self.data.channel([number[name] for name in plan.jobs[index].gpus])
         return frozenset(channel.links) if channel is not None and channel.links else self._gpus(plan, index)
 
-    @staticmethod
-    def _times(plan: Timetable, index: int) -> frozenset[object]:
+    def _times(self, plan: Timetable, index: int) -> frozenset[object]:
         """Which of some equal windows of time a job runs in."""
         jobs = plan.jobs
         begin, end = min(block.start_us for block in jobs[index].iterations[0].blocks), job_end(jobs[index])
-        window = max(1, max(map(job_end, jobs)) // _WINDOWS)
+        window = max(1, max(map(job_end, jobs)) // self.params.windows)
         return frozenset(range(begin // window, end // window + 1))
 
 

@@ -7,23 +7,12 @@ from math import exp
 
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.context import Context, ListSchedule
+from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Annealer", "ListAnnealing", "draft"]
-
-_LEAST_FACTOR, _MOST_FACTOR = 0.3, 1.7
-_PLACE_SHARE = 0.6
-_FOCUS_SHARE = 0.4
-_STEP_PIECES = 1_200_000
-_LEAST_STEPS, _MOST_STEPS = 5, 5_000
-_BRIEFLY = 0.5
-"""For how long a new placement is annealed briefly."""
-_LONGER, _LONGEST = 1.5, {"finite": 4.0, "cyclic": 30.0}
-"""By what factor annealing takes longer otherwise after each time that it found no better plan, and at most."""
-_LEVELLING_STEPS = 2000
-_HEATS = (0.01, 0.003, 0.02)
 
 
 def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
@@ -48,6 +37,7 @@ class ListAnnealing:
 
     def __init__(self, context: Context, balancer: LoadBalancer) -> None:
         self.context, self.balancer, self.evaluator, self.rng = context, balancer, context.evaluator, context.rng
+        self.params = context.params.list_annealing
 
     def run(self, start: ListSchedule, steps: int, initial: float) -> ListSchedule:
         """The best list schedule that some steps lead to.
@@ -80,7 +70,7 @@ class ListAnnealing:
         """The list schedule after one change, or None where the change is not kept."""
         priority, offset = current.priority, current.offset_us
         moved: Sequence[tuple[int, PlacedJob]] = ()
-        if self.rng.random() < _PLACE_SHARE:
+        if self.rng.random() < self.params.placement_share:
             change = self.balancer.change(self._late(current))
             if change is None:
                 return None
@@ -99,7 +89,7 @@ class ListAnnealing:
 
     def _late(self, current: ListSchedule) -> int | None:
         """Now and then the job that ends last, or one that shares a GPU with it."""
-        if self.rng.random() >= _FOCUS_SHARE:
+        if self.rng.random() >= self.params.focus_share:
             return None
         ends = current.outcome.ends
         last = max(range(len(ends)), key=ends.__getitem__)
@@ -111,7 +101,7 @@ class ListAnnealing:
         rng, count = self.rng, len(current.spots)
         priority, offset = list(current.priority), list(current.offset_us)
         for _ in range(rng.choice((1, 1, 2))):
-            priority[rng.randrange(count)] = rng.uniform(_LEAST_FACTOR, _MOST_FACTOR)
+            priority[rng.randrange(count)] = rng.uniform(self.params.least_priority, self.params.most_priority)
         if rng.random() < 0.3:
             other, outcome = rng.randrange(count), current.outcome
             offset[rng.randrange(count)] = rng.choice((0, 0, outcome.begins[other], outcome.ends[other]))
@@ -129,29 +119,31 @@ class Annealer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._longer = 1.0
+        self._effort = Effort(context.params.list_annealing.longest_on(context.pieces.horizon))
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> None:
         """Anneal a list schedule, briefly or not; its loads are smoothed then, and its sequence annealed."""
         context, control = self.context, self.context.control
+        params = context.params.list_annealing
         context.offer_list(start)
-        steps = max(_LEAST_STEPS, min(_MOST_STEPS, _STEP_PIECES // context.evaluator.pieces_a_look))
-        before, longer = control.objective, _BRIEFLY if brief else self._longer
-        best = ListAnnealing(context, balancer).run(start, round(longer * steps), context.rng.choice(_HEATS))
+        steps = max(5, min(params.most_steps, params.pieces // context.evaluator.pieces_a_look))
+        before, longer = control.objective, params.brief_length if brief else self._effort.length
+        best = ListAnnealing(context, balancer).run(
+            start, round(longer * steps), context.rng.choice(params.temperatures)
+        )
         if not context.budget.over():
             best = self._smoothed(best)
         sequences = context.shared(SequenceAnnealing)
         if sequences.fits and not context.budget.over():
             sequences.anneal(context.evaluator.timetable(best.outcome))
         if not brief:
-            fruitless, most = control.objective == before, _LONGEST[context.pieces.horizon]
-            self._longer = min(most, _LONGER * self._longer) if fruitless else max(1.0, self._longer / _LONGER)
+            self._effort.spent(control.objective != before)
 
     def _smoothed(self, schedule: ListSchedule) -> ListSchedule:
         """The loads of a schedule's GPUs made even, where that makes it better."""
         context, evaluator = self.context, self.context.evaluator
         smoothing = LoadSmoothing(context.data, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
-        if smoothing.run(_LEVELLING_STEPS):
+        if smoothing.run(self.context.params.list_annealing.smoothing_steps):
             spots = smoothing.placed()
             outcome = evaluator.evaluate(spots, schedule.priority, schedule.offset_us)
             smooth = ListSchedule(spots, schedule.priority, schedule.offset_us, outcome)

@@ -20,14 +20,6 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["LoadBalancer", "random_order"]
 
-_PATH_WEIGHT = 20.0
-_SHAPE_SHARE = 0.1
-_WORKER_SHARE, _FEW_GPUS = 0.5, 64
-"""How often one worker alone goes elsewhere, less often by as much as there are more GPUs than a few: among many it
-is hardly ever of use."""
-_EXCHANGED = 0.85
-"""How often another worker takes the place of that one."""
-
 
 class LoadBalancer:
     """Local search over placements.
@@ -52,8 +44,9 @@ class LoadBalancer:
 
     def __init__(self, data: ProblemData, rng: random.Random, target_us: int, link_weight: float = 1.0) -> None:
         self.data, self.rng, self.target_us, self.link_weight = data, rng, target_us, link_weight
+        self.params = data.params.load_balancing
         self.placement = PartialPlacement(data, rigid=False)
-        self._worker_share = _WORKER_SHARE * min(1.0, _FEW_GPUS / len(data.layout.gpus))
+        self._worker_share = self.params.worker_share * min(1.0, self.params.few_gpus / len(data.layout.gpus))
         self.generator = CandidateGenerator(data, rng)
         self.shaped = [index for index in range(len(data.demands)) if len(data.shapes(index)) > 1]
 
@@ -103,7 +96,7 @@ class LoadBalancer:
         kind = self.rng.random()
         if first is None:
             first = self._bottleneck_job()
-        if self.rng.random() < _SHAPE_SHARE and self.shaped:
+        if self.rng.random() < self.params.profile_share and self.shaped:
             return self._change_profile(first)
         if self.rng.random() < self._worker_share:
             return self._move_worker(first)
@@ -186,7 +179,7 @@ class LoadBalancer:
             return None
         gpus[slot] = there
         colocated = [index for index in self.placement.on_gpu[there] if here not in self.spot(index).gpus]
-        if not colocated or rng.random() >= _EXCHANGED:
+        if not colocated or rng.random() >= self.params.exchange_share:
             return self._move([(first, gpus)])
         other = rng.choice(colocated)
         return self._move([(first, gpus), (other, [here if gpu == there else gpu for gpu in self.spot(other).gpus])])
@@ -262,7 +255,7 @@ class LoadBalancer:
         """What the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
         iterations = spot.job.iterations
-        total = _PATH_WEIGHT * _over(spot.job.release_us + spot.iteration_us * iterations, target)
+        total = self.params.length_weight * _over(spot.job.release_us + spot.iteration_us * iterations, target)
         for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
             load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)

@@ -15,8 +15,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["LoadSmoothing"]
 
-_MOST_ROOMS = 8
-
 
 class _LoadExchange(NamedTuple):
     """A change that takes load from the fullest GPU.
@@ -135,7 +133,7 @@ class LoadSmoothing:
         if len(self.gpus[job]) > 1:
             return inside
         alike = (gpu for gpu, kind in enumerate(layout.type_of) if kind == layout.type_of[full] and gpu != full)
-        return [*inside, *sorted(alike, key=self.load.__getitem__)[:_MOST_ROOMS]]
+        return [*inside, *sorted(alike, key=self.load.__getitem__)[: self.data.params.candidates.sample]]
 
     def _same_server(self, one: int, other: int) -> bool:
         server_of = self.data.layout.server_of

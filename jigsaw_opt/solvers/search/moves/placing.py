@@ -10,17 +10,6 @@ from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_
 
 __all__ = ["Placing"]
 
-_LEAST_BALANCE, _MOST_BALANCED_SLOTS = 50, 100_000
-_BALANCE_STEPS_OF_JOB, _LEAST_BALANCE_OF_JOB = 40, 10
-_STEPS_A_LOOK = 50
-_WORK_OF_BALANCING = 6e-5
-"""Deterministic seconds that a step of balancing counts as."""
-_TARGETS = (1.0, 1.03, 1.08)
-_BALANCE_HEATS = (0.1, 1.0)
-_LINK_WEIGHTS = (1.0, 10.0, 50.0)
-_BUILDS = 5
-"""Orders in which it is tried to place all jobs, for memory may leave the last ones no room."""
-
 
 class Placing:
     """Makes placements for one search.
@@ -32,8 +21,8 @@ class Placing:
     """
 
     def __init__(self, context: Context) -> None:
-        self.context, self.rng = context, context.rng
-        self.construction_work = len(context.pieces.jobs) * _WORK_OF_BALANCING
+        self.context, self.rng, self.params = context, context.rng, context.params.load_balancing
+        self.construction_work = len(context.pieces.jobs) * context.params.prices.balancing_step
 
     def balancer(self, target: float | None = None) -> LoadBalancer:
         """An empty placement and what its loads should keep to: a least load times a factor, drawn where not given.
@@ -41,12 +30,14 @@ class Placing:
         The least load is the bound, or for weighted ends the mean load of a GPU.
         """
         context = self.context
-        target = self.rng.choice(_TARGETS) if target is None else target
+        target = self.rng.choice(self.params.targets) if target is None else target
         least = context.control.bound
         if context.pieces.objective == "weighted_completion":
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.data.demands)
             least = load // len(context.data.layout.gpus)
-        return LoadBalancer(context.data, self.rng, max(1, round(target * least)), self.rng.choice(_LINK_WEIGHTS))
+        return LoadBalancer(
+            context.data, self.rng, max(1, round(target * least)), self.rng.choice(self.params.link_weights)
+        )
 
     def construct(self, balancer: LoadBalancer) -> bool:
         """Place all jobs in some order; says whether all found room."""
@@ -56,13 +47,13 @@ class Placing:
     def balanced(self) -> LoadBalancer | None:
         """A placement made anew and balanced; None where no order leaves room for all jobs."""
         balancer = self.balancer()
-        if not any(self.construct(balancer) for _ in range(_BUILDS)):
+        if not any(self.construct(balancer) for _ in range(self.params.constructions)):
             return None
         steps = self._steps()
-        temperature = self.rng.choice(_BALANCE_HEATS)
-        for done in range(0, steps, _STEPS_A_LOOK):
-            balancer.anneal(_STEPS_A_LOOK, temperature * (1 - done / steps) ** 2)
-            if self.context.budget.spend(_STEPS_A_LOOK * _WORK_OF_BALANCING):
+        temperature = self.rng.choice(self.params.temperatures)
+        for done in range(0, steps, self.params.steps_between_looks):
+            balancer.anneal(self.params.steps_between_looks, temperature * (1 - done / steps) ** 2)
+            if self.context.budget.spend(self.params.steps_between_looks * self.context.params.prices.balancing_step):
                 break
         self.context.balanced = balancer.placement.resolved()
         return balancer
@@ -76,6 +67,5 @@ class Placing:
     def _steps(self) -> int:
         """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
         jobs = len(self.context.pieces.jobs)
-        slots = sum(job.slots for job in self.context.pieces.jobs) / jobs
-        most = max(round(_MOST_BALANCED_SLOTS / slots), _LEAST_BALANCE_OF_JOB * jobs)
-        return min(max(_LEAST_BALANCE, _BALANCE_STEPS_OF_JOB * jobs), most)
+        workers = sum(job.slots for job in self.context.pieces.jobs)
+        return max(1, min(self.params.steps_per_job * jobs, self.params.most_worker_steps * jobs // workers))

@@ -14,11 +14,6 @@ from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Relocate"]
 
-_FROM_BEST = 0.5
-"""How often jobs are put elsewhere in the best plan, and not at a placement made anew."""
-_RELOCATED = 0.4
-"""Deterministic seconds for placements tried in a row."""
-
 
 class Relocate:
     """Anneals placements, from the best plan or a placement made anew."""
@@ -35,11 +30,11 @@ class Relocate:
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Relocate from one start after the other, for a share of work."""
-        context, sequences = self.context, self.sequences
-        enough = sequences.work + _RELOCATED
+        context, sequences, params = self.context, self.sequences, self.context.params.relocation
+        enough = sequences.work + params.work
         while sequences.work < enough:
             best = context.control.best
-            start = self._anew() if best is None or context.rng.random() >= _FROM_BEST else None
+            start = self._anew() if best is None or context.rng.random() >= params.from_best else None
             if start is None and best is not None:
                 start = context.shared(Placing).balancer(), best
             if start is None or budget.over():

@@ -12,13 +12,6 @@ from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, Sequenc
 
 __all__ = ["Relocation"]
 
-_FOCUS_SHARE = 0.4
-_SWAPS, _MOST_SWEPT = 200, 2_000_000
-"""Orders tried at a placement, and the most pieces swept for that."""
-_SWAP_HEAT = 0.001
-_PRICE = 10_000
-"""Pieces that might be swept in the time that a change of the placement takes by itself."""
-
 
 class Relocation:
     """Moves jobs from a schedule to a better one.
@@ -35,7 +28,8 @@ class Relocation:
 
     def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
         self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
-        self._swaps = max(1, min(_SWAPS, _MOST_SWEPT // sequencing.size))
+        self.params = balancer.data.params.relocation
+        self._swaps = max(1, min(self.params.repair_steps, self.params.repair_pieces // sequencing.size))
 
     def run(
         self,
@@ -63,7 +57,7 @@ class Relocation:
         self.balancer.adopt(start.spots)
         best = current = start
         for step in range(steps):
-            if stop(_PRICE):
+            if stop(self.params.change_price):
                 break
             change = self.balancer.change(self._late(current))
             if change is None:
@@ -73,7 +67,7 @@ class Relocation:
             if spots is None:
                 self.balancer.undo(change[0])
                 continue
-            after = self.sequencing.anneal(current, spots, self._swaps, _SWAP_HEAT, stop, limit)
+            after = self.sequencing.anneal(current, spots, self._swaps, self.params.repair_temperature, stop, limit)
             if after.value > limit:
                 self.balancer.undo(change[0])
                 continue
@@ -94,7 +88,7 @@ class Relocation:
 
     def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
-        if self.rng.random() >= _FOCUS_SHARE or not current.critical_jobs:
+        if self.rng.random() >= self.params.focus_share or not current.critical_jobs:
             return None
         gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.spots[index].gpus])
         return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))

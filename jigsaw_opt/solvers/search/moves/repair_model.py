@@ -16,11 +16,6 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["RepairModel"]
 
-_GAINS = 500
-"""The least gain, as a part of the room between bound and objective."""
-_MOST_READINESS = 500_000
-"""A model with more conditions of readiness takes longer to build than it is worth: jobs of thousands of segments."""
-
 
 class RepairModel:
     """Improves a plan around some of its jobs.
@@ -64,8 +59,8 @@ class RepairModel:
     @property
     def _least_gain(self) -> int:
         """By how much a better plan must be better, lest the engine goes down by microseconds."""
-        objective = self.control.objective
-        return 1 if objective is None else max(1, (objective - self.control.bound) // _GAINS)
+        objective, share = self.control.objective, self.data.params.cp_repair.least_gain
+        return 1 if objective is None else max(1, int(share * (objective - self.control.bound)))
 
     def _latest_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         chosen = set(jobs)
@@ -96,7 +91,7 @@ class RepairModel:
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if not engine_holds(self.data.pieces) or self._readiness(jobs) > _MOST_READINESS:
+        if not engine_holds(self.data.pieces) or self._readiness(jobs) > self.data.params.cp_repair.most_readiness:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}

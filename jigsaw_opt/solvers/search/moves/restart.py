@@ -12,9 +12,6 @@ from jigsaw_opt.solvers.search.moves.placing import Placing
 
 __all__ = ["Restart"]
 
-_BRIEF = 0.65
-"""How often a new placement is annealed briefly."""
-
 
 class Restart:
     """Begins anew; where memory leaves no drawn order room, it intensifies instead."""
@@ -37,5 +34,7 @@ class Restart:
             return Intensify(context).run(incumbent, budget)
         schedule = draft(context, balancer)
         if schedule is not None:
-            context.shared(Annealer).run(balancer, schedule, brief=context.rng.random() < _BRIEF)
+            context.shared(Annealer).run(
+                balancer, schedule, brief=context.rng.random() < context.params.list_annealing.brief_share
+            )
         return context.incumbent
