@@ -1,4 +1,4 @@
-"""The solver object behind `resolve`: an old plan mended, then improved."""
+"""The solver object behind `resolve`: an old plan repaired, then improved."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.resolve.carrying import carried
+from jigsaw_opt.solvers.resolve.cyclic_insertion import mend, reinserted
+from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems
-from jigsaw_opt.solvers.resolve.line import FiniteInsertion
-from jigsaw_opt.solvers.resolve.mending import mend, reinserted
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.problem_data import ProblemData
@@ -28,11 +28,11 @@ __all__ = ["Warm"]
 _PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
 _ORDERS = 20
-"""Orders in which all jobs are laid anew where the old plan leaves some no room."""
+"""Orders in which all jobs are inserted anew where the old plan leaves some no room."""
 _ROOM_TRIES = 50
 _PLACES_A_STEP = 10
 _WORK_OF_PIECE = 1e-6
-"""Places tried for a job, and deterministic seconds that laying a piece counts as."""
+"""Places tried for a job, and deterministic seconds that inserting a piece counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Warm(OrtoolsSolver):
     plan: Plan
     fix: Fix
     name: str = "resolve"
-    display_name: str = "an old plan mended and improved"
+    display_name: str = "an old plan repaired and improved"
 
     def run(self, control: Control) -> Result:
         """Solve the instance.
@@ -137,7 +137,7 @@ class _Resolving:
         return FiniteInsertion(schedule, self.fixed, self.rng)
 
     def _insert(self, line: FiniteInsertion, unassigned: Sequence[int]) -> bool:
-        """Lay the waiting jobs; says whether all found room."""
+        """Lay the unassigned jobs; says whether all found room."""
         left = [index for index in unassigned if not self._counted(line.insert(index), index)]
         for _ in range(_ROOM_TRIES if left else 0):
             if self._reason() is not None:
@@ -150,7 +150,7 @@ class _Resolving:
         return not left
 
     def _anew(self) -> FiniteInsertion | None:
-        """All jobs laid anew, what is fixed first; None where no order tried leaves all of them room."""
+        """All jobs inserted anew, what is fixed first; None where no order tried leaves all of them room."""
         for _ in range(_ORDERS):
             line, order = self._line(), list(range(len(self.pieces.jobs)))
             self.rng.shuffle(order)
@@ -236,7 +236,7 @@ class _Resolving:
         return self.control.reason()
 
     def _counted(self, success: bool, index: int) -> bool:
-        """Count the work of laying a job a few times."""
+        """Count the work of inserting a job a few times."""
         job = self.pieces.jobs[index]
         self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_PIECE
         return success

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def by_type(layout: Layout, servers: Iterable[int]) -> list[int]:
-    """Servers with those of one type in a row, the most frequent type first; so aligned blocks are of one type."""
+    """Servers by type, the most frequent type first; so buddy-allocated blocks are of one type."""
     known = {server: layout.servers[server].gpu_type for server in servers}
     count = Counter(known.values())
     return sorted(known, key=lambda server: (-count[known[server]], known[server]))
@@ -181,7 +181,7 @@ class CandidateGenerator:
                 yield self._anywhere(placement, index, servers)
 
     def blocks(self, index: int) -> Iterator[tuple[int, ...]]:
-        """Every server that may hold all workers of a job, or else aligned blocks of as many as it needs.
+        """Every server that may hold all workers of a job, or else buddy-allocated blocks of as many as it needs.
 
         Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
@@ -195,7 +195,7 @@ class CandidateGenerator:
                     yield block
 
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
-        """Some aligned blocks."""
+        """Some buddy-allocated blocks."""
         blocks = self._all_buddy_blocks(self.data.pieces.jobs[index].slots, servers)
         return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 

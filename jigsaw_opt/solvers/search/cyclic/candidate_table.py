@@ -1,4 +1,4 @@
-"""Where a job may be laid on a circle: where it has been put, or wherever it fits best as the circle is now."""
+"""Which server sets a job is offered: its own, or those where it fits best in the partial schedule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InsertionPolicy(Protocol):
     """Offers of spots for jobs."""
 
     def spots(self, placement: PartialPlacement, index: int) -> Iterable[PlacedJob]:
-        """Where a job may be laid, what is worth trying first before the rest."""
+        """Where a job may be inserted, what is worth trying first before the rest."""
 
     def target(self, index: int) -> PlacedJob:
         """A spot at which room may be made for a job."""
@@ -66,7 +66,7 @@ class CandidateSet(NamedTuple):
 
 
 class CandidateTable:
-    """All berths of all jobs: single servers, or aligned blocks of them for a job that is wider.
+    """All candidate server sets of all jobs: single servers, or buddy-allocated blocks of them for a job that is wider.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class CandidateTable:
         self._berths: dict[int, list[CandidateSet]] = {}
 
     def of(self, index: int) -> list[CandidateSet]:
-        """All berths of a job; one list for all jobs that ask the same."""
+        """All candidate sets of a job; one list for all jobs that ask the same."""
         key = id(self.data.demands[index])
         if key not in self._berths:
             candidate_sets = [self._berth(index, servers) for servers in self._generator.blocks(index)]
@@ -90,7 +90,7 @@ class CandidateTable:
     def spot(
         self, placement: PartialPlacement, index: int, candidate_set: CandidateSet, period: int
     ) -> PlacedJob | None:
-        """The job on the least loaded GPUs of a berth; None where they have not the memory or the time."""
+        """The job on the least loaded GPUs of a candidate set; None where they have not the memory or the time."""
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
         chosen = self._generator.chosen(placement, index, gpus)
@@ -115,14 +115,14 @@ class BestFitPolicy:
     """Every job goes where it fits best: onto few links, full ones, and the slowest GPUs that are fast enough for it.
 
     What is left then is whole: empty links, and fast GPUs for those jobs that need them. A job of many servers is
-    offered aligned blocks of them, so that jobs lie inside one another or apart.
+    offered buddy-allocated blocks of them, so that jobs lie inside one another or apart.
 
     Parameters
     ----------
     candidate_table
-        All berths.
+        All candidate server sets.
     period
-        Length of the circle in microseconds: nothing is offered that takes longer, or that is fuller.
+        The period in microseconds: nothing is offered that takes longer, or that is fuller.
     rng
         Source of chance.
     before
@@ -161,7 +161,7 @@ class BestFitPolicy:
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]
     ) -> Iterator[PlacedJob]:
-        """Spots at berths, by rank, where there is memory and time."""
+        """Spots at candidate sets, by rank, where there is memory and time."""
         for *_, candidate_set in sorted(ranked):
             spot = self.candidate_table.spot(placement, index, candidate_set, self.period)
             if spot is not None:
@@ -177,7 +177,7 @@ class BestFitPolicy:
         return [min(self._of(index), key=lambda candidate_set: candidate_set.length).alone for index in jobs]
 
     def _full(self, placement: PartialPlacement, candidate_set: CandidateSet) -> tuple[float, float]:
-        """Mean load of the links of a berth, and of a GPU of each of its servers."""
+        """Mean load of the links of a candidate set, and of a GPU of each of its servers."""
         links, inside = candidate_set.alone.links, self.candidate_table.data.layout.on_server
         full = sum(placement.link_us[link] for link in links) / max(1, len(links))
         return full, sum(placement.gpu_us[inside[server][0]] for server in candidate_set.servers) / len(
@@ -185,7 +185,7 @@ class BestFitPolicy:
         )
 
     def _of(self, index: int) -> list[CandidateSet]:
-        """The berths of a job that are fast enough, or all where none is."""
+        """The candidate sets of a job that are fast enough, or all where none is."""
         all_of_it = self.candidate_table.of(index)
         if id(all_of_it) not in self._fast:
             self._fast[id(all_of_it)] = [

@@ -1,4 +1,4 @@
-"""Laying jobs around a circle group by group, and mending the groups in which some find no room by exchanging jobs."""
+"""Jobs inserted group by group modulo a period; groups in which some find no room exchange jobs."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class DecomposedInsertion:
     Parameters
     ----------
     candidate_table
-        All berths.
+        All candidate server sets.
     hierarchy
         Where jobs go; it changes as groups exchange jobs.
     period
-        Length of the circle in microseconds.
+        The period in microseconds.
     rng
         Source of chance.
     engine
-        Times the wide jobs of a group together where laying them one by one leaves some without room.
+        Times the wide jobs of a group together where inserting them one by one leaves some without room.
     weights
-        Of all jobs; the heaviest of a group are laid first.
+        Of all jobs; the heaviest of a group are inserted first.
     stop
         Asked after every job and every try; once it holds, the attempt is given up.
     no_goods
@@ -63,17 +63,17 @@ class DecomposedInsertion:
         self._across: frozenset[int] = frozenset()
 
     def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
-        """The job on the least loaded GPUs of its berth."""
+        """The job on the least loaded GPUs of its candidate set."""
         spot = self.candidate_table.spot(placement, index, self.hierarchy.candidate_set(index), self.period)
         if spot is not None:
             yield spot
 
     def target(self, index: int) -> PlacedJob:
-        """The job at its berth as if it were alone."""
+        """The job at its candidate set as if it were alone."""
         return self.hierarchy.candidate_set(index).alone
 
     def insert_all(self, patience: int) -> Timetable | None:
-        """The plan with all jobs laid, or None where some found no room.
+        """The plan with all jobs inserted, or None where some found no room.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class DecomposedInsertion:
         return None if unscheduled else self.insertion.schedule.timetable()
 
     def _insert_groups(self, groups: Mapping[int, Sequence[int]]) -> set[int]:
-        """Lay the jobs of each group, the wide ones one by one or else together; returns the groups with none laid."""
+        """Insert the jobs of each group, the wide ones one by one or else jointly; returns the groups that failed."""
         insert, schedule = self.insertion.insert, self.insertion.schedule
         wide = {g: [index for index in jobs if self.target(index).links] for g, jobs in groups.items()}
         placed: dict[int, list[PlacedJob]] = {}
@@ -138,23 +138,23 @@ class DecomposedInsertion:
         return self.no_goods.get(self._no_good(wide), 0) >= self.period
 
     def _placed(self, jobs: Sequence[int]) -> list[PlacedJob] | None:
-        """The jobs at their berths, all at once; None where memory does not admit them."""
+        """The jobs at their candidate sets, all at once; None where memory does not admit them."""
         placement, found = self.insertion.schedule.placement, []
         for index in jobs:
             spot = next(self.spots(placement, index), None)
             if spot is None:
                 break
             found.append(spot)
-            # Who is at which level is settled later.
+            # Who is at which level is decided later.
             placement.place(index, spot, [max(map(max, spot.plan.rows))] * len(spot.gpus))
         for index, _ in zip(jobs, found, strict=False):
             placement.unplace(index)
         return found if len(found) == len(jobs) else None
 
     def _exchange(self, unscheduled: set[int]) -> set[int]:
-        """Share out the jobs of some groups that are not laid, each with another one, anew; returns which are not then.
+        """Reassign the jobs of some failed groups, each with another group; returns the groups that fail then.
 
-        What two groups had stays where more of them would not be laid.
+        What two groups had stays where more of them would fail.
         """
         hierarchy, schedule = self.hierarchy, self.insertion.schedule
         weights = {group: float(group in unscheduled) for group in range(len(hierarchy.groups))}
@@ -176,7 +176,7 @@ class DecomposedInsertion:
         return unscheduled - set().union(*pairs) | failed
 
     def _shared(self, pairs: Sequence[frozenset[int]]) -> dict[frozenset[int], tuple[list[int], list[int]]]:
-        """Share out the jobs of pairs of groups anew; returns, with where they were, those whose loads permit it."""
+        """Reassign the jobs of pairs of groups; returns, with where they were, those whose loads permit it."""
         hierarchy = self.hierarchy
         jobs = {pair: hierarchy.within(pair) for pair in pairs}
         before = {pair: hierarchy.numbers(jobs[pair]) for pair in pairs}
@@ -194,6 +194,6 @@ class DecomposedInsertion:
         return {pair: (jobs[pair], before[pair]) for pair in fitting}
 
     def _taken(self, jobs: Sequence[int]) -> list[tuple[int, ScheduledJob]]:
-        """Take jobs off the board, as far as they are there."""
+        """Take jobs out of the partial schedule, as far as they are there."""
         schedule = self.insertion.schedule
         return [(index, schedule.remove(index)) for index in jobs if schedule.scheduled[index] is not None]

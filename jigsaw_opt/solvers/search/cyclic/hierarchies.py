@@ -1,4 +1,4 @@
-"""One nesting after the other: which one to lay jobs by, and when to make another."""
+"""Which hierarchical assignment jobs are inserted by, and when to make another."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Hierarchies"]
 
 
 class Hierarchies:
-    """The nesting at hand.
+    """The hierarchical assignment at hand.
 
     Parameters
     ----------
     make
-        A new nesting, from its target and the longest that a job may take.
+        A new assignment, from its target and the longest that a job may take.
     stop
         Asked now and then; once it holds, nothing fits.
     """
@@ -26,7 +26,7 @@ class Hierarchies:
         self._ambitious, self._misfit = True, False
 
     def fitting(self, period: int, bound: int) -> HierarchicalAssignment | None:
-        """A nesting of which all loads and all jobs are within a period; None where this one did not get there.
+        """An assignment of which all loads and all jobs are within a period; None where this one is not.
 
         Parameters
         ----------

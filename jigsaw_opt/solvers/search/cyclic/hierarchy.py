@@ -1,10 +1,10 @@
 """Which block of servers each job goes to, by loads alone, without a timetable.
 
-Servers come in groups: whole racks where these have room for the widest job, so that jobs of different groups meet on
-no link. Blocks within a group lie inside one another or apart. Such a group can be timed by itself, and almost as if it
-were one machine. What is left is to fill all links alike, which is packing with few large parts: annealing over moves
-and exchanges of jobs does it, since a step looks at a few servers and links only, and then pairs of groups share out
-their jobs anew. A group with many wide jobs is hard to time, so these are spread as well.
+Servers come in groups: whole racks where these have room for the widest job. So jobs of different groups meet on no
+link. Blocks within a group lie inside one another or apart. Such a group can be timed by itself, almost as if it were
+one machine. What is left is to fill all links alike, which is bin packing with few large items. Annealing over moves
+and exchanges of jobs does it, for a step looks at a few servers and links only. Then pairs of groups reassign their
+jobs. A group with many wide jobs is hard to time, so these are spread as well.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = ["HierarchicalAssignment"]
 
 
 class HierarchicalAssignment:
-    """An assignment of jobs to berths.
+    """An assignment of jobs to candidate server sets.
 
     Parameters
     ----------
     candidate_table
-        All berths. Every job has one.
+        All candidate server sets. Every job has one.
     target
         Load in microseconds above which a link or a server counts as too full.
     longest
-        Berths at which a job takes longer are left out, in microseconds, but not its fastest ones.
+        candidate sets at which a job takes longer are left out, in microseconds, but not its fastest ones.
     rng
         Source of chance.
     threads
@@ -122,7 +122,7 @@ class HierarchicalAssignment:
         return places[0] % size == 0 and places[-1] - places[0] == len(places) - 1
 
     def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
-        """What a job takes at a berth: time of links, mean time and memory of servers, as shares of what there is."""
+        """What a job takes at a candidate set: shares of the time of links, and of the time and memory of servers."""
         layout, job = self.data.layout, self.data.pieces.jobs[index]
         for link in candidate_set.alone.links:
             yield link, candidate_set.exchange / self.target
@@ -185,7 +185,7 @@ class HierarchicalAssignment:
                 break
 
     def fit(self, period: int, stop: Callable[[], bool]) -> bool:
-        """Mend groups until loads are well within a period; says whether they are within it.
+        """Let pairs of groups reassign jobs until loads are well within a period; says whether they are within it.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class HierarchicalAssignment:
         return self.fullest(groups) * self.target <= period
 
     def reassign_pairs(self, most: float) -> bool:
-        """Let pairs of groups share out their jobs anew, most often such as have something too full.
+        """Let pairs of groups reassign their jobs, most often such as have something too full.
 
         That is kept where no more is too full than before. Says whether there was any pair.
 
@@ -237,7 +237,7 @@ class HierarchicalAssignment:
         return found
 
     def share(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
-        """Share out jobs among their groups anew, each with those of the same groups."""
+        """Reassign jobs among their groups, each with those of the same groups."""
         self._shuffle(
             [(inside, sorted(groups), self.params.steps_per_job * len(inside)) for groups, inside in jobs.items()],
             self.params.hot,
@@ -294,7 +294,7 @@ class HierarchicalAssignment:
             return sum(pool.map(one, orders))
 
     def _begin(self) -> Assignment:
-        """Every job at the emptiest of some berths, those that take most first."""
+        """Every job at the emptiest of some candidate sets, those that take most first."""
         load, servers = self._load, len(self.data.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
         now = [0] * len(most)
@@ -314,7 +314,7 @@ class HierarchicalAssignment:
         return Assignment(now, [len(colocated) for colocated in on], rows)
 
     def _number(self, index: int) -> int:
-        """Which of its berths a job has."""
+        """Which of its candidate sets a job has."""
         return int(self._state.now[index]) - self._first[index]
 
 

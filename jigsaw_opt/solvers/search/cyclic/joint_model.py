@@ -1,4 +1,4 @@
-"""Jobs on whole servers timed together on a circle by CP-SAT, each server as if it were one machine."""
+"""Jobs on whole servers timed jointly by CP-SAT on the cyclic horizon, each server as if it were one machine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["jointly_timed"]
 def jointly_timed(
     schedule: PartialSchedule, groups: Sequence[Sequence[PlacedJob]], engine: Engine, work: float
 ) -> list[list[ScheduledJob] | None]:
-    """The jobs of each group laid around a circle; None for a group for which no timing was found.
+    """The jobs of each group, timed modulo the period; None for a group for which no timing was found.
 
-    Groups do not see one another, only what is on the board, which does not change.
+    Groups do not see one another, only the partial schedule, which does not change.
 
     Deep levels are at the fastest GPUs, and where GPUs are alike at the first servers of one job and the last of the
     next; all blocks of a job on a server begin together.
@@ -28,7 +28,7 @@ def jointly_timed(
     Parameters
     ----------
     schedule
-        The circle, with other jobs.
+        The partial schedule, with other jobs.
     groups
         Where the jobs of each group are.
     engine

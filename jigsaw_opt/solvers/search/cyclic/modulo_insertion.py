@@ -1,4 +1,4 @@
-"""Laying jobs onto a circle of a given period, one after the other, and making room where some find none."""
+"""Jobs inserted one after the other modulo a given period, and ruin and recreate where some find no room."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ModuloInsertion:
     data
         The instance.
     policy
-        Where the jobs may be laid.
+        Where the jobs may be inserted.
     period
-        Length of the circle in microseconds.
+        The period in microseconds.
     rng
         Source of chance.
     """
@@ -38,7 +38,7 @@ class ModuloInsertion:
     def insert_all(
         self, jobs: Iterable[int], weights: Sequence[float], tries: int, stop: Callable[[], bool]
     ) -> Timetable | None:
-        """The plan with all jobs laid, or None where some found no room; parameters as of `insert`."""
+        """The plan with all jobs inserted, or None where some found no room; parameters as of `insert`."""
         return None if self.insert(jobs, weights, tries, stop) else self.schedule.timetable()
 
     def insert(
@@ -49,20 +49,20 @@ class ModuloInsertion:
         stop: Callable[[], bool],
         held: Collection[int] = (),
     ) -> list[int]:
-        """Lay jobs; returns those that found no room, or for which there was no time.
+        """Insert jobs; returns those that found no room, or for which there was no time.
 
-        Room is made by ruin and recreate, with counts of how often each job was left waiting, as fleets of vehicles
-        are made smaller (Christiaens and Vanden Berghe, 2020): others may wait instead of those that wait now
-        where these have been left out more often.
+        Room is made by ruin and recreate with ejection counts, as fleets of vehicles are made smaller (Christiaens and
+        Vanden Berghe, 2020). Other jobs may be left out instead of the unassigned ones, where these have been left out
+        more often.
 
         Parameters
         ----------
         jobs
-            That are not on the board yet.
+            Jobs that are not scheduled yet.
         weights
-            Of all jobs; the heaviest are laid first.
+            Of all jobs; the heaviest are inserted first.
         tries
-            How often room is made in vain, without fewer waiting than ever before, until the attempt is given up.
+            Fruitless tries of ruin and recreate, without fewer unassigned jobs, until the attempt is given up.
         stop
             Asked after every job and every try; once it holds, the attempt is given up.
         held
@@ -85,7 +85,7 @@ class ModuloInsertion:
         return unassigned
 
     def _insert(self, index: int) -> bool:
-        """Lay a job at the first spot without any waiting, or else at the one with the least."""
+        """Insert a job at the first spot without any waiting time, or else at the one with the least."""
         best, least = None, float("inf")
         for spot in self.policy.spots(self.schedule.placement, index):
             alone = spot.iteration_us * spot.job.iterations
@@ -99,7 +99,7 @@ class ModuloInsertion:
         return best is not None
 
     def _best(self, index: int, spot: PlacedJob, alone: int) -> ScheduledJob | None:
-        """The job laid at the phase at which it takes least time; the first one without any waiting will do.
+        """The job inserted at the phase at which it takes least time; the first one without any waiting time will do.
 
         Phases are tried in the order of what the links alone make of them, as long as that is better.
         """
@@ -134,10 +134,9 @@ class ModuloInsertion:
     def _ruin_and_recreate(
         self, unassigned: Sequence[int], ejection_counts: Sequence[int], weights: Sequence[float], held: Collection[int]
     ) -> list[int]:
-        """Take some jobs away where a waiting one might lie, and lay them and some that wait; returns who waits then.
+        """Eject jobs where an unassigned one might go, insert these and some of those; returns who is left.
 
-        Nothing changes where more would wait than now, and more than a few, or such as have been left out more often
-        in sum.
+        Nothing changes where more than a few more would be unassigned, or such as have been ejected more often in sum.
         """
         rng = self.rng
         first = rng.choice(unassigned)

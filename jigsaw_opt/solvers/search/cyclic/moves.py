@@ -38,7 +38,7 @@ class FixedInsertion:
 
 
 class BestFitInsertion(FixedInsertion):
-    """Inserts jobs wherever they fit best."""
+    """Inserts jobs where they fit best."""
 
     name: ClassVar[str] = "best_fit_insertion"
 
@@ -52,11 +52,6 @@ class GroupInsertion(FixedInsertion):
     """Inserts jobs group by group, with exchanges between groups."""
 
     name: ClassVar[str] = "group_insertion"
-
-    @classmethod
-    def applies(cls, context: Context) -> bool:
-        """As `FixedInsertion`, and only where the transfers are what is short."""
-        return super().applies(context) and context.shared(PeriodSearch).link_bound()
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods."""

@@ -1,4 +1,4 @@
-"""Plans of shorter periods on a circle: jobs laid one by one or group by group, where they are or wherever they fit."""
+"""Plans of shorter periods: jobs inserted one by one or group by group, where they are or where they fit best."""
 
 from __future__ import annotations
 
@@ -38,18 +38,8 @@ class PeriodSearch:
         self._no_goods: dict[NoGood, int] = {}
         self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
 
-    def link_bound(self) -> bool:
-        """Whether the transfers of all jobs, each on as few links as may be, take most of the time of all links."""
-        policy = (self.candidate_table.of(index) for index in range(len(self.data.pieces.jobs)))
-        least = sum(
-            min(candidate_set.exchange * len(candidate_set.alone.links) for candidate_set in own)
-            for own in policy
-            if own
-        )
-        return least > self.data.params.group_insertion.link_bound * self.data.layout.links * self.control.bound
-
     def at_placement(self, spots: Sequence[PlacedJob]) -> None:
-        """Jobs laid one by one at a shorter period, at a placement."""
+        """Jobs inserted one by one at a shorter period, at a placement."""
         objective = self.control.objective
         if objective is None:
             return
@@ -64,7 +54,7 @@ class PeriodSearch:
                 low = period + 1
 
     def by_groups(self) -> None:
-        """Jobs laid group by group at a shorter period, with exchanges between groups."""
+        """Jobs inserted group by group at a shorter period, with exchanges between groups."""
         self._shorten(self.data.params.group_insertion, self._by_groups_at)
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
@@ -76,7 +66,7 @@ class PeriodSearch:
         self.budget.spend(steps * self.data.params.prices.assignment_step)
 
     def _by_groups_at(self, period: int) -> bool:
-        """Lay all jobs where the nesting has them, which may exchange some; says whether all found room."""
+        """Insert all jobs group by group; says whether all found room."""
         hierarchy = self._hierarchies.fitting(period, max(1, self.control.bound))
         if hierarchy is None:
             return False
@@ -96,7 +86,7 @@ class PeriodSearch:
         return self._offered(decomposed.insert_all(patience), decomposed.insertion)
 
     def best_fit(self) -> None:
-        """Jobs laid one by one at a shorter period, each where it fits best."""
+        """Jobs inserted one by one at a shorter period, each where it fits best."""
         self._shorten(self.params, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> bool:
@@ -119,7 +109,7 @@ class PeriodSearch:
                 self._steps[params] = step / 3 if step > least else params.step
 
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> bool:
-        """Lay all jobs onto a circle, the heaviest first; says whether all found room."""
+        """Insert all jobs modulo a period, the heaviest first; says whether all found room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng)
         return self._offered(
             insertion.insert_all(
@@ -136,7 +126,7 @@ class PeriodSearch:
         return plan is not None
 
     def _count_insertion(self) -> bool:
-        """Count a job that was laid; says whether to stop."""
+        """Count a job that was inserted; says whether to stop."""
         size = (self.data.pieces.blocks + self.data.pieces.transfers) // len(self.data.pieces.jobs)
         return self.budget.spend(size * self.data.params.prices.insertion_piece)
 

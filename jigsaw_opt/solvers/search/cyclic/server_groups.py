@@ -48,7 +48,7 @@ def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTab
     groups
         As `groups_of` makes them.
     candidate_table
-        All berths.
+        All candidate server sets.
     longest
         How long a job may take, in microseconds; one that nowhere takes so little may go where it is fastest.
     """
@@ -79,7 +79,7 @@ def repartitioned(groups: Sequence[Sequence[int]], candidate_table: CandidateTab
 
 
 def fast_enough(candidate_sets: Sequence[CandidateSet], longest: int) -> list[CandidateSet]:
-    """Berths at which a job takes no longer than it may, or else its fastest ones."""
+    """candidate sets at which a job takes no longer than it may, or else its fastest ones."""
     most = max(longest, min((candidate_set.length for candidate_set in candidate_sets), default=0))
     return [candidate_set for candidate_set in candidate_sets if candidate_set.length <= most]
 
@@ -98,7 +98,7 @@ def _together(parts: Sequence[list[int]], size: int) -> list[list[int]]:
 def _without_group(
     candidate_table: CandidateTable, longest: int, groups_at: Callable[[CandidateSet], set[int]]
 ) -> list[list[CandidateSet]]:
-    """Of each job for which all berths that are fast enough are in several groups, these berths.
+    """Of each job whose candidate sets that are fast enough all lie in several groups, these sets.
 
     Jobs of most transfers come first.
     """

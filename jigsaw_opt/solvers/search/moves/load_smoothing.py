@@ -1,4 +1,4 @@
-"""Levelling: the loads of the GPUs made even by trading levels between the workers of a job, and GPUs between workers.
+"""Load smoothing: the loads of GPUs made even by exchanging levels between workers of a job, and GPUs between workers.
 
 Which worker takes the shallow block is free in every iteration, so the fullest GPU hands deep blocks to
 emptier ones. Workers also change GPUs within their server, where neither links nor durations change, and jobs of
@@ -28,7 +28,7 @@ class _LoadExchange(NamedTuple):
     other_job, other_slot
         The worker on the other GPU; -1 where the first one moves into free room.
     iteration
-        Where levels are traded; -1 where the workers change GPUs.
+        Where levels are exchanged; -1 where the workers change GPUs.
     gpu
         The other GPU.
     """
@@ -71,7 +71,7 @@ class LoadSmoothing:
                 self.on[gpu][job] = slot
 
     def run(self, steps: int) -> int:
-        """Trade until the fullest GPU finds no trade, or for a number of steps; returns how many were made."""
+        """Exchange until the fullest GPU finds no exchange, or for a number of steps; returns how many were made."""
         for step in range(steps):
             fullest = max(range(len(self.load)), key=self.load.__getitem__)
             best = min(self._exchanges(fullest), default=None)
@@ -98,7 +98,7 @@ class LoadSmoothing:
             yield from self._gpu_exchanges(full, job, slot)
 
     def _level_exchanges(self, full: int, job: int, slot: int) -> Iterator[_LoadExchange]:
-        """Levels of one iteration traded with a shallower slot of the same job."""
+        """Levels of one iteration exchanged with a shallower slot of the same job."""
         tables, gpus = self.spots[job].tables, self.gpus[job]
         for iteration, row in enumerate(self.levels[job]):
             deep = row[slot]

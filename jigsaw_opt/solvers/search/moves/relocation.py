@@ -1,4 +1,4 @@
-"""Placements annealed while the order of pieces is carried along and mended at each of them."""
+"""Placements annealed while the order of pieces is carried along and repaired at each of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Relocation:
     balancer
         Makes the changes of the placement.
     sequencing
-        Mends the order of pieces.
+        Repairs the sequence of pieces.
     rng
         Source of chance.
     """

@@ -164,7 +164,7 @@ def _timing(job: JobPlan) -> cpsat_retiming.Timing:
 
 
 def _parts(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
-    """An interval as it lies on the line, or within one period of the circle."""
+    """An interval as it is, or within one period."""
     if start == end:
         return []
     if period is None:

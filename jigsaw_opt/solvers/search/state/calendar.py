@@ -1,4 +1,4 @@
-"""Busy times of one GPU or link, on a line or on a circle."""
+"""Busy times of one GPU or link, on the finite horizon or modulo a period."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ResourceCalendar:
     Parameters
     ----------
     period
-        Length of the circle in microseconds, or None for a line. On a circle an interval that reaches past the
+        The period in microseconds, or None on the finite horizon. With a period, an interval that reaches past the
         period is kept in two parts.
     """
 
@@ -27,7 +27,7 @@ class ResourceCalendar:
         self.busy_us = 0
 
     def earliest(self, moment: int, duration: int) -> int | None:
-        """Earliest start, not before `moment`, of a free time of `duration`; None where a circle has none."""
+        """Earliest start, not before `moment`, of a free time of `duration`; None where a period has none."""
         if not duration:
             return moment
         period = self.period

@@ -15,7 +15,7 @@ __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncont
 
 @dataclass(slots=True, eq=False)
 class ScheduledJob:
-    """A job with all its pieces laid.
+    """A job with all its pieces scheduled.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class FrozenPrefix:
     moment
         In microseconds.
     scheduled
-        The job as it was laid. The levels of an iteration of which any piece has started stay as well.
+        The job as it was scheduled. The levels of an iteration of which any piece has started stay as well.
     """
 
     moment: int
@@ -71,18 +71,18 @@ def insert_job(
     latest: int | None,
     frozen: FrozenPrefix | None = None,
 ) -> ScheduledJob | None:
-    """The job laid at a spot, each piece as early as the free times permit.
+    """The job inserted at a spot, each piece as early as the free times permit.
 
     Parameters
     ----------
     job, spot
-        What is laid where.
+        What is inserted where.
     gpus, channel
         Timelines of the spot's GPUs, by slot, and of its links together.
     begin
         No block starts earlier.
     latest
-        Give up where the job ends later; None for no such limit. On a circle also where it takes more than
+        Give up where the job ends later; None for no such limit. On the cyclic horizon also where it takes more than
         the period.
     frozen
         What stays of it; those pieces are on the timelines already. `spot` has their levels.
@@ -158,7 +158,7 @@ def least_length(
 def _insert_iteration(
     scheduled: ScheduledJob, iteration: int, gpus: Sequence[ResourceCalendar], channel: ResourceCalendar, barrier: int
 ) -> int | None:
-    """Lay the blocks and transfers of one iteration; returns its end."""
+    """Insert the blocks and transfers of one iteration; returns its end."""
     spot = scheduled.spot
     levels = _levels(spot, iteration, gpus, barrier)
     if levels is None:

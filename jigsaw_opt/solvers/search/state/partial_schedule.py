@@ -1,4 +1,4 @@
-"""A timetable from which single jobs are taken out and into which they are laid again."""
+"""A partial schedule: jobs are removed from it and inserted again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PartialSchedule:
     data
         The instance.
     period
-        Length of the circle, or None for a finite horizon.
+        The period in microseconds, or None on the finite horizon.
     moment
         What starts earlier is history: once on the timelines it never leaves them.
 
@@ -32,7 +32,7 @@ class PartialSchedule:
     placement
         Who is where.
     scheduled
-        Each job as it is laid, or None.
+        Each job as it is scheduled, or None.
     frozen
         What is history of each job, or None.
     gpus, links
@@ -54,13 +54,13 @@ class PartialSchedule:
     def inserted(
         self, index: int, spot: PlacedJob, begin: int, latest: int | None, channel: ResourceCalendar | None = None
     ) -> ScheduledJob | None:
-        """The job laid at a spot; the board does not change. The spot's `channel` may be given."""
+        """The job as it would be inserted at a spot; nothing changes. The spot's `channel` may be given."""
         gpus = [self.gpus[gpu] for gpu in spot.gpus]
         link = self.channel(spot) if channel is None else channel
         return insert_job(self.data.pieces.jobs[index], spot, gpus, link, begin, latest, self.frozen[index])
 
     def add(self, index: int, scheduled: ScheduledJob) -> None:
-        """Take a laid job in."""
+        """Take a scheduled job in."""
         self.scheduled[index] = scheduled
         self.placement.place(index, scheduled.spot, [max(column) for column in zip(*scheduled.levels, strict=True)])
         self._book(scheduled, ResourceCalendar.add)
@@ -112,7 +112,7 @@ class PartialSchedule:
                     yield link, start, start + duration
 
     def timetable(self) -> Timetable:
-        """The timetable of a full board."""
+        """The timetable, once all jobs are scheduled."""
         gpus = self.data.layout.gpus
         decisions = [
             JobDecision([gpus[gpu] for gpu in it.spot.gpus], it.levels, it.blocks, it.transfers)
@@ -122,11 +122,11 @@ class PartialSchedule:
         return Timetable(assemble(self.data.pieces, decisions), self.period)
 
     def adopt(self, index: int, plan: JobPlan) -> None:
-        """Take a job in as a plan has it; the plan keeps to the rules together with the jobs laid already."""
+        """Take a job in as a plan has it; the plan keeps to the rules together with the scheduled jobs."""
         self.add(index, self.read(index, plan))
 
     def read(self, index: int, plan: JobPlan) -> ScheduledJob:
-        """A job as a plan has it, with its levels as they are; the board does not change."""
+        """A job as a plan has it, with its levels as they are; nothing changes."""
         data = self.data
         job = data.pieces.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]

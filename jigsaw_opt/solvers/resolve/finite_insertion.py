@@ -1,4 +1,4 @@
-"""Jobs laid and laid again on the line of a finite horizon: insertion, ruin and recreate."""
+"""Jobs inserted on the finite horizon, and inserted again: ruin and recreate."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NEAR = 12
 
 
 class FiniteInsertion:
-    """A board with the means to change it.
+    """A partial schedule with the means to change it.
 
     Parameters
     ----------
     schedule
-        With some jobs laid.
+        With some jobs scheduled.
     fixed
         GPUs of the jobs that may not choose them, by number of the job.
     rng
@@ -36,11 +36,11 @@ class FiniteInsertion:
 
     @property
     def value(self) -> int:
-        """Objective of the laid jobs."""
+        """Objective of the scheduled jobs."""
         return self._value([scheduled for scheduled in self.schedule.scheduled if scheduled is not None])
 
     def insert(self, index: int, old: PlacedJob | None = None, latest: int | None = None) -> bool:
-        """Lay a job where it ends first; says whether there was room.
+        """Insert a job where it ends first; says whether there was room.
 
         Parameters
         ----------
@@ -62,13 +62,13 @@ class FiniteInsertion:
         return best is not None
 
     def make_room(self, index: int) -> bool:
-        """Lay a job that memory has no room for: some jobs are taken out, and laid again after it."""
+        """Insert a job that memory has no room for: some jobs are taken out, and inserted again after it."""
         scheduled = [other for other, it in enumerate(self.schedule.scheduled) if it is not None]
         ejected = self.rng.sample(scheduled, min(len(scheduled), self.rng.randint(1, _MOST_AWAY)))
         return self._reinsert([index], ejected, None)
 
     def step(self, first: int) -> bool:
-        """Lay a job and some near it again; kept where their ends are no worse, and says whether they are better."""
+        """Insert a job and some near it again; kept where their ends are no worse, and says whether they are better."""
         near = self._near(first)
         ejected = [first, *self.rng.sample(near, min(len(near), self.rng.randint(0, _MOST_AWAY)))]
         before = self._score(ejected)
@@ -94,7 +94,7 @@ class FiniteInsertion:
         )
 
     def _reinsert(self, new: Sequence[int], ejected: Sequence[int], latest: int | None) -> bool:
-        """Take jobs out and lay the new ones and them; all as before where one finds no room."""
+        """Remove jobs and insert the new ones and them; all as before where one finds no room."""
         old = [(index, self.schedule.remove(index)) for index in ejected]
         spots = {index: scheduled.spot for index, scheduled in old}
         order = list(ejected)

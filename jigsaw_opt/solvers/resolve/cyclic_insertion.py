@@ -1,4 +1,4 @@
-"""Jobs laid on a circle on which others lie already, at its period or at the least longer one that has room."""
+"""Jobs inserted among others on the cyclic horizon, at the old period or the least longer one with room."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["MixedPolicy", "mend", "reinserted"]
 
 _TRIES_A_JOB = 4
 _FEW = 10
-"""Jobs that are laid between the others; where more have lost their place, the others need not stay where they lie."""
+"""Jobs that are inserted among the others; where more have lost their place, the others need not stay either."""
 _HALVINGS = 4
 _FIRST_STRETCH = 1 / 128
 
 
 class MixedPolicy:
-    """Berths of which some jobs keep the spot that they have, and the others choose theirs when they are laid.
+    """Offers by which some jobs keep the spot that they have, and the others choose theirs when they are inserted.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class MixedPolicy:
         self._spots, self.free, self.generator = spots, free, CandidateGenerator(data, rng)
 
     def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
-        """Spots that memory admits now; the neighbours of a waiting job may have come back with other levels."""
+        """Spots that memory admits now; the neighbours of a unassigned job may have come back with other levels."""
         if index not in self.free:
             if placement.admits(index, self._spots[index]):
                 yield self._spots[index]
@@ -73,7 +73,7 @@ def mend(
     data
         The instance.
     kept
-        Jobs that lie on the circle, by number.
+        Jobs that stay, by number.
     fixed
         GPUs of the jobs that may not choose them, by number.
     period
@@ -91,7 +91,7 @@ def mend(
     unassigned = [index for index in range(len(spots)) if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
-        """The waiting jobs laid between the others where they are few, else all jobs laid anew."""
+        """The unassigned jobs inserted among the others where they are few, else all jobs inserted anew."""
         for stay in (kept, {}) if len(unassigned) <= _FEW else ({},):
             insertion = ModuloInsertion(data, MixedPolicy(data, spots, rng, free), period + stretch, rng)
             cut = rng.randrange(period)
@@ -110,7 +110,7 @@ def mend(
     # The load where the jobs are now says how much is needed at least.
     low = max(0, min(fullest_us(spots), 2 * period) - period - 1) if not free else 0
     high = low + max(1, round(period * _FIRST_STRETCH))
-    # An empty stretch as long as all waiting jobs in turn has room for them; memory may never have.
+    # An empty stretch as long as all unassigned jobs in turn has room for them; memory may never have.
     most = 2 * period + sum(spots[index].iteration_us * spots[index].job.iterations for index in unassigned)
     while (plan := attempt(high)) is None:
         if stop() or high > most:
