@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import itemgetter
 
 from jigsaw_opt.problem.pieces import PieceGraph
@@ -57,9 +58,13 @@ class FrozenPrefix:
         """Whether any piece of an iteration has started."""
         return min(self.scheduled.blocks[iteration]) < self.moment
 
-    def kept(self, start: int) -> int | None:
-        """A start that stays, or None."""
-        return start if start < self.moment else None
+    def kept(self, iteration: int) -> tuple[Iterable[int | None], Iterable[int | None]]:
+        """Of the blocks and the transfers of an iteration, the starts that stay; None for the others."""
+        blocks, transfers = self.scheduled.blocks[iteration], self.scheduled.transfers[iteration]
+        return self._before(blocks), self._before(transfers)
+
+    def _before(self, starts: Iterable[int]) -> list[int | None]:
+        return [start if start < self.moment else None for start in starts]
 
 
 def insert_job(
@@ -98,12 +103,7 @@ def insert_job(
         rest = (job.iterations - iteration) * spot.iteration_us
         if latest is not None and barrier + rest > latest:
             return None
-        if frozen is not None and frozen.reaches(iteration):
-            end = _continue_iteration(scheduled, iteration, gpus, channel, barrier, frozen)
-        else:
-            end = _insert_iteration(
-                scheduled, iteration, gpus, channel, barrier if frozen is None else max(barrier, frozen.moment)
-            )
+        end = _insert_iteration(scheduled, iteration, gpus, channel, barrier, frozen)
         if end is None:
             return None
         barrier = end
@@ -156,19 +156,29 @@ def least_length(
 
 
 def _insert_iteration(
-    scheduled: ScheduledJob, iteration: int, gpus: Sequence[ResourceCalendar], channel: ResourceCalendar, barrier: int
+    scheduled: ScheduledJob,
+    iteration: int,
+    gpus: Sequence[ResourceCalendar],
+    channel: ResourceCalendar,
+    barrier: int,
+    frozen: FrozenPrefix | None,
 ) -> int | None:
-    """Insert the blocks and transfers of one iteration; returns its end."""
-    spot = scheduled.spot
-    levels = _levels(spot, iteration, gpus, barrier)
+    """Insert the blocks and transfers of one iteration; returns its end, None without room or where an order breaks."""
+    spot, moment = scheduled.spot, 0 if frozen is None else frozen.moment
+    blocks, transfers = (repeat(None), repeat(None)) if frozen is None else frozen.kept(iteration)
+    levels: Sequence[int] | None
+    if frozen is not None and frozen.reaches(iteration):
+        levels = frozen.scheduled.levels[iteration]
+    else:
+        levels = _levels(spot, iteration, gpus, max(barrier, moment))
     if levels is None:
         return None
     exchange = spot.exchange[iteration]
     ready = [0] * len(exchange)
     starts: list[int] = []
     end = barrier
-    for calendar, table, level in zip(gpus, spot.tables, levels, strict=True):
-        start = calendar.earliest(barrier, table[level - 1])
+    for calendar, table, level, kept in zip(gpus, spot.tables, levels, blocks, strict=False):
+        start = _start(calendar, barrier, moment, table[level - 1], kept)
         if start is None:
             return None
         starts.append(start)
@@ -176,58 +186,23 @@ def _insert_iteration(
         for bucket in range(min(level, len(ready))):
             if start + table[bucket] > ready[bucket]:
                 ready[bucket] = start + table[bucket]
-    moves, moment = [], 0
-    for moment_ready, duration in zip(ready, exchange, strict=True):
-        found = channel.earliest(max(moment, moment_ready), duration)
-        if found is None:
-            return None
-        moves.append(found)
-        moment = found + duration
-    scheduled.levels.append(levels)
-    scheduled.blocks.append(starts)
-    scheduled.transfers.append(moves)
-    return max(end, moment)
-
-
-def _continue_iteration(
-    scheduled: ScheduledJob,
-    iteration: int,
-    gpus: Sequence[ResourceCalendar],
-    channel: ResourceCalendar,
-    barrier: int,
-    frozen: FrozenPrefix,
-) -> int | None:
-    """As `_insert_iteration`, for an iteration of which some pieces stay; None where these break an order."""
-    spot, old = scheduled.spot, frozen.scheduled
-    levels, exchange = old.levels[iteration], spot.exchange[iteration]
-    ready = [0] * len(exchange)
-    starts: list[int] = []
-    end = barrier
-    for calendar, table, level, before in zip(gpus, spot.tables, levels, old.blocks[iteration], strict=True):
-        start = _start(frozen, before, barrier, calendar, table[level - 1])
+    moves, before = [], 0
+    for bucket_ready, duration, kept in zip(ready, exchange, transfers, strict=False):
+        start = _start(channel, max(before, bucket_ready), moment, duration, kept)
         if start is None:
             return None
-        starts.append(start)
-        end = max(end, start + table[level - 1])
-        ready = [max(moment, start + table[b]) if b < level else moment for b, moment in enumerate(ready)]
-    moves, moment = [], 0
-    for moment_ready, duration, before in zip(ready, exchange, old.transfers[iteration], strict=True):
-        found = _start(frozen, before, max(moment, moment_ready), channel, duration)
-        if found is None:
-            return None
-        moves.append(found)
-        moment = found + duration
+        moves.append(start)
+        before = start + duration
     scheduled.levels.append(levels)
     scheduled.blocks.append(starts)
     scheduled.transfers.append(moves)
-    return max(end, moment)
+    return max(end, before)
 
 
-def _start(frozen: FrozenPrefix, before: int, least: int, calendar: ResourceCalendar, duration: int) -> int | None:
-    """The old start where it stays and is late enough, else the earliest one."""
-    kept = frozen.kept(before)
+def _start(calendar: ResourceCalendar, least: int, moment: int, duration: int, kept: int | None) -> int | None:
+    """The start that stays, if it is late enough, else the earliest one from a moment on."""
     if kept is None:
-        return calendar.earliest(max(least, frozen.moment), duration)
+        return calendar.earliest(max(least, moment), duration)
     return kept if kept >= least else None
 
 
