@@ -10,9 +10,10 @@ from enum import Enum, auto
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.pieces import MOST_PIECES, Pieces
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.greedy.assignments import AssignmentTable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
-from jigsaw_opt.solvers.greedy.placed import PlacedJob, place_jobs
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
 __all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
@@ -62,25 +63,26 @@ def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
     asked = demands(pieces)
     if asked is None:
         return
-    evaluator = Evaluator(pieces, Layout(pieces))
-    for outcome in trials(evaluator, asked, seed):
+    table = AssignmentTable(pieces, Layout(pieces), asked)
+    evaluator = Evaluator(pieces, table.layout)
+    for outcome in trials(evaluator, table, seed):
         yield None if outcome is None else evaluator.timetable(outcome)
 
 
-def trials(evaluator: Evaluator, asked: Sequence[Demand], seed: int = 0) -> Iterator[Outcome | None]:
+def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:
     """The schedules of `timetables` one by one: the outcome where one is the best so far, else None.
 
     Parameters
     ----------
     evaluator
         Of the instance.
-    asked
-        What each job asks for.
+    table
+        Its demands, and where jobs may be.
     seed
         Of the local search.
     """
     pieces = evaluator.pieces
-    search = _Search(evaluator, asked, random.Random(seed))
+    search = _Search(evaluator, table, random.Random(seed))
     best: _Trial | None = None
     for step in range(len(_Order) + min(_MAX_STEPS, _STEP_PIECES // (pieces.blocks + pieces.transfers))):
         if step < len(_Order):
@@ -108,7 +110,8 @@ def placements(pieces: Pieces, asked: Sequence[Demand]) -> Iterator[list[PlacedJ
     asked
         What each job asks for.
     """
-    search = _Search(Evaluator(pieces, Layout(pieces)), asked, random.Random(0))
+    table = AssignmentTable(pieces, Layout(pieces), asked)
+    search = _Search(Evaluator(pieces, table.layout), table, random.Random(0))
     for order in _Order:
         jobs = search.place(search.plain(order))
         if jobs is not None:
@@ -165,8 +168,9 @@ class _Keys:
 class _Search:
     """Runs the heuristic for given keys."""
 
-    def __init__(self, evaluator: Evaluator, asked: Sequence[Demand], draw: random.Random) -> None:
-        self.evaluator, self.asked, self.draw = evaluator, asked, draw
+    def __init__(self, evaluator: Evaluator, table: AssignmentTable, draw: random.Random) -> None:
+        self.evaluator, self.table, self.asked, self.draw = evaluator, table, table.demands, draw
+        self._placed: dict[tuple[int, ...], list[PlacedJob] | None] = {}
         self.pieces, self.layout = evaluator.pieces, evaluator.layout
 
     def trial(self, keys: _Keys) -> _Trial | None:
@@ -195,8 +199,14 @@ class _Search:
 
     def place(self, keys: _Keys) -> list[PlacedJob] | None:
         """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
+        order = tuple(self._by_load(keys))
+        if order not in self._placed:
+            # Most trials change priorities only, or no place in the order.
+            self._placed[order] = self._found(order)
+        return self._placed[order]
+
+    def _found(self, by_load: Sequence[int]) -> list[PlacedJob] | None:
         asked = self.asked
-        by_load = self._by_load(keys)
         by_size = sorted(by_load, key=lambda i: -asked[i].job.state_bytes - asked[i].job.activation_bytes[-1])
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
         strategies = [(balanced, by_load), (balanced, by_size), (packed, by_size), (packed, by_width)]
@@ -204,7 +214,7 @@ class _Search:
             strategies.append((exact, by_width))
         for strategy, order in strategies:
             placement = strategy(self.layout, asked, order)
-            jobs = place_jobs(self.pieces, self.layout, asked, placement) if placement is not None else None
+            jobs = self.table.all_placed(placement) if placement is not None else None
             if jobs is not None:
                 return jobs
         return None

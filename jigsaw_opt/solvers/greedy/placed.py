@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
-from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan, mean_slot_us
-from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout
+from jigsaw_opt.solvers.greedy.levels import LevelPlan, mean_slot_us
 
-__all__ = ["PlacedJob", "loads_us", "place_jobs"]
+__all__ = ["PlacedJob", "loads_us"]
 
 
 @dataclass(slots=True, eq=False)
@@ -56,38 +52,6 @@ class PlacedJob:
     iteration_us: int
 
 
-def place_jobs(
-    pieces: Pieces, layout: Layout, demands: Sequence[Demand], placement: Placement
-) -> list[PlacedJob] | None:
-    """Levels, durations and channels of every job; None where memory admits no levels for one."""
-    state = resident(layout, demands, placement)
-    exchanges: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
-    placed = []
-    for job, demand, gpus in looking(zip(pieces.jobs, demands, placement, strict=True)):
-        caps = level_caps(layout, demand, gpus, state)
-        plan = level_plan(job, demand.rows, caps)
-        channel = layout.channel(gpus)
-        if plan is None or channel is None:
-            return None
-        tables = [block.duration_us[layout.type_of[gpus[block.slot]]] for block in job.blocks]
-        exchange = _exchange(exchanges, demand, plan, channel)
-        placed.append(
-            PlacedJob(
-                demand=demand,
-                job=job,
-                gpus=gpus,
-                tables=tables,
-                links=channel.links,
-                plan=plan,
-                caps=None if min(caps) >= job.levels else caps,
-                exchange=exchange,
-                slot_us=loads_us(layout, demand, gpus, plan, caps, tables),
-                iteration_us=mean_us(plan.rows, exchange, partial(_length_us, tables)),
-            )
-        )
-    return placed
-
-
 def loads_us(
     layout: Layout,
     demand: Demand,
@@ -100,19 +64,3 @@ def loads_us(
     if plan.fixed or min(caps) < demand.job.levels:
         return mean_slot_us(plan, caps, tables)
     return [demand.slot_us[layout.type_of[gpu]] // demand.job.iterations for gpu in gpus]
-
-
-def _length_us(tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]) -> int:
-    return iteration_us(tables, sorted(row, reverse=True), exchange)
-
-
-def _exchange(
-    known: dict[tuple[int, Levels, int, int], tuple[int, ...]], demand: Demand, plan: LevelPlan, channel: Channel
-) -> list[tuple[int, ...]]:
-    found = []
-    for row in plan.rows:
-        key = (id(demand), row, channel.rate, channel.latency_us)
-        if key not in known:
-            known[key] = exchange_us(demand.job, row, channel)
-        found.append(known[key])
-    return found

@@ -27,7 +27,7 @@ def open_search(context: Context, begun: Event) -> None:
         Set as soon as there are plans.
     """
     budget, control = context.budget, context.control
-    found, first = trials(context.evaluator, context.data.demands, control.options.seed), context.stream == 0
+    found, first = trials(context.evaluator, context.data, control.options.seed), context.stream == 0
     _take(context, islice(found, PLAIN_TRIALS))
     begun.set()
     _construct(context)

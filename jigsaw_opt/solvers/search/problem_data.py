@@ -1,23 +1,22 @@
-"""The instance cut once, with what the search works out about assignments."""
+"""The instance cut once, as all moves of a search see it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
-from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us, shapes
-from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
-from jigsaw_opt.solvers.greedy.placed import PlacedJob, loads_us
-from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.solvers.greedy.assignments import AssignmentTable
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, shapes
+from jigsaw_opt.solvers.greedy.levels import LevelPlan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["ProblemData"]
 
 
-class ProblemData:
-    """An instance as the search sees it: layout, demands, and what it has worked out about spots.
+class ProblemData(AssignmentTable):
+    """An instance with its layout, demands and assignments.
 
     Parameters
     ----------
@@ -34,26 +33,13 @@ class ProblemData:
     def __init__(
         self, pieces: Pieces, layout: Layout, demands: Sequence[Demand], params: SearchParams | None = None
     ) -> None:
-        self.pieces, self.layout, self.demands = pieces, layout, demands
         self.params = params or SearchParams()
-        self._channels: dict[tuple[int, ...], Channel | None] = {}
-        self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
-        self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
-        self._lengths: dict[tuple[object, ...], int] = {}
-        self._spots: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], PlacedJob | None] = {}
+        super().__init__(pieces, layout, demands, self.params.candidates.remembered)
         self._shapes: dict[int, tuple[Demand, ...]] = {}
         self.of_width: dict[int, list[int]] = {}
         for index, job in enumerate(pieces.jobs):
             self.of_width.setdefault(job.slots, []).append(index)
         self.number = {pieces.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
-
-    def channel(self, gpus: Sequence[int]) -> Channel | None:
-        """Channel of a job on these GPUs."""
-        server_of = self.layout.server_of
-        key = tuple(sorted([server_of[gpu] for gpu in gpus]))
-        if key not in self._channels:
-            self._channels[key] = self.layout.channel(gpus)
-        return self._channels[key]
 
     def ring(self, gpus: Sequence[int]) -> Channel:
         """Channel of a job that a plan has on these GPUs.
@@ -68,75 +54,12 @@ class ProblemData:
             raise ValueError("no path joins all servers of a job")
         return channel
 
-    def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
-        """Levels under caps."""
-        key = (id(demand), tuple(caps))
-        if key not in self._levels:
-            self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
-        return self._levels[key]
-
-    def tables(self, job: PieceGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
-        """Duration of a block of a job by slot and level."""
-        type_of = self.layout.type_of
-        return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
-
-    def caps(self, places: Placement) -> list[list[int]]:
-        """Deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
-        state = resident(self.layout, self.demands, places)
-        jobs = zip(self.demands, places, strict=True)
-        return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
-
     def shapes(self, index: int) -> tuple[Demand, ...]:
         """The demand of a job, with its levels in every shape."""
         demand = self.demands[index]
         if id(demand) not in self._shapes:
             self._shapes[id(demand)] = shapes(demand)
         return self._shapes[id(demand)]
-
-    def spot(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> PlacedJob | None:
-        """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
-        key = (index, id(demand), tuple(gpus), tuple(caps))
-        if key not in self._spots:
-            if len(self._spots) >= self.params.candidates.remembered:
-                self._spots.clear()
-            plan = self.levels(demand, caps)
-            self._spots[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
-        return self._spots[key]
-
-    def placed(
-        self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
-    ) -> PlacedJob | None:
-        """A job on these GPUs with these levels; None where no path joins them.
-
-        Parameters
-        ----------
-        index
-            The job.
-        gpus
-            GPU of each slot.
-        plan, caps
-            Its levels, and the deepest one of each slot.
-        demand
-            What the levels come from; the demand of the job unless said.
-        """
-        channel = self.channel(gpus)
-        if channel is None:
-            return None
-        job, demand = self.pieces.jobs[index], demand or self.demands[index]
-        tables = self.tables(job, gpus)
-        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
-        return PlacedJob(
-            demand=demand,
-            job=job,
-            gpus=list(gpus),
-            tables=tables,
-            links=channel.links,
-            plan=plan,
-            caps=None if min(caps) >= job.levels else list(caps),
-            exchange=exchange,
-            slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
-            iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
-        )
 
     def planned(
         self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
@@ -152,20 +75,3 @@ class ProblemData:
         if spot is None:
             raise ValueError(f"no path joins all servers of job {self.pieces.jobs[index].name}")
         return spot
-
-    def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
-        """Durations of the transfers of an iteration, by bucket."""
-        key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
-        if key not in self._exchange:
-            self._exchange[key] = exchange_us(demand.job, row, channel)
-        return self._exchange[key]
-
-    def iteration_us(
-        self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
-    ) -> int:
-        """Length of an iteration without contention."""
-        levels = tuple(sorted(row, reverse=True))
-        key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))
-        if key not in self._lengths:
-            self._lengths[key] = iteration_us(tables, levels, exchange)
-        return self._lengths[key]

@@ -1,0 +1,138 @@
+"""Jobs on GPUs: their levels, durations and channels, worked out once and remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
+from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
+from jigsaw_opt.solvers.greedy.placed import PlacedJob, loads_us
+from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
+
+__all__ = ["AssignmentTable"]
+
+
+class AssignmentTable:
+    """What is worked out about jobs on GPUs: levels, durations and channels, each once.
+
+    Parameters
+    ----------
+    pieces
+        The instance, cut.
+    layout
+        Its GPUs.
+    demands
+        What each job asks for.
+    remembered
+        How many assignments of a job to GPUs are kept; on small clusters the same ones come again and again.
+    """
+
+    def __init__(self, pieces: Pieces, layout: Layout, demands: Sequence[Demand], remembered: int = 10_000) -> None:
+        self.pieces, self.layout, self.demands, self._remembered = pieces, layout, demands, remembered
+        self._channels: dict[tuple[int, ...], Channel | None] = {}
+        self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
+        self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
+        self._lengths: dict[tuple[object, ...], int] = {}
+        self._spots: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], PlacedJob | None] = {}
+
+    def channel(self, gpus: Sequence[int]) -> Channel | None:
+        """Channel of a job on these GPUs."""
+        server_of = self.layout.server_of
+        key = tuple(sorted([server_of[gpu] for gpu in gpus]))
+        if key not in self._channels:
+            self._channels[key] = self.layout.channel(gpus)
+        return self._channels[key]
+
+    def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
+        """Levels under caps."""
+        key = (id(demand), tuple(caps))
+        if key not in self._levels:
+            self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
+        return self._levels[key]
+
+    def tables(self, job: PieceGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
+        """Duration of a block of a job by slot and level."""
+        type_of = self.layout.type_of
+        return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
+
+    def caps(self, places: Placement) -> list[list[int]]:
+        """Deepest level of each slot that memory admits, by job, given the GPUs of all jobs."""
+        state = resident(self.layout, self.demands, places)
+        jobs = zip(self.demands, places, strict=True)
+        return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
+
+    def spot(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> PlacedJob | None:
+        """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
+        key = (index, id(demand), tuple(gpus), tuple(caps))
+        if key not in self._spots:
+            if len(self._spots) >= self._remembered:
+                self._spots.clear()
+            plan = self.levels(demand, caps)
+            self._spots[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
+        return self._spots[key]
+
+    def placed(
+        self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
+    ) -> PlacedJob | None:
+        """A job on these GPUs with these levels; None where no path joins them.
+
+        Parameters
+        ----------
+        index
+            The job.
+        gpus
+            GPU of each slot.
+        plan, caps
+            Its levels, and the deepest one of each slot.
+        demand
+            What the levels come from; the demand of the job unless said.
+        """
+        channel = self.channel(gpus)
+        if channel is None:
+            return None
+        job, demand = self.pieces.jobs[index], demand or self.demands[index]
+        tables = self.tables(job, gpus)
+        exchange = [self.exchange(demand, row, channel) for row in plan.rows]
+        return PlacedJob(
+            demand=demand,
+            job=job,
+            gpus=list(gpus),
+            tables=tables,
+            links=channel.links,
+            plan=plan,
+            caps=None if min(caps) >= job.levels else list(caps),
+            exchange=exchange,
+            slot_us=loads_us(self.layout, demand, gpus, plan, caps, tables),
+            iteration_us=mean_us(plan.rows, exchange, partial(self.iteration_us, demand, tables)),
+        )
+
+    def exchange(self, demand: Demand, row: Levels, channel: Channel) -> tuple[int, ...]:
+        """Durations of the transfers of an iteration, by bucket."""
+        key = (id(demand), tuple(sorted(row)), channel.rate, channel.latency_us)
+        if key not in self._exchange:
+            self._exchange[key] = exchange_us(demand.job, row, channel)
+        return self._exchange[key]
+
+    def iteration_us(
+        self, demand: Demand, tables: Sequence[Sequence[int]], row: Levels, exchange: Sequence[int]
+    ) -> int:
+        """Length of an iteration without contention."""
+        levels = tuple(sorted(row, reverse=True))
+        key = (id(demand), levels, exchange, tuple(sorted(map(id, tables))))
+        if key not in self._lengths:
+            self._lengths[key] = iteration_us(tables, levels, exchange)
+        return self._lengths[key]
+
+    def all_placed(self, placement: Placement) -> list[PlacedJob] | None:
+        """All jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
+        found: list[PlacedJob] = []
+        for index, own in enumerate(looking(self.caps(placement))):
+            spot = self.spot(index, self.demands[index], placement[index], own)
+            if spot is None:
+                return None
+            found.append(spot)
+        return found
