@@ -143,7 +143,7 @@ def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) ->
     """CP-SAT times all jobs anew until no better plan is left; it has the same freedom where no slots are balanced."""
     pytest.importorskip("ortools")
     reached = least = 0
-    for seed in range(10 if objective == "period" else 30):
+    for seed in range(5 if objective == "period" else 15):
         start = start_of(generate("tiny", seed, objective=objective))
         if start is None or any(job.rule.balance is not None for job in start[0].pieces.jobs):
             continue
