@@ -44,7 +44,7 @@ def kernel(lists: bool = False) -> Callable[[Function], Function]:
     Parameters
     ----------
     lists
-        Whether any of them makes lists; most write to what they are given and to nothing else.
+        Whether it makes lists itself; what it calls writes to what it is given, and to nothing else.
     """
 
     def known(function: Function) -> Function:

@@ -26,8 +26,8 @@ class Recipe:
     parts
         Functions that it calls, or that one behind them calls; they are compiled along with it.
     lists
-        Whether it makes lists. References to arrays are counted then, by every call, so the text of its parts is put
-        where they are called; else nothing is counted, and calls cost next to nothing.
+        Whether it makes lists itself, which its parts never do. References to arrays and lists are counted then; else
+        nothing is counted, and calls cost next to nothing.
     """
 
     function: Callable[..., int]
@@ -138,7 +138,7 @@ def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
 def _with_parts(numba: Any, recipe: Recipe) -> Callable[..., int]:
     """The function as one that calls its parts compiled."""
     function, parts = recipe.function, recipe.parts
-    partly = numba.njit(nogil=True, _nrt=recipe.lists, inline="always" if recipe.lists else "never")
+    partly = numba.njit(nogil=True, _nrt=False)
     names = {id(one.__globals__): dict(one.__globals__) for one in (function, *parts)}
     for part in parts:
         fast = partly(FunctionType(part.__code__, names[id(part.__globals__)], part.__name__))

@@ -14,9 +14,8 @@ from jigsaw_opt.solvers.greedy.placed import PlacedJob
 
 __all__ = ["Evaluator", "Outcome"]
 
-_LEAST_SWEEPS, _MOST_SWEEPS, _SWEEP_PIECES = 8, 100, 100_000
-_SHARE_OF_SWEEPS = 0.2
-"""How much of a list schedule a sweep takes, for not all are made."""
+_PASSES = {"finite": 1, "cyclic": 2}
+"""About how many passes over all pieces an evaluation takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,10 +62,7 @@ class Evaluator:
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
         self.pieces, self.layout = pieces, layout
         self.weighted = pieces.objective == "weighted_completion"
-        size = pieces.blocks + pieces.transfers
-        cyclic = pieces.horizon == "cyclic"
-        self._sweeps = max(_LEAST_SWEEPS, min(_MOST_SWEEPS, _SWEEP_PIECES // size)) if cyclic else 0
-        self.pieces_a_look = round(size * (1 + _SHARE_OF_SWEEPS * self._sweeps))
+        self.pieces_a_look = (pieces.blocks + pieces.transfers) * _PASSES[pieces.horizon]
         self._flat = Flat(pieces, layout)
         self._weights = [job.weight for job in pieces.jobs]
         self._last: Outcome | None = None
@@ -85,7 +81,7 @@ class Evaluator:
             By job, its earliest start; list scheduling alone never waits for a better job to come.
         """
         flat = self._flat
-        flat.schedule(jobs, self._rate(jobs, urgency), hold_us, self._sweeps)
+        flat.schedule(jobs, self._rate(jobs, urgency), hold_us)
         ends = flat.ends()
         value = flat.period_us or (sum(map(mul, self._weights, ends)) if self.weighted else max(ends))
         self._last = Outcome(jobs, urgency, hold_us, value, flat.begins(), ends, flat.period_us)

@@ -1,21 +1,21 @@
-"""Placed jobs in flat lists or arrays of integers, and the schedules that `timing` and `compression` make of them."""
+"""List schedules of placed jobs, made on flat lists or arrays of numbers (`kernels`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from itertools import accumulate, chain
+from itertools import chain
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, prepare
+from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.greedy.placed import PlacedJob
-from jigsaw_opt.solvers.kernels.compression import compress
-from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape
-from jigsaw_opt.solvers.kernels.list_scheduling import list_schedule
-from jigsaw_opt.solvers.magnitude import schedules_fit
+from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListSchedule, list_schedule, repeat_list_schedule
+from jigsaw_opt.solvers.kernels.period import blank_period
+from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
 
 __all__ = ["Flat"]
 
@@ -42,46 +42,25 @@ class Flat:
 
     def __init__(self, pieces: Pieces, layout: Layout) -> None:
         look()
-        jobs = pieces.jobs
-        self.gpus, self.links = len(layout.gpus), layout.links
-        self._fast, self._large = False, not schedules_fit(pieces)
+        self._flat = FlatGraph(pieces, layout)
+        self._cyclic = pieces.horizon == "cyclic"
+        self._large = not (orders_fit(pieces) if self._cyclic else schedules_fit(pieces))
         self._scheduled, self._size = 0, pieces.blocks + pieces.transfers
-        self._placed: list[PlacedJob | None] = [None] * len(jobs)
-        slots, depth = [job.slots for job in jobs], [job.levels for job in jobs]
-        iterations, buckets = [job.iterations for job in jobs], [len(job.transfers) for job in jobs]
-        sizes = {
-            "slot_at": slots,
-            "table_at": [s * d for s, d in zip(slots, depth, strict=True)],
-            "row_at": [s * i for s, i in zip(slots, iterations, strict=True)],
-            "exchange_at": [b * i for b, i in zip(buckets, iterations, strict=True)],
-            "link_at": [min(layout.links, 2 * s) if s > 1 else 0 for s in slots],
-        }
-        self._room = sizes["link_at"]
-        offsets = {name: [0, *accumulate(size)] for name, size in sizes.items()}
-        total = {name: max(1, offset.pop()) for name, offset in offsets.items()}
-        self.shape = Shape(slots, depth, iterations, buckets, [job.release_us for job in jobs], **offsets)
-        count, rows, exchanges = len(jobs), total["row_at"], total["exchange_at"]
-        by_slot, traced = total["slot_at"], rows + exchanges
-        sizes_of_places = (
-            by_slot,
-            by_slot,
-            by_slot,
-            total["table_at"],
-            rows,
-            count,
-            exchanges,
-            total["link_at"],
-            count,
-        )
-        sizes_of_filled = (rows, rows, exchanges, traced, traced, count, count)
-        self.places = Places(*([0] * size for size in looking(sizes_of_places)))
-        self.filled, self._trial = (Filled(*([0] * size for size in looking(sizes_of_filled))) for _ in range(2))
+        size, resources, jobs = self._flat.size, self._flat.resources, len(pieces.jobs)
+        groups, widest = len(self._flat.graph.use_at), max(job.slots for job in pieces.jobs)
+        self._given = ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs)
+        lengths = dict.fromkeys(ListSchedule._fields, jobs)
+        lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
+        lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
+        lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
+        blank = {name: [0] * length for name, length in looking(lengths.items())}
+        self._schedule = ListSchedule(**blank)._replace(urgency=[0.0] * jobs)  # type: ignore[arg-type]
+        self._trial = blank_period(size if self._cyclic else 0, resources, beyond(pieces))
+        self._share()
         self.period_us: int | None = None
 
-    def schedule(
-        self, jobs: Sequence[PlacedJob], rate: Sequence[float], hold_us: Sequence[int], sweeps: int = 0
-    ) -> None:
-        """Fill in the list schedule of placed jobs.
+    def schedule(self, jobs: Sequence[PlacedJob], rate: Sequence[float], hold_us: Sequence[int]) -> None:
+        """Fill in the list schedule of placed jobs, on the cyclic horizon repeated as often as its order admits.
 
         Parameters
         ----------
@@ -91,104 +70,85 @@ class Flat:
             By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
         hold_us
             By job, it starts no earlier than this moment nor than its release.
-        sweeps
-            Where positive, the schedule is laid around a circle and compressed by at most so many sweeps.
 
         Raises
         ------
         OutOfTimeError
             The clock ended it before there was a schedule.
         """
-        self._hasten(sweeps)
+        self._hasten()
         for index, job in enumerate(looking(jobs) if self._size >= _LONG else jobs):
-            if job is not self._placed[index]:
+            if self._flat.place(index, job):
                 self._place(index, job)
-        hold: Numbers = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
-        rates: Reals = list(rate)
-        schedule, shorten = compiled(list_schedule), compiled(compress)
-        if not self._fast or schedule is None or shorten is None:
-            schedule, shorten = list_schedule, compress
-        else:
-            hold, rates = arrays(hold), arrays(rates)
-        halt: Numbers = [0]
-        if self._fast:
-            halt = arrays(halt)
-        with halting(halt) if self._size >= _LONG else nullcontext():
-            traced = schedule(self.shape, self.places, rates, hold, self.gpus, self.links, self.filled, halt)
-            period_us = 0
-            if sweeps and traced >= 0:
-                numbers = traced, sweeps, self.gpus, self.links
-                period_us = int(shorten(self.shape, self.places, *numbers, self.filled, self._trial, halt))
-        if traced < 0 or period_us < 0:
-            raise OutOfTimeError("the time limit was reached")
-        self.period_us = period_us or None
+        given, state, trial = self._given, self._schedule, self._trial
+        trial.halt[0] = 0
+        given.rate[:] = arrays(list(rate)) if self._flat.compiled else rate
+        hold = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
+        given.hold[:] = arrays(hold) if self._flat.compiled else hold
+        schedule: Callable[..., int] = list_schedule
+        repeat: Callable[..., int] = repeat_list_schedule
+        if self._flat.compiled:
+            schedule, repeat = compiled(list_schedule) or schedule, compiled(repeat_list_schedule) or repeat
+        with halting(trial.halt) if self._size >= _LONG else nullcontext():
+            if schedule(self._flat.graph, given, state, trial.halt) < self._flat.size:
+                raise OutOfTimeError("the time limit was reached")
+            self.period_us = int(repeat(self._flat.graph, state, trial)) if self._cyclic else None
 
     def ends(self) -> list[int]:
         """Last barrier of every job."""
-        return _integers(self.filled.end)
+        return _integers(self._schedule.end)
 
     def begins(self) -> list[int]:
         """First start of every job."""
-        return _integers(self.filled.begin)
+        return _integers(self._schedule.begin)
 
     def levels(self, index: int) -> list[list[int]]:
         """Levels of a job by iteration and slot."""
-        return self._by_iteration(index, self.filled.level, self.shape.row_at, self.shape.slots)
+        return self._by_iteration(index, self._schedule.level, 0, int(self._flat.graph.slots[index]))
 
     def blocks(self, index: int) -> list[list[int]]:
         """Starts of the blocks of a job by iteration and slot."""
-        return self._by_iteration(index, self.filled.start, self.shape.row_at, self.shape.slots)
+        return self._by_iteration(index, self._schedule.start, 0, int(self._flat.graph.slots[index]))
 
     def transfers(self, index: int) -> list[list[int]]:
         """Starts of the transfers of a job by iteration and bucket."""
-        return self._by_iteration(index, self.filled.begun, self.shape.exchange_at, self.shape.buckets)
+        slots, buckets = int(self._flat.graph.slots[index]), int(self._flat.graph.buckets[index])
+        return self._by_iteration(index, self._schedule.start, slots, slots + buckets)
 
-    def _by_iteration(self, index: int, numbers: Numbers, offset: Numbers, width: Numbers) -> list[list[int]]:
-        at, wide, iterations = int(offset[index]), int(width[index]), int(self.shape.iterations[index])
-        flat = _integers(numbers[at : at + wide * iterations])
-        return [flat[i * wide : (i + 1) * wide] for i in range(iterations)]
+    def _by_iteration(self, index: int, numbers: Numbers, first: int, final: int) -> list[list[int]]:
+        """Numbers of some pieces of every iteration of a job."""
+        begin, end = self._flat.base[index], self._flat.base[index + 1]
+        flat, width = _integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
+        return [flat[at + first : at + final] for at in range(0, end - begin, width)]
 
     def _place(self, index: int, job: PlacedJob) -> None:
-        """Write down where a job is."""
-        self._placed[index] = job
-        shape, places = self.shape, self.places
-        slots, levels = job.job.slots, job.job.levels
-        if len(job.links) > self._room[index]:
-            self._make_room(index, len(job.links))
-            shape, places = self.shape, self.places
-        for numbers, at, values in (
-            (places.gpu, shape.slot_at, job.gpus),
-            (places.slot_us, shape.slot_at, job.slot_us),
-            (places.cap, shape.slot_at, job.caps or [levels] * slots),
-            (places.table, shape.table_at, list(chain.from_iterable(job.tables))),
-            (places.row, shape.row_at, list(chain.from_iterable(job.plan.rows))),
-            (places.exchange, shape.exchange_at, list(chain.from_iterable(job.exchange))),
-            (places.link, shape.link_at, job.links),
-        ):
-            begin = at[index]
-            numbers[begin : begin + len(values)] = values
-        places.fixed[index], places.links[index] = int(job.plan.fixed), len(job.links)
+        """Write down where a job is, beside what its graph tells."""
+        graph, own = self._flat.graph, slice(self._flat.base[index], self._flat.base[index + 1])
+        group, slots, rest = int(graph.group[own.start]), job.job.slots, [0] * (len(job.job.transfers) + 1)
+        self._given.mean_us[group : group + slots] = job.slot_us
+        self._given.fixed[index] = int(job.plan.fixed)
+        self._given.asked[own] = list(chain.from_iterable([*row, *rest] for row in job.plan.rows))
+        exchange = job.exchange if job.job.transfers else [()] * job.job.iterations
+        self._schedule.duration[own] = list(chain.from_iterable([*[0] * slots, *row, 0] for row in exchange))
 
-    def _make_room(self, index: int, links: int) -> None:
-        """Give a job room for more links, at the end of all."""
-        self._room[index], self.shape.link_at[index] = links, len(self.places.link)
-        link: Numbers = [*_integers(self.places.link), *[0] * links]
-        if self._fast:
-            link = arrays(link)
-        self.places = self.places._replace(link=link)
-
-    def _hasten(self, sweeps: int) -> None:
+    def _hasten(self) -> None:
         """Take the compiled functions as soon as there are any; ask for them once they are worth it."""
-        if self._fast or self._large:
+        if self._flat.compiled or self._large:
             return
-        if compiled(list_schedule) and compiled(compress):
-            self._fast = True
-            self.shape, self.places = arrays(self.shape), arrays(self.places)
-            self.filled, self._trial = arrays(self.filled), arrays(self._trial)
+        if compiled(list_schedule) and (compiled(repeat_list_schedule) or not self._cyclic):
+            self._flat.compile()
+            self._given, self._schedule = arrays(self._given), arrays(self._schedule)
+            self._trial = arrays(self._trial)
+            self._share()
         elif self._scheduled < _PATIENCE:
-            self._scheduled += self._size * (1 + sweeps)
+            self._scheduled += self._size
             if self._scheduled >= _PATIENCE and left() > _LEAST_LEFT:
                 prepare(_MOMENT)
+
+    def _share(self) -> None:
+        """Let the period be sought for the schedule."""
+        schedule = self._schedule
+        self._trial = self._trial._replace(sequence=schedule.sequence, level=schedule.level, duration=schedule.duration)
 
 
 def _integers(numbers: Numbers) -> list[int]:

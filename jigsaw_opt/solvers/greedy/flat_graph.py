@@ -110,6 +110,7 @@ class FlatGraph:
             table=[0] * tabled,
             slots=[job.slots for job in jobs],
             buckets=[len(job.transfers) for job in jobs],
+            iterations=[job.iterations for job in jobs],
             depth=[job.levels for job in jobs],
             contributors=[job.rule.min_contributors for job in jobs],
             exchange_scope=[exchange_scope(job) for job in jobs],

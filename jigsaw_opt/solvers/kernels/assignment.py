@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jigsaw_opt.solvers.engines.compiled import Numbers
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals
 
 __all__ = ["Assignment", "Buffers", "CandidateSets"]
 
 
 class CandidateSets(NamedTuple):
-    """What may be: berths of all jobs, jobs that ask the same (a *kind*) sharing theirs.
+    """What may be: candidates of all jobs, jobs that ask the same (a *kind*) sharing theirs.
 
     Parameters
     ----------
     kind
         By job.
     home
-        By berth: its group, or -1.
+        By candidate: its group, or -1.
     take_at, resource
-        Resources that a berth takes are ``resource[take_at[b]:take_at[b + 1]]``.
+        Resources that a candidate takes are ``resource[take_at[b]:take_at[b + 1]]``.
     server_at, server
         Likewise its servers.
     within_from, within_to, within
-        Berths of a kind in a group, or outside of all where it has none inside, by kind and group.
+        Candidates of a kind in a group, or outside of all where it has none inside, by kind and group.
     at_from, at_to, at
-        Berths of a kind with a server, by kind and server.
+        Candidates of a kind with a server, by kind and server.
     group_at, member
         Servers of a group.
     inside_at, inside
-        Resources that the berths of a group take.
+        Resources that the candidates of a group take.
     """
 
     kind: Numbers
@@ -56,7 +56,7 @@ class Assignment(NamedTuple):
     Parameters
     ----------
     now
-        Berth of every job.
+        Candidate of every job.
     guests
         How many jobs each server has.
     guest
@@ -69,19 +69,32 @@ class Assignment(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """Room for one annealing to work in.
+    """Buffers of one annealing.
 
     Parameters
     ----------
-    chance
-        The state of chance, alone in its list: from 1 to `LARGEST_SEED`.
+    rng
+        The state of the random numbers, alone in its list: from 1 to `LARGEST_SEED`.
     moved, target
-        Who moves to which berths; two each.
+        Who moves to which candidates; two each.
     touched
-        How many loads change, and then which: room for what four berths take.
+        How many loads change, and then which: as many as four candidates take.
+    change
+        By resource: how its load changes; zeros between two steps.
+    over
+        By group: its excess.
+    pair
+        Two groups.
+    inside, before
+        Jobs in these, and where they were; as many as there are jobs.
     """
 
-    chance: Numbers
+    rng: Numbers
     moved: Numbers
     target: Numbers
     touched: Numbers
+    change: Reals
+    over: Reals
+    pair: Numbers
+    inside: Numbers
+    before: Numbers

@@ -19,63 +19,57 @@ _EXCHANGE_SHARE = 2
 """One in so many changes moves a job alone; the others move two."""
 
 
-def proposed(
-    options: CandidateSets,
-    state: Assignment,
-    jobs: Numbers,
-    groups: Numbers,
-    chance: Numbers,
-    moved: Numbers,
-    target: Numbers,
-) -> int:
-    """Draw a change: who moves to which berths. Returns how many jobs do, which may be none."""
+def propose(options: CandidateSets, state: Assignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
+    """Draw a change: who moves to which candidates. Returns how many jobs do, which may be none."""
+    rng, moved, target = buffers.rng, buffers.moved, buffers.target
     now, guests, guest, home = state.now, state.guests, state.guest, options.home
     width, all_groups = len(guest) // len(guests), len(options.group_at) - 1
     # A job of some server, the sooner the more servers it has: what is left is settled by the wide ones.
-    g = groups[randint(chance, len(groups))]
-    s = options.member[options.group_at[g] + randint(chance, options.group_at[g + 1] - options.group_at[g])]
-    j = guest[s * width + randint(chance, guests[s])] if guests[s] > 0 else jobs[randint(chance, len(jobs))]
+    g = groups[randint(rng, len(groups))]
+    s = options.member[options.group_at[g] + randint(rng, options.group_at[g + 1] - options.group_at[g])]
+    j = guest[s * width + randint(rng, guests[s])] if guests[s] > 0 else jobs[randint(rng, len(jobs))]
     if home[now[j]] < 0:
-        j = jobs[randint(chance, len(jobs))]
-    cell = options.kind[j] * all_groups + groups[randint(chance, len(groups))]
+        j = jobs[randint(rng, len(jobs))]
+    cell = options.kind[j] * all_groups + groups[randint(rng, len(groups))]
     choices = options.within_to[cell] - options.within_from[cell]
     if choices == 0:
         return 0
-    moved[0], target[0] = j, options.within[options.within_from[cell] + randint(chance, choices)]
-    if randint(chance, _EXCHANGE_SHARE) == 0:
+    moved[0], target[0] = j, options.within[options.within_from[cell] + randint(rng, choices)]
+    if randint(rng, _EXCHANGE_SHARE) == 0:
         return 1
-    # A job at the berth that this one comes to goes where this one was.
-    s = server_of(options, target[0], chance)
+    # A job at the candidate that this one comes to goes where this one was.
+    s = server_of(options, target[0], rng)
     if guests[s] == 0:
         return 1
-    other = guest[s * width + randint(chance, guests[s])]
-    cell = options.kind[other] * len(guests) + server_of(options, now[j], chance)
+    other = guest[s * width + randint(rng, guests[s])]
+    cell = options.kind[other] * len(guests) + server_of(options, now[j], rng)
     choices = options.at_to[cell] - options.at_from[cell]
     if other == j or choices == 0 or home[now[other]] < 0:
         return 1
-    moved[1], target[1] = other, options.at[options.at_from[cell] + randint(chance, choices)]
+    moved[1], target[1] = other, options.at[options.at_from[cell] + randint(rng, choices)]
     return 2
 
 
-def server_of(options: CandidateSets, berth: int, chance: Numbers) -> int:
-    """One of the servers of a berth."""
-    at = options.server_at[berth]
-    return options.server[at + randint(chance, options.server_at[berth + 1] - at)]
+def server_of(options: CandidateSets, candidate: int, rng: Numbers) -> int:
+    """A random one of the servers of a candidate."""
+    at = options.server_at[candidate]
+    return options.server[at + randint(rng, options.server_at[candidate + 1] - at)]
 
 
-def change_by(options: CandidateSets, amount: Reals, berth: int, sign: float, change: Reals, touched: Numbers) -> None:
-    """Count what a berth takes as a change of loads."""
-    at, count = options.take_at[berth], touched[0]
-    for n in range(at, options.take_at[berth + 1]):
+def add_change(options: CandidateSets, amount: Reals, candidate: int, sign: float, buffers: Buffers) -> None:
+    """Count what a candidate takes as a change of loads."""
+    change, touched = buffers.change, buffers.touched
+    at, count = options.take_at[candidate], touched[0]
+    for n in range(at, options.take_at[candidate + 1]):
         r = options.resource[n]
         touched[count + 1 + n - at] = r
         change[r] += sign * amount[n]
-    touched[0] = count + options.take_at[berth + 1] - at
+    touched[0] = count + options.take_at[candidate + 1] - at
 
 
-def cost_delta(load: Reals, change: Reals, touched: Numbers) -> float:
+def cost_delta(load: Reals, buffers: Buffers) -> float:
     """By how much the sum of squared excesses rises with a change of loads, which is forgotten."""
-    found = 0.0
+    change, touched, found = buffers.change, buffers.touched, 0.0
     # One that is touched twice has no change the second time. To square and subtract takes less than to ask whether.
     for n in range(1, touched[0] + 1):
         r = touched[n]
@@ -90,7 +84,7 @@ def cost_delta(load: Reals, change: Reals, touched: Numbers) -> float:
 
 
 def remove(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int) -> None:
-    """Take a job away from its berth."""
+    """Take a job away from its candidate."""
     now, guests, guest = state.now, state.guests, state.guest
     width = len(guest) // len(guests)
     for n in range(options.take_at[now[j]], options.take_at[now[j] + 1]):
@@ -104,14 +98,14 @@ def remove(options: CandidateSets, amount: Reals, load: Reals, state: Assignment
         guest[k] = guest[s * width + guests[s]]
 
 
-def insert(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int, berth: int) -> None:
-    """Put a job to a berth whose servers have room for one more guest."""
+def insert(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int, candidate: int) -> None:
+    """Put a job to a candidate whose servers may have one job more."""
     now, guests, guest = state.now, state.guests, state.guest
     width = len(guest) // len(guests)
-    now[j] = berth
-    for n in range(options.take_at[berth], options.take_at[berth + 1]):
+    now[j] = candidate
+    for n in range(options.take_at[candidate], options.take_at[candidate + 1]):
         load[options.resource[n]] += amount[n]
-    for n in range(options.server_at[berth], options.server_at[berth + 1]):
+    for n in range(options.server_at[candidate], options.server_at[candidate + 1]):
         s = options.server[n]
         guest[s * width + guests[s]] = j
         guests[s] += 1
@@ -129,17 +123,16 @@ def anneal_assignment(
     exponentials: Reals,
     load: Reals,
     state: Assignment,
-    change: Reals,
-    room: Buffers,
+    buffers: Buffers,
 ) -> int:
     """Move jobs about within some groups so that less is too full: the sum of squared excesses over 1 falls.
 
     Parameters
     ----------
     options
-        See there.
+        The candidates.
     amount
-        How much a berth takes of each of its resources.
+        How much a candidate takes of each of its resources.
     jobs, groups
         Those that take part.
     steps
@@ -151,11 +144,9 @@ def anneal_assignment(
     load
         By resource; changes.
     state
-        See there; changes.
-    change
-        Zeros by resource.
-    room
-        See there.
+        Which candidate every job has; changes.
+    buffers
+        What it works with.
 
     Returns
     -------
@@ -163,16 +154,15 @@ def anneal_assignment(
         How many changes were kept.
     """
     guests, width = state.guests, len(state.guest) // len(state.guests)
-    chance, moved, target, touched = room
-    kept = 0
-    temperature, cooling = hot, (cold / hot) ** (1.0 / max(1, steps))
+    rng, moved, target = buffers.rng, buffers.moved, buffers.target
+    kept, temperature, cooling = 0, hot, (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
-        count = proposed(options, state, jobs, groups, chance, moved, target)
+        count = propose(options, state, jobs, groups, buffers)
         for m in range(count):
-            change_by(options, amount, state.now[moved[m]], -1.0, change, touched)
-            change_by(options, amount, target[m], 1.0, change, touched)
-        worse = cost_delta(load, change, touched)
-        refused = count == 0 or worse > temperature * exponentials[randint(chance, len(exponentials))]
+            add_change(options, amount, state.now[moved[m]], -1.0, buffers)
+            add_change(options, amount, target[m], 1.0, buffers)
+        delta = cost_delta(load, buffers)
+        refused = count == 0 or delta > temperature * exponentials[randint(rng, len(exponentials))]
         temperature *= cooling
         for m in range(count):
             for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
@@ -195,7 +185,35 @@ def excess(options: CandidateSets, load: Reals, group: int, most: float) -> floa
     return found
 
 
-@kernel(lists=True)
+def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
+    """Draw two groups, most often one in which something is too full; returns the excess of both."""
+    rng, total = buffers.rng, 0.0
+    for k in range(len(groups)):
+        total += over[k]
+    # Now and then two in which nothing is too full: else those that are get to see the same ones again and again.
+    first = randint(rng, len(groups))
+    if total > 0.0 and randint(rng, _ANY_PAIR) > 0:
+        first, left = 0, total * randint(rng, 65536) / 65536
+        while first < len(groups) - 1 and left >= over[first]:
+            left -= over[first]
+            first += 1
+    second = randint(rng, len(groups) - 1)
+    second += second >= first
+    buffers.pair[0], buffers.pair[1] = groups[first], groups[second]
+    return over[first] + over[second]
+
+
+def jobs_inside(options: CandidateSets, state: Assignment, buffers: Buffers) -> int:
+    """Write down the jobs in two groups and where they are; returns how many there are."""
+    now, pair, count = state.now, buffers.pair, 0
+    for j in range(len(now)):
+        if options.home[now[j]] == pair[0] or options.home[now[j]] == pair[1]:
+            buffers.inside[count], buffers.before[count] = j, now[j]
+            count += 1
+    return count
+
+
+@kernel()
 def reassign_pairs(
     options: CandidateSets,
     amount: Reals,
@@ -208,8 +226,7 @@ def reassign_pairs(
     exponentials: Reals,
     load: Reals,
     state: Assignment,
-    change: Reals,
-    room: Buffers,
+    buffers: Buffers,
 ) -> int:
     """Let pairs of groups share out their jobs anew, most often such as have something too full.
 
@@ -233,43 +250,23 @@ def reassign_pairs(
     int
         Steps of all annealings.
     """
-    now, taken = state.now, 0
-    chance = room.chance
-    over = [0.0] * len(groups)
-    pair, there, before = [0, 0], [0], [0]
+    taken, pair, inside = 0, buffers.pair, buffers.inside
     if len(groups) < 2:
         return 0
     for _ in range(times):
-        total = 0.0
         for k in range(len(groups)):
-            over[k] = excess(options, load, groups[k], most)
-            total += over[k]
-        # Now and then two in which nothing is too full: else those that are get to see the same ones again and again.
-        first = randint(chance, len(groups))
-        if total > 0.0 and randint(chance, _ANY_PAIR) > 0:
-            first, left = 0, total * randint(chance, 65536) / 65536
-            while first < len(groups) - 1 and left >= over[first]:
-                left -= over[first]
-                first += 1
-        second = randint(chance, len(groups) - 1)
-        second += second >= first
-        pair[0], pair[1] = groups[first], groups[second]
-        there.clear()
-        before.clear()
-        for j in range(len(now)):
-            if options.home[now[j]] == pair[0] or options.home[now[j]] == pair[1]:
-                there.append(j)
-                before.append(now[j])
-        if len(there) == 0:
+            buffers.over[k] = excess(options, load, groups[k], most)
+        over = draw_pair(groups, buffers.over, buffers)
+        count = jobs_inside(options, state, buffers)
+        if count == 0:
             continue
-        taken += steps * len(there)
-        anneal_assignment(
-            options, amount, there, pair, steps * len(there), hot, cold, exponentials, load, state, change, room
-        )
-        after = excess(options, load, pair[0], most) + excess(options, load, pair[1], most)
-        if after > over[first] + over[second]:
-            for n in range(len(there)):
-                remove(options, amount, load, state, there[n])
-            for n in range(len(there)):
-                insert(options, amount, load, state, there[n], before[n])
+        steps_now = steps * count
+        taken += steps_now
+        jobs = inside[:count]
+        anneal_assignment(options, amount, jobs, pair, steps_now, hot, cold, exponentials, load, state, buffers)
+        if excess(options, load, pair[0], most) + excess(options, load, pair[1], most) > over:
+            for n in range(count):
+                remove(options, amount, load, state, inside[n])
+            for n in range(count):
+                insert(options, amount, load, state, inside[n], buffers.before[n])
     return taken

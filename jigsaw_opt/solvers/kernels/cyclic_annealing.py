@@ -177,16 +177,14 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
     return seed, True, p, q, less
 
 
-def evaluate_first(graph: Graph, state: CyclicState, trial: Period) -> int:
-    """Work out the schedule that an annealing begins with; returns how many iterations that took."""
+def evaluate_first(graph: Graph, state: CyclicState, trial: Period) -> None:
+    """Work out the schedule that an annealing begins with."""
     for p in range(len(state.sequence)):
         if graph.first[p] == p:
             set_durations(graph, trial.level, trial.duration, p)
         trial.sequence[p], trial.start[p] = state.sequence[p], state.start[p]
-    value, iterations = least_period(graph, trial, 1e300)
-    accept(state, trial, value)
+    accept(state, trial, least_period(graph, trial, 1e300))
     save_incumbent(graph, state, trial.level)
-    return iterations
 
 
 @kernel()
@@ -223,7 +221,9 @@ def anneal_cyclic_sequence(
     int
         Period of the incumbent.
     """
-    iterations = evaluate_first(graph, state, trial) if first == 0 else 0
+    trial.iterations[0] = 0
+    if first == 0:
+        evaluate_first(graph, state, trial)
     seed, taken = state.rng[0], 0
     for step in range(first, first + steps):
         left = 1.0 - step / total
@@ -235,8 +235,7 @@ def anneal_cyclic_sequence(
             continue
         seed = following(seed)
         limit = state.value[0] * (1.0 + hot * left * left * exponentials[seed % len(exponentials)])
-        value, count = least_period(graph, trial, limit)
-        iterations += count
+        value = least_period(graph, trial, limit)
         if value > limit:
             if less != 0:
                 exchange_levels(graph, trial.level, trial.duration, q, p, less)
@@ -244,5 +243,5 @@ def anneal_cyclic_sequence(
         accept(state, trial, value)
         if value < state.best_value[0]:
             save_incumbent(graph, state, trial.level)
-    state.rng[0], state.steps[0], state.visits[0] = seed, taken, iterations * len(state.sequence)
+    state.rng[0], state.steps[0], state.visits[0] = seed, taken, trial.iterations[0] * len(state.sequence)
     return state.best_value[0]

@@ -28,8 +28,8 @@ class Graph(NamedTuple):
         By group: it has ``use[use_at[g]:use_at[g] + uses[g]]`` to itself.
     cap, table_at, table
         By group, for blocks: the deepest level that memory admits; one takes ``table[table_at[g] + level - 1]``.
-    slots, buckets, depth, contributors
-        By job: numbers of slots, transfers and levels, and how many slots have to be at the last level.
+    slots, buckets, iterations, depth, contributors
+        By job: numbers of slots, transfers, iterations and levels, and how many slots have to be at the last level.
     exchange_scope
         By job: `FIXED` where levels stay as they are, `WITHIN_ITERATION` where blocks of an iteration may exchange
         them, and `ACROSS_ITERATIONS` where their sum over all iterations is what counts.
@@ -54,6 +54,7 @@ class Graph(NamedTuple):
     table: Numbers
     slots: Numbers
     buckets: Numbers
+    iterations: Numbers
     depth: Numbers
     contributors: Numbers
     exchange_scope: Numbers

@@ -1,50 +1,190 @@
-"""List scheduling, on flat lists of integers or arrays (`lists`).
+"""List scheduling of placed jobs, on flat numbers.
 
-Python runs this function, or numba has compiled it (`engines.compiled`).
+A cluster is simulated in which no GPU and no link idles while a piece waits for it. The schedule comes with the
+operation sequence of its pieces, which on the cyclic horizon has a least period (`repeat_list_schedule`).
 """
 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
-from jigsaw_opt.solvers.kernels.list_schedule_state import Filled, Places, Shape
+from jigsaw_opt.solvers.kernels.graph import Graph
+from jigsaw_opt.solvers.kernels.period import Period, least_period
 
-__all__ = ["list_schedule"]
+__all__ = ["ListInput", "ListSchedule", "list_schedule", "repeat_list_schedule"]
 
-_BARRIER, _GPU, _READY, _LINK = 0, 1, 2, 3
+_BARRIER, _GPU, _READY, _LINK, _NONE = 0, 1, 2, 3, 4
 
 
-def _push(heap: Numbers, first: int, count: int, slot: int, job_of: Numbers, urgency: Reals) -> int:
-    """Take a slot into the heap of those that wait, which begins at `first` and has `count` of them.
+class ListInput(NamedTuple):
+    """What list scheduling knows about placed jobs beside their pieces.
 
-    At its top is the slot whose job is most urgent, of several the one with the smallest number.
+    Parameters
+    ----------
+    mean_us
+        By group of blocks: mean GPU time of an iteration.
+    fixed
+        By job: 1 where each slot has its own levels, else 0.
+    asked
+        By block: levels of its iteration, in the order of the slots where the job is `fixed`, else descending.
+    rate
+        By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
+    hold
+        By job: no piece starts earlier.
     """
-    here, mine = count, urgency[job_of[slot]]
+
+    mean_us: Numbers
+    fixed: Numbers
+    asked: Numbers
+    rate: Reals
+    hold: Numbers
+
+
+class ListSchedule(NamedTuple):
+    """A schedule, and buffers. What is one number is alone in its list.
+
+    Parameters
+    ----------
+    sequence, scheduled
+        The pieces in the order in which they start, a barrier behind the last one that it waits for, and how many.
+    level, duration, start
+        By piece; durations of transfers are given. A transfer that has not started has the moment at which its bucket
+        is ready at all blocks that have.
+    begin, end
+        By job: its first start, and its last barrier.
+    free
+        By GPU and link: the end of the last piece that uses it.
+    skyline
+        By GPU: all work to come there; blocks replace their mean once they have levels.
+    first, waiting, waits
+        The blocks that wait at a GPU are a heap, ``waits[first[g]:first[g] + waiting[g]]``.
+    queue, behind
+        Jobs that wait at a link: a chain from ``queue[link]`` along `behind`, which ends with -1.
+    left, at, unstarted, sent
+        By job: iterations that have not begun; of the one that has, the first piece, how many blocks have not started,
+        and how many transfers have.
+    urgency
+        By job: the priority of its pieces.
+    order, pending
+        Slots of an iteration by skyline; jobs whose transfers are ready.
+    """
+
+    sequence: Numbers
+    scheduled: Numbers
+    level: Numbers
+    duration: Numbers
+    start: Numbers
+    begin: Numbers
+    end: Numbers
+    free: Numbers
+    skyline: Numbers
+    first: Numbers
+    waiting: Numbers
+    waits: Numbers
+    queue: Numbers
+    behind: Numbers
+    left: Numbers
+    at: Numbers
+    unstarted: Numbers
+    sent: Numbers
+    urgency: Reals
+    order: Numbers
+    pending: Numbers
+
+
+def reset(graph: Graph, given: ListInput, state: ListSchedule) -> None:
+    """Make all GPUs and links free and all iterations wait."""
+    first, skyline = state.first, state.skyline
+    for r in range(len(state.free)):
+        state.free[r] = state.waiting[r] = skyline[r] = first[r + 1] = 0
+        state.queue[r] = -1
+    for j in range(len(graph.slots)):
+        group = graph.group[graph.begin[j]]
+        for g in range(group, group + graph.slots[j]):
+            r = graph.use[graph.use_at[g]]
+            first[r + 1] += 1
+            skyline[r] += given.mean_us[g] * graph.iterations[j]
+        state.begin[j], state.end[j], state.left[j] = -1, graph.release[j], graph.iterations[j]
+    for r in range(len(state.free)):
+        first[r + 1] += first[r]
+    state.scheduled[0] = 0
+
+
+def deal_levels(graph: Graph, given: ListInput, state: ListSchedule, j: int, at: int) -> None:
+    """Choose the levels of an iteration: the deepest block goes to the GPU with the lowest skyline that admits it."""
+    level, asked, order, skyline = state.level, given.asked, state.order, state.skyline
+    use, use_at, cap, slots = graph.use, graph.use_at, graph.cap, graph.slots[j]
+    group = graph.group[at]
+    if given.fixed[j] or asked[at] == asked[at + slots - 1]:
+        for p in range(at, at + slots):
+            level[p] = asked[p]
+        return
+    for s in range(slots):
+        work, k = skyline[use[use_at[group + s]]], s
+        while k > 0 and skyline[use[use_at[group + order[k - 1]]]] > work:
+            order[k] = order[k - 1]
+            k -= 1
+        order[k] = s
+    for n in range(slots):
+        low = 0
+        while cap[group + order[low]] < asked[at + n]:
+            low += 1
+        level[at + order[low]] = asked[at + n]
+        for k in range(low, slots - 1 - n):
+            order[k] = order[k + 1]
+
+
+def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) -> int:
+    """Let the blocks of a job's next iteration wait; returns the first."""
+    slots, buckets = graph.slots[j], graph.buckets[j]
+    at = graph.last[j] + 1 - state.left[j] * (slots + buckets + 1)
+    deal_levels(graph, given, state, j, at)
+    state.urgency[j] = state.left[j] * given.rate[j]
+    state.left[j] -= 1
+    state.at[j], state.unstarted[j], state.sent[j] = at, slots, 0
+    group = graph.group[at]
+    for s in range(slots):
+        p, r = at + s, graph.use[graph.use_at[group + s]]
+        state.duration[p] = graph.table[graph.table_at[group + s] + state.level[p] - 1]
+        state.skyline[r] += state.duration[p] - given.mean_us[group + s]
+        push(state.waits, state.first[r], state.waiting[r], p, graph.job, state.urgency)
+        state.waiting[r] += 1
+    for p in range(at + slots, at + slots + buckets):
+        state.start[p] = 0
+    return at
+
+
+def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, urgency: Reals) -> None:
+    """Take a block into the heap of those that wait, which begins at `first` and has `count` of them.
+
+    At its top is the block whose job is most urgent, of several the one with the smallest number.
+    """
+    here, mine = count, urgency[job[p]]
     while here > 0:
         up = (here - 1) // 2
         other = heap[first + up]
-        if mine > urgency[job_of[other]] or (mine == urgency[job_of[other]] and slot > other):
+        if mine > urgency[job[other]] or (mine == urgency[job[other]] and p > other):
             break
         heap[first + here] = other
         here = up
-    heap[first + here] = slot
-    return here
+    heap[first + here] = p
 
 
-def _pop(heap: Numbers, first: int, count: int, job_of: Numbers, urgency: Reals) -> int:
-    """Take the top out of a heap as `_push` fills it."""
+def pop(heap: Numbers, first: int, count: int, job: Numbers, urgency: Reals) -> int:
+    """Take the top out of a heap as `push` fills it."""
     top, last = heap[first], heap[first + count - 1]
-    here, mine = 0, urgency[job_of[last]]
+    here, mine = 0, urgency[job[last]]
     while 2 * here + 1 < count - 1:
         down = 2 * here + 1
         other = heap[first + down]
         if down + 1 < count - 1:
             right = heap[first + down + 1]
-            theirs, others = urgency[job_of[right]], urgency[job_of[other]]
+            theirs, others = urgency[job[right]], urgency[job[other]]
             if theirs < others or (theirs == others and right < other):
                 down, other = down + 1, right
-        if mine < urgency[job_of[other]] or (mine == urgency[job_of[other]] and last < other):
+        if mine < urgency[job[other]] or (mine == urgency[job[other]] and last < other):
             break
         heap[first + here] = other
         here = down
@@ -52,27 +192,118 @@ def _pop(heap: Numbers, first: int, count: int, job_of: Numbers, urgency: Reals)
     return top
 
 
+def start_block(graph: Graph, state: ListSchedule, gpu: int, now: int) -> int:
+    """Start the most urgent block that waits at a GPU; returns its job."""
+    start, n, count = state.start, state.scheduled[0], state.waiting[gpu]
+    p = pop(state.waits, state.first[gpu], count, graph.job, state.urgency)
+    state.waiting[gpu] = count - 1
+    j = graph.job[p]
+    state.sequence[n], state.scheduled[0], start[p] = p, n + 1, now
+    if state.begin[j] < 0:
+        state.begin[j] = now
+    table, durations, q = graph.table, graph.table_at[graph.group[p]], state.at[j] + graph.slots[j]
+    for b in range(min(state.level[p], graph.buckets[j])):
+        ready = now + table[durations + b]
+        if ready > start[q + b]:
+            start[q + b] = ready
+    done = now + state.duration[p]
+    state.free[gpu] = done
+    if done > state.end[j]:
+        state.end[j] = done
+    state.unstarted[j] -= 1
+    return j
+
+
+def finish_iteration(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
+    """Schedule the barrier of an iteration whose other pieces have all started; returns the next event of its job."""
+    p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
+    state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, state.end[j]
+    return state.end[j], _BARRIER if state.left[j] > 0 else _NONE
+
+
+def finish_blocks(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
+    """Go on with an iteration whose blocks have all started; returns the next event of its job."""
+    slots, buckets, start = graph.slots[j], graph.buckets[j], state.start
+    first = state.at[j] + slots
+    if buckets > 0 and graph.uses[graph.group[first]] > 0:
+        return start[first], _READY
+    # No other job shares the way of its transfers: each starts as soon as it may.
+    moment, n = 0, state.scheduled[0]
+    for p in range(first, first + buckets):
+        start[p] = max(moment, start[p])
+        moment = start[p] + state.duration[p]
+        state.sequence[n + p - first] = p
+    state.scheduled[0] = n + buckets
+    state.end[j] = max(state.end[j], moment)
+    return finish_iteration(graph, state, j)
+
+
+def pending_jobs(state: ListSchedule, count: int, freed: int) -> int:
+    """Add those that wait at a link to the first jobs that are pending; returns how many there are."""
+    j = state.queue[freed]
+    state.queue[freed] = -1
+    while j >= 0:
+        state.pending[count] = j
+        count += 1
+        j = state.behind[j]
+    return count
+
+
+def sort_pending(state: ListSchedule, count: int) -> None:
+    """Put the most urgent of the first jobs that are pending first."""
+    pending, urgency = state.pending, state.urgency
+    for n in range(1, count):
+        j, k = pending[n], n
+        while k > 0 and (
+            urgency[pending[k - 1]] > urgency[j] or (urgency[pending[k - 1]] == urgency[j] and pending[k - 1] > j)
+        ):
+            pending[k] = pending[k - 1]
+            k -= 1
+        pending[k] = j
+
+
+def start_transfer(graph: Graph, state: ListSchedule, j: int, now: int) -> tuple[int, int, int]:
+    """Start the next transfer of a job, or let it wait at the link that is busy longest.
+
+    Returns
+    -------
+    int, int, int
+        The next event, if there is one that is not known yet: its moment, its kind, and its job or link.
+    """
+    free, use, p = state.free, graph.use, state.at[j] + graph.slots[j] + state.sent[j]
+    first = graph.use_at[graph.group[p]]
+    final = first + graph.uses[graph.group[p]]
+    busy, moment = -1, now
+    for k in range(first, final):
+        if free[use[k]] > moment:
+            busy, moment = use[k], free[use[k]]
+    if busy >= 0:
+        state.behind[j], known, state.queue[busy] = state.queue[busy], state.queue[busy], j
+        return moment, _LINK if known < 0 else _NONE, busy
+    n, done = state.scheduled[0], now + state.duration[p]
+    state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, now
+    state.end[j] = max(state.end[j], done)
+    for k in range(first, final):
+        free[use[k]] = done
+    state.sent[j] += 1
+    if state.sent[j] < graph.buckets[j]:
+        return max(done, state.start[p + 1]), _READY, j
+    moment, kind = finish_iteration(graph, state, j)
+    return moment, kind, j
+
+
 @kernel(lists=True)
-def list_schedule(
-    shape: Shape, places: Places, rate: Reals, hold: Numbers, gpus: int, links: int, filled: Filled, halt: Numbers
-) -> int:
-    """Simulate a cluster in which no GPU and no link idles while a piece waits for it.
+def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Numbers) -> int:
+    """Schedule all pieces.
 
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
-    are taken first; then every GPU and link that they touch takes the waiting piece of the best priority. Levels are
-    handed out when an iteration opens, the deepest block to the GPU with the lowest skyline.
+    are taken first; then every GPU and link that they touch takes the waiting piece of the best priority.
 
     Parameters
     ----------
-    shape, places
+    graph, given
         The jobs, placed.
-    rate
-        By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
-    hold
-        By job: no piece starts earlier.
-    gpus, links
-        How many there are.
-    filled
+    state
         Receives the schedule.
     halt
         One number; where another thread makes it other than 0, the schedule is given up.
@@ -80,157 +311,79 @@ def list_schedule(
     Returns
     -------
     int
-        Length of the trace; -1 where the schedule was given up.
+        Number of pieces that were scheduled.
     """
-    slots, depth, iterations, buckets, release, slot_at, table_at, row_at, exchange_at, link_at = shape
-    gpu, slot_us, cap, table, row, fixed, exchange, link, link_count = places
-    level, start, begun, trace_job, trace_slot, begin, end = filled
-    jobs = len(slots)
-    workers = slot_at[jobs - 1] + slots[jobs - 1]
-    gpu_free, link_free = [0] * gpus, [0] * links
-    # The slots that wait at a GPU are a heap, `waits[first[g]:first[g] + waiting[g]]`. The skyline of a GPU counts all
-    # work to come; blocks replace their mean once they have levels.
-    first, waiting, skyline = [0] * (gpus + 1), [0] * gpus, [0] * gpus
-    job_of, waits = [0] * workers, [0] * workers
-    for j in range(jobs):
-        for s in range(slot_at[j], slot_at[j] + slots[j]):
-            job_of[s] = j
-            first[gpu[s] + 1] += 1
-            skyline[gpu[s]] += slot_us[s] * iterations[j]
-    for g in range(gpus):
-        first[g + 1] += first[g]
-    # Jobs that wait at a link: a chain from `queue[link]` along `behind`.
-    queue, behind = [-1] * links, [-1] * jobs
-    opened, unstarted, sent, urgency = [0] * jobs, [0] * jobs, [0] * jobs, [0.0] * jobs
-    ready = [0] * (exchange_at[jobs - 1] + buckets[jobs - 1] * iterations[jobs - 1])
-    order = [0] * max(slots)
-    events = [(hold[0], _BARRIER, 0)]
-    for j in range(jobs):
-        end[j] = release[j]
-        if j > 0:
-            heappush(events, (hold[j], _BARRIER, j))
-    touched, pending, freed = [0], [0], [0]
-    traced = 0
-    while len(events) > 0:
-        if halt[0] != 0:
-            return -1
+    reset(graph, given, state)
+    use, use_at, group, slots = graph.use, graph.use_at, graph.group, graph.slots
+    free, waiting, unstarted, pending = state.free, state.waiting, state.unstarted, state.pending
+    events = [(given.hold[0], _BARRIER, 0)]
+    for j in range(1, len(slots)):
+        heappush(events, (given.hold[j], _BARRIER, j))
+    touched = [0]
+    while len(events) > 0 and halt[0] == 0:
         now = events[0][0]
         touched.clear()
-        pending.clear()
-        freed.clear()
+        count = 0
         while len(events) > 0 and events[0][0] == now:
             _, kind, which = heappop(events)
             if kind == _GPU:
                 touched.append(which)
             elif kind == _READY:
-                pending.append(which)
+                pending[count] = which
+                count += 1
             elif kind == _LINK:
-                freed.append(which)
+                count = pending_jobs(state, count, which)
             else:
-                # The job's next iteration opens: its levels are chosen and its blocks wait.
-                j, count, base = which, slots[which], slot_at[which]
-                at = row_at[j] + opened[j] * count
-                urgency[j] = (iterations[j] - opened[j]) * rate[j]
-                opened[j] += 1
-                if fixed[j] or row[at] == row[at + count - 1]:
-                    for s in range(count):
-                        level[at + s] = row[at + s]
-                else:
-                    for s in range(count):
-                        here = s
-                        while here > 0 and skyline[gpu[base + order[here - 1]]] > skyline[gpu[base + s]]:
-                            order[here] = order[here - 1]
-                            here -= 1
-                        order[here] = s
-                    for n in range(count):
-                        low = 0
-                        while cap[base + order[low]] < row[at + n]:
-                            low += 1
-                        level[at + order[low]] = row[at + n]
-                        for k in range(low, count - 1 - n):
-                            order[k] = order[k + 1]
-                unstarted[j], sent[j] = count, 0
-                if opened[j] == 1:
-                    begin[j] = -1
-                for s in range(count):
-                    g = gpu[base + s]
-                    skyline[g] += table[table_at[j] + s * depth[j] + level[at + s] - 1] - slot_us[base + s]
-                    _push(waits, first[g], waiting[g], base + s, job_of, urgency)
-                    waiting[g] += 1
-                    touched.append(g)
-        for g in touched:
-            if gpu_free[g] > now or waiting[g] == 0:
+                at = open_iteration(graph, given, state, which)
+                for p in range(at, at + slots[which]):
+                    touched.append(use[use_at[group[p]]])
+        for gpu in touched:
+            if free[gpu] > now or waiting[gpu] == 0:
                 continue
-            best = _pop(waits, first[g], waiting[g], job_of, urgency)
-            waiting[g] -= 1
-            j = job_of[best]
-            s = best - slot_at[j]
-            block = row_at[j] + (opened[j] - 1) * slots[j] + s
-            durations = table_at[j] + s * depth[j]
-            bucket = exchange_at[j] + (opened[j] - 1) * buckets[j]
-            start[block] = now
-            if begin[j] < 0:
-                begin[j] = now
-            trace_job[traced], trace_slot[traced] = j, s
-            traced += 1
-            for b in range(min(level[block], buckets[j])):
-                ready[bucket + b] = max(ready[bucket + b], now + table[durations + b])
-            done = now + table[durations + level[block] - 1]
-            gpu_free[g] = done
-            heappush(events, (done, _GPU, g))
-            end[j] = max(end[j], done)
-            unstarted[j] -= 1
-            if unstarted[j] > 0:
-                continue
-            if buckets[j] > 0 and link_count[j] > 0:
-                heappush(events, (ready[bucket], _READY, j))
-                continue
-            # No other job shares the way of its transfers: each starts as soon as it may.
-            moment = 0
-            for b in range(bucket, bucket + buckets[j]):
-                begun[b] = max(moment, ready[b])
-                moment = begun[b] + exchange[b]
-            end[j] = max(end[j], moment)
-            if opened[j] < iterations[j]:
-                heappush(events, (end[j], _BARRIER, j))
-        for k in freed:
-            j = queue[k]
-            queue[k] = -1
-            while j >= 0:
-                pending.append(j)
-                j = behind[j]
-        for n in range(1, len(pending)):
-            j, here = pending[n], n
-            while here > 0 and (
-                urgency[pending[here - 1]] > urgency[j]
-                or (urgency[pending[here - 1]] == urgency[j] and pending[here - 1] > j)
-            ):
-                pending[here] = pending[here - 1]
-                here -= 1
-            pending[here] = j
-        for j in pending:
-            # What finds its links free starts; the rest waits at the link that is busy longest.
-            busy, moment = -1, now
-            for n in range(link_at[j], link_at[j] + link_count[j]):
-                if link_free[link[n]] > moment:
-                    busy, moment = link[n], link_free[link[n]]
-            if busy >= 0:
-                if queue[busy] < 0:
-                    heappush(events, (moment, _LINK, busy))
-                behind[j] = queue[busy]
-                queue[busy] = j
-                continue
-            bucket = exchange_at[j] + (opened[j] - 1) * buckets[j] + sent[j]
-            trace_job[traced], trace_slot[traced] = j, -1
-            traced += 1
-            begun[bucket] = now
-            done = now + exchange[bucket]
-            end[j] = max(end[j], done)
-            for n in range(link_at[j], link_at[j] + link_count[j]):
-                link_free[link[n]] = done
-            sent[j] += 1
-            if sent[j] < buckets[j]:
-                heappush(events, (max(done, ready[bucket + 1]), _READY, j))
-            elif opened[j] < iterations[j]:
-                heappush(events, (end[j], _BARRIER, j))
-    return traced
+            j = start_block(graph, state, gpu, now)
+            heappush(events, (free[gpu], _GPU, gpu))
+            if unstarted[j] == 0:
+                moment, kind = finish_blocks(graph, state, j)
+                if kind != _NONE:
+                    heappush(events, (moment, kind, j))
+        if count > 1:
+            sort_pending(state, count)
+        for n in range(count):
+            moment, kind, which = start_transfer(graph, state, pending[n], now)
+            if kind != _NONE:
+                heappush(events, (moment, kind, which))
+    return state.scheduled[0]
+
+
+@kernel()
+def repeat_list_schedule(graph: Graph, state: ListSchedule, trial: Period) -> int:
+    """Repeat a list schedule on the cyclic horizon, in its order, as often as may be; returns the period.
+
+    Parameters
+    ----------
+    graph
+        The pieces.
+    state
+        The schedule; its starts become those of a period.
+    trial
+        Sequence, levels and durations are those of the schedule. Where it is halted the period is the makespan.
+    """
+    size, makespan = len(state.start), 1
+    for j in range(len(state.end)):
+        makespan = max(makespan, state.end[j])
+    for p in range(size):
+        trial.start[p] = state.start[p]
+    period = least_period(graph, trial, 1e300)
+    if trial.halt[0] != 0:
+        return makespan
+    base = trial.start[0]
+    for p in range(size):
+        base = min(base, trial.start[p])
+    for p in range(size):
+        state.start[p] = trial.start[p] - base
+    for j in range(len(graph.slots)):
+        at = graph.begin[j]
+        state.begin[j], state.end[j] = state.start[at], state.start[graph.last[j]]
+        for p in range(at + 1, at + graph.slots[j]):
+            state.begin[j] = min(state.begin[j], state.start[p])
+    return period

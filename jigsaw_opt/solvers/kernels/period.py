@@ -42,8 +42,10 @@ class Period(NamedTuple):
         A number that none of these is marked with yet.
     circuit
         A piece on the critical circuit.
-    infinity
-        More than any time.
+    iterations
+        How many max-plus iterations there were.
+    infinity, halt
+        More than any time; where another thread makes the latter other than 0, the period is given up.
     """
 
     sequence: Numbers
@@ -59,13 +61,15 @@ class Period(NamedTuple):
     needed: Numbers
     epoch: Numbers
     circuit: Numbers
+    iterations: Numbers
     infinity: Numbers
+    halt: Numbers
 
 
 def blank_period(size: int, resources: int, infinity: int) -> Period:
     """A schedule of so many pieces, GPUs and links in which nothing is written yet."""
     lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
-    one = {"epoch": [1], "circuit": [0], "infinity": [infinity]}
+    one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}
     return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
 
 
@@ -75,14 +79,24 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
     Returns
     -------
     int, int
-        The largest delay of a piece that another period waits for, and which it is.
+        The largest delay of a piece that another period waits for, and which it is; -1 where it is halted.
     """
-    sequence, level, duration, start, cause, lag, position, free, user, _, needed, _, _, _ = trial
+    sequence, level, duration, start, halt = trial.sequence, trial.level, trial.duration, trial.start, trial.halt
+    cause, lag, position, needed, free, user = (
+        trial.cause,
+        trial.lag,
+        trial.position,
+        trial.needed,
+        trial.free,
+        trial.user,
+    )
     job, group, first, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     begin, before_begin, epoch, before_all = graph.begin, graph.before_begin, trial.epoch[0], -trial.infinity[0]
     most, latest = before_all, -1
     for n in range(len(sequence)):
+        if halt[0] != 0:
+            return most, -1
         p = sequence[n]
         j, at, g = job[p], first[p], group[p]
         moment, why, wait, bucket = before_all, -1, 0, p - at - slots[j]
@@ -140,7 +154,7 @@ def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
     return length, periods, p
 
 
-def least_period(graph: Graph, trial: Period, limit: float) -> tuple[int, int]:
+def least_period(graph: Graph, trial: Period, limit: float) -> int:
     """Find out in what period a sequence can be repeated.
 
     Parameters
@@ -153,8 +167,8 @@ def least_period(graph: Graph, trial: Period, limit: float) -> tuple[int, int]:
 
     Returns
     -------
-    int, int
-        The period, or something beyond the limit; and how many iterations that took.
+    int
+        The period, or something beyond the limit.
     """
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     sequence, start, duration = trial.sequence, trial.start, trial.duration
@@ -167,10 +181,13 @@ def least_period(graph: Graph, trial: Period, limit: float) -> tuple[int, int]:
     most = trial.infinity[0]
     for count in range(1, _MOST_ITERATIONS + 1):
         most, p = max_plus_iteration(graph, trial)
+        trial.iterations[0] += 1
+        if p < 0:
+            break
         length, periods, trial.circuit[0] = critical_circuit(trial, p)
         trial.epoch[0] += 1
         if length > limit * periods or (count >= _ITERATIONS and most > limit):
-            return trial.infinity[0], count
+            return trial.infinity[0]
         if length > (most - 1) * periods:
-            return max(1, most), count
-    return max(1, most), _MOST_ITERATIONS
+            break
+    return max(1, most)

@@ -51,7 +51,7 @@ def exchange_partner(graph: Graph, p: int, seed: int) -> int:
     if graph.exchange_scope[j] == ACROSS_ITERATIONS:
         width = slots + graph.buckets[j] + 1
         seed = following(seed)
-        q = graph.begin[j] + seed % ((graph.last[j] + 1 - graph.begin[j]) // width) * width + seed // 65536 % slots
+        q = graph.begin[j] + seed % graph.iterations[j] * width + seed // 65536 % slots
     return q
 
 

@@ -89,8 +89,19 @@ class HierarchicalAssignment:
         self._options, self._amount = lists.options, lists.amount
         self._exponentials: Reals = list(EXPONENTIALS)
         most = max(len(takes) for own in choices for takes in own.takes)
-        self._places: list[tuple[Reals, Buffers]] = [
-            ([0.0] * len(self._load), Buffers([1], [0, 0], [0, 0], [0] * (4 * most + 1))) for _ in range(threads)
+        self._buffers = [
+            Buffers(
+                rng=[1],
+                moved=[0, 0],
+                target=[0, 0],
+                touched=[0] * (4 * most + 1),
+                change=[0.0] * len(self._load),
+                over=[0.0] * len(self.groups),
+                pair=[0, 0],
+                inside=[0] * len(jobs),
+                before=[0] * len(jobs),
+            )
+            for _ in range(threads)
         ]
         self._fast = False
         self._state = self._begin()
@@ -277,17 +288,17 @@ class HierarchicalAssignment:
             self._options, self._state = arrays(self._options), arrays(self._state)
             self._amount, self._load = arrays(self._amount), arrays(self._load)
             self._exponentials = arrays(self._exponentials)
-            self._places = [(arrays(change), arrays(room)) for change, room in self._places]
+            self._buffers = list(map(arrays, self._buffers))
         run = (compiled(function) or function) if self._fast else function
 
-        def one(order: tuple[tuple[Any, ...], tuple[Reals, Buffers], int]) -> int:
-            part, (change, room), seed = order
+        def one(order: tuple[tuple[Any, ...], Buffers, int]) -> int:
+            part, buffers, seed = order
             given = [arrays(each) if self._fast and isinstance(each, list) else each for each in part]
-            room.chance[0] = seed
-            return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, change, room)
+            buffers.rng[0] = seed
+            return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, buffers)
 
         seeds = [self.rng.randint(1, LARGEST_SEED) for _ in parts]
-        orders = list(zip(parts, self._places[: len(parts)], seeds, strict=True))
+        orders = list(zip(parts, self._buffers[: len(parts)], seeds, strict=True))
         if not (self._fast and apart) or len(parts) < 2:
             return sum(map(one, orders))
         with ThreadPoolExecutor(self.threads) as pool:
