@@ -66,5 +66,5 @@ def _construct(context: Context) -> None:
         idle = 0 if control.objective != before else idle + 1
     if most and context.best_list is not None and not budget.over():
         ListAnnealing(context, placing.balancer(1.0)).run(
-            context.best_list, min(most, params.steps), params.temperature
+            context.best_list, min(most, params.steps), min(context.params.list_annealing.temperatures)
         )

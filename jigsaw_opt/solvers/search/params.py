@@ -23,6 +23,7 @@ class DriverParams:
     patience: int = parameter(12, "moves", "Moves without a better plan after which a search without a limit ends.", 1)
     decay: float = parameter(0.8, "share", "Weight of the past when a move's successes and work are averaged.", 0, 1)
     floor: float = parameter(0.05, "successes", "Success that every move is credited with, so that all come again.")
+    longest: float = parameter(30.0, "factor", "How much longer annealing and CP-SAT go on in vain, at most.", 1)
     idle_work: float = parameter(10.0, "work", "What a move that found nothing to do counts as.")
 
 
@@ -33,7 +34,6 @@ class OpeningParams:
     work: float = parameter(0.1, "deterministic seconds", "Work of all of them.")
     patience: int = parameter(25, "placements", "Placements without a better plan after which it ends.", 1)
     steps: int = parameter(60, "steps", "Steps of annealing of the best of them.")
-    temperature: float = parameter(0.003, "share", "Share of the objective that these may lose at first.")
     compile_wait: float = parameter(
         2.0, "seconds", "Longest wait for compiled functions, and at most half of the time."
     )
@@ -45,8 +45,7 @@ class PriceParams:
 
     list_piece: float = parameter(4e-7, "deterministic seconds", "A block or transfer of a list schedule.")
     balancing_step: float = parameter(6e-5, "deterministic seconds", "A step of load balancing.")
-    sequence_piece: float = parameter(2e-8, "deterministic seconds", "A piece of a sequence, evaluated.")
-    cyclic_sequence_piece: float = parameter(6e-8, "deterministic seconds", "The same on a cyclic horizon.")
+    sequence_piece: float = parameter(2e-8, "deterministic seconds", "A piece of a sequence; thrice if cyclic.")
     assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
     insertion_piece: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
     engine: float = parameter(3.0, "deterministic seconds", "A deterministic second of CP-SAT.")
@@ -55,7 +54,7 @@ class PriceParams:
 
     def sequence_piece_on(self, horizon: str) -> float:
         """Price of a piece of a sequence on a horizon."""
-        return self.cyclic_sequence_piece if horizon == "cyclic" else self.sequence_piece
+        return 3 * self.sequence_piece if horizon == "cyclic" else self.sequence_piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +100,8 @@ class ListAnnealingParams:
     most_priority: float = parameter(1.7, "factor", "Largest factor on a priority.")
     brief_share: float = parameter(0.65, "share", "How often a new placement is annealed briefly.", 0, 1)
     brief_length: float = parameter(0.5, "share", "How long that is.", 0, 1)
-    longest: float = parameter(4.0, "factor", "How much longer an annealing becomes in vain.", 1)
-    cyclic_longest: float = parameter(30.0, "factor", "The same on a cyclic horizon.", 1)
+    longest: float = parameter(4.0, "factor", "How much longer an annealing becomes in vain, on the finite horizon.", 1)
     smoothing_steps: int = parameter(2_000, "steps", "Exchanges of levels and GPUs that smooth the loads afterwards.")
-
-    def longest_on(self, horizon: str) -> float:
-        """How much longer an annealing becomes on a horizon."""
-        return self.cyclic_longest if horizon == "cyclic" else self.longest
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +132,9 @@ class RelocationParams:
     """Simulated annealing of placements while the sequence is carried along."""
 
     placements: int = parameter(300, "placements", "Placements tried in one annealing.", 1)
-    longest: float = parameter(30.0, "factor", "How much longer an annealing becomes in vain.", 1)
     temperatures: tuple[float, ...] = parameter((0.003, 0.01, 0.03), "share", "Objective lost at first; one is drawn.")
     work: float = parameter(0.4, "deterministic seconds", "Work after which no further annealing begins.")
     from_best: float = parameter(0.5, "share", "How often it begins with the best plan, and not anew.", 0, 1)
-    focus_share: float = parameter(0.4, "share", "How often a critical job or one beside it moves.", 0, 1)
     repair_steps: int = parameter(200, "steps", "Steps that repair the sequence at a placement.", 1)
     repair_pieces: int = parameter(2_000_000, "pieces", "Pieces evaluated for that, at most.", 1)
     repair_temperature: float = parameter(0.001, "share", "Share of the objective that these may lose at first.")
@@ -155,7 +147,6 @@ class CpRepairParams:
 
     pieces: tuple[int, ...] = parameter((80, 200, 700), "pieces", "Blocks and transfers timed anew; one is drawn.", 1)
     work: float = parameter(0.03, "deterministic seconds", "Work of a call at first.")
-    longest: float = parameter(30.0, "factor", "How much longer a call becomes in vain.", 1)
     periods: int = parameter(4, "periods", "Periods tried in vain on a cyclic horizon.", 1)
     windows: int = parameter(12, "windows", "Windows of time that say which jobs are close to one another.", 1)
     least_gain: float = parameter(
@@ -190,7 +181,6 @@ class InsertionParams:
     hopeless: int = parameter(4, "jobs", "With more unassigned than one in so many, the period is given up.", 1)
     blur: float = parameter(2.0, "factor", "By how much chance blurs the order of insertion.", 1)
     best: int = parameter(4, "sets", "Best-fit server sets that a job is offered.", 1)
-    emptiest: int = parameter(2, "sets", "Emptiest server sets that it is offered after them.")
     fit_blur: float = parameter(0.3, "periods", "By how much chance blurs how well a job fits.")
     length_weight: float = parameter(3.0, "weight", "Weight of a job's length there when fits are compared.")
     work_weight: float = parameter(0.1, "weight", "Weight of the load of GPUs.")
@@ -217,10 +207,8 @@ class GroupInsertionParams:
     stage_steps_per_job: int = parameter(500, "steps", "Steps of a stage for each job.", 1)
     steps_per_job: int = parameter(40, "steps", "Steps for each job when two groups reassign theirs.", 1)
     reassignments_per_group: int = parameter(40, "calls", "Reassignments for each group, at most.", 1)
-    ample_per_group: int = parameter(4, "calls", "Those that aim at loads well within the period.")
     pairs_at_once: int = parameter(10, "pairs", "Pairs of groups that a thread reassigns in a call.", 1)
     crowd_weight: float = parameter(0.01, "share", "What a wide job too many in a group counts as.")
-    crowd_slack: float = parameter(1.0, "jobs", "How many wide jobs beyond the mean do not count.")
     sample: int = parameter(64, "sets", "Server sets that are looked at when a job is first assigned.", 1)
 
 

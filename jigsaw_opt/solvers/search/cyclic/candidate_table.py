@@ -156,7 +156,7 @@ class BestFitPolicy:
                 )
                 emptiest.append((full + work, number, candidate_set))
         yield from islice(self._admitted(placement, index, fitting), self.params.best)
-        yield from islice(self._admitted(placement, index, emptiest), self.params.emptiest)
+        yield from islice(self._admitted(placement, index, emptiest), self.params.best // 2)
 
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]

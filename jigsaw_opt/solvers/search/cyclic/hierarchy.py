@@ -107,9 +107,7 @@ class HierarchicalAssignment:
         self._state = self._begin()
         wide = sum(bool(self.candidate_set(index).alone.links) for index in range(len(jobs)))
         for group in range(len(self.groups)):
-            self._load[self._crowd + group] -= self.params.crowd_weight * (
-                wide / len(self.groups) + self.params.crowd_slack
-            )
+            self._load[self._crowd + group] -= self.params.crowd_weight * (wide / len(self.groups) + 1.0)
         at = self._options.inside_at
         resources = [list(self._options.inside[at[g] : at[g + 1]]) for g in range(len(self.groups))]
         # Of a server, memory has the odd number; and a crowd is no load.
@@ -207,7 +205,7 @@ class HierarchicalAssignment:
         """
         groups, ample = range(len(self.groups)), (self.target + period) // 2
         for number in range(self.params.reassignments_per_group * len(groups)):
-            enough = ample if number < self.params.ample_per_group * len(groups) else period
+            enough = ample if number < self.params.reassignments_per_group * len(groups) // 10 else period
             if self.fullest(groups) * self.target <= enough or stop() or not self.reassign_pairs(ample / self.target):
                 break
         return self.fullest(groups) * self.target <= period

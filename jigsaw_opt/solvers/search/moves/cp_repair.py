@@ -27,7 +27,7 @@ class Repair:
         self.control, self.data, self.rng, self.budget = context.control, context.data, context.rng, context.budget
         self._model = RepairModel(context.control, context.data, context.engine)
         self.params = context.params.cp_repair
-        self._effort = Effort(self.params.longest)
+        self._effort = Effort(context.params.driver.longest)
         self._all = range(len(context.pieces.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.pieces.jobs]
 

@@ -119,7 +119,8 @@ class Annealer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._effort = Effort(context.params.list_annealing.longest_on(context.pieces.horizon))
+        params = context.params
+        self._effort = Effort(params.driver.longest if context.cyclic else params.list_annealing.longest)
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> None:
         """Anneal a list schedule, briefly or not; its loads are smoothed then, and its sequence annealed."""

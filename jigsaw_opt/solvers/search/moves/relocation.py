@@ -29,6 +29,7 @@ class Relocation:
     def __init__(self, balancer: LoadBalancer, sequencing: SequenceSearch, rng: random.Random) -> None:
         self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
         self.params = balancer.data.params.relocation
+        self._focus_share = balancer.data.params.list_annealing.focus_share
         self._swaps = max(1, min(self.params.repair_steps, self.params.repair_pieces // sequencing.size))
 
     def run(
@@ -88,7 +89,7 @@ class Relocation:
 
     def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
-        if self.rng.random() >= self.params.focus_share or not current.critical_jobs:
+        if self.rng.random() >= self._focus_share or not current.critical_jobs:
             return None
         gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.spots[index].gpus])
         return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))

@@ -37,7 +37,7 @@ class SequenceAnnealing:
         waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.pieces.jobs)
         self.fits = waits <= self.params.most_waits
         self._others: list[tuple[int, Timetable]] = []
-        self._effort = Effort(context.params.relocation.longest)
+        self._effort = Effort(context.params.driver.longest)
 
     @cached_property
     def _sequencing(self) -> SequenceSearch:

@@ -94,7 +94,7 @@ def insert_job(
 
     Returns
     -------
-    Laid or None
+    ScheduledJob or None
         None where it was given up, or where what stays breaks an order.
     """
     scheduled = ScheduledJob(job, spot, [], [], [], begin, begin)
