@@ -6,6 +6,7 @@ import pytest
 
 from jigsaw_opt.errors import MissingEngineError
 from jigsaw_opt.views.gap_profile import _steps, gap_profile_png
+from tests.extras import needs_plot
 
 
 def test_a_line_rises_by_a_run_at_each_gap_and_never_for_one_without_a_plan() -> None:
@@ -18,6 +19,7 @@ def test_a_line_of_proven_runs_is_at_the_top_from_the_left_edge() -> None:
     assert _steps([0.0, 0.00005]) == ([0.01, 0.01, 0.01, 100.0], [0.0, 0.5, 1.0, 1.0])
 
 
+@needs_plot
 def test_the_picture_is_a_png_and_more_lines_make_another() -> None:
     one = gap_profile_png({"a 10 s": [0.0, 0.1]})
     two = gap_profile_png({"a 10 s": [0.0, 0.1], "b 10 s": [0.02, 1.0]})

@@ -36,7 +36,7 @@ def browser() -> Iterator[Chrome]:
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if chromium is None or driver is None:
         pytest.skip("needs Debian's chromium and chromium-driver")
-    webdriver = pytest.importorskip("selenium.webdriver")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed (extra dev)")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for flag in FLAGS:
