@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
@@ -28,8 +29,6 @@ __all__ = ["LoadsModel", "Places", "build", "fits"]
 
 _MOST_VARIABLES = 20_000
 """In a larger model, by about its number of variables, the engine decides nothing in time."""
-_LARGEST_SUM = 2**62
-"""The engine's integers have 63 bits."""
 _LARGEST_NUMBER = 2**26
 """Longer times and larger memories are counted in coarser units, rounded down, so that what fits still fits."""
 _MOST_ORDERED = 24
@@ -54,7 +53,7 @@ def fits(pieces: Pieces) -> bool:
     """Whether the model is small enough to be decided in time, and memories stay within the engine's integers."""
     states = sum(job.state_bytes + max(job.activation_bytes) for job in pieces.jobs)
     variables = pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
-    return variables <= _MOST_VARIABLES and states < _LARGEST_SUM
+    return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-__all__ = ["ceil_div", "ceil_fraction", "contributors", "lower_hull", "staircase", "transfer_us"]
+__all__ = ["EXACT_IN_64_BITS", "ceil_div", "ceil_fraction", "contributors", "lower_hull", "staircase", "transfer_us"]
+
+EXACT_IN_64_BITS = 2**62
+"""Numbers up to this, and sums of two of them, are integers of 64 bits."""
 
 
 def ceil_div(numerator: int, denominator: int) -> int:

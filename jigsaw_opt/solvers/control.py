@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property, partial
 from importlib.metadata import version
 from typing import TypeVar
@@ -24,6 +23,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
 from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
@@ -32,7 +32,6 @@ from jigsaw_opt.solvers.stop import stop_rules
 __all__ = ["NO_BOUND", "Control", "first_bound"]
 
 T = TypeVar("T")
-_POLL_SECONDS = 0.02
 _SECONDS_OF_BLOCK = 3e-5
 """What checking and writing a block of a plan takes on a slow core."""
 NO_BOUND = Bound(0, Proof("no time is less than 0; the limit left no time for a bound"))
@@ -145,17 +144,7 @@ class Control:
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None]) -> T:
         """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop."""
-        with ThreadPoolExecutor(1, thread_name_prefix=f"jigsaw-{self.name}") as pool:
-            future = pool.submit(call)
-            try:
-                while not wait([future], _POLL_SECONDS).done:
-                    if self.reason() is not None:
-                        cancel()
-            finally:
-                # A second Ctrl-C lands here; the engine must not outlive the call.
-                if not future.done():
-                    cancel()
-        return future.result()
+        return run_stoppable(call, lambda: self.reason() is not None, cancel, self.name)
 
     def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
         """The outcome of what `run` does with this control, also where the clock or an engine's death ends it halfway.

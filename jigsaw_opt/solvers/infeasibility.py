@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Server
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
@@ -27,8 +28,6 @@ _MOST_LITERALS = 100_000
 """A larger placement model takes the engine longer than an explanation is worth."""
 _MOST_WORK = 10.0
 """Deterministic units of work that the engine may spend on one placement."""
-_LARGEST_SUM = 2**62
-"""The engine's integers have 63 bits."""
 
 
 def certain_causes(pieces: Pieces) -> tuple[Conflict, ...]:
@@ -126,7 +125,7 @@ def placement_feasible(pieces: Pieces) -> bool | None:
 
     from jigsaw_opt.formulations.cpsat_placement import build, literal_count
 
-    if find_spec("ortools") is None or literal_count(pieces) > _MOST_LITERALS or _largest(pieces) > _LARGEST_SUM:
+    if find_spec("ortools") is None or literal_count(pieces) > _MOST_LITERALS or _largest(pieces) > EXACT_IN_64_BITS:
         return None
     from ortools.sat.python import cp_model
 

@@ -68,7 +68,7 @@ def stronger_bounds(
 
 
 def _rising(pieces: Pieces, known: int, budget: Budget, without: Collection[str], instant: bool) -> Iterator[Bound]:
-    """What the relaxations of one kind prove, in their order, each bound with the name of its relaxation."""
+    """What relaxations that are instant, or that are not, prove in their order; each proof is given its name."""
     context = Context(pieces)
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(pieces):

@@ -137,9 +137,9 @@ def _blocks(
     servers = pieces.cluster.servers
     there = {(servers[s].gpu_type, servers[s].gpu_memory) for s in gpus}
     blocks = {
-        k: job.blocks[0].duration_us[kind.gpu_type][: critical.deepest_level(job, kind.memory)]
-        for k, kind in enumerate(classes)
-        if (kind.gpu_type, kind.memory) in there
+        k: job.blocks[0].duration_us[each.gpu_type][: critical.deepest_level(job, each.memory)]
+        for k, each in enumerate(classes)
+        if (each.gpu_type, each.memory) in there
     }
     # Without room for a worker at the last level there is no plan, and nothing is claimed.
     return blocks if any(len(times) == job.levels for times in blocks.values()) else {}

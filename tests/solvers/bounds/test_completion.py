@@ -155,8 +155,8 @@ def optimum_of_two() -> int:
 
 
 def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Chain(0, 4, 30, (Step(1, 7, 7, 3, 13), Step(1, 13, 13, 11, 0)))
-    other = Chain(5, 5, 26, (Step(1, 11, 11, 9, 0),))
+    one = Chain(0, 4, 30, (Step(True, 7, 7, 3, 13), Step(True, 13, 13, 11, 0)))
+    other = Chain(5, 5, 26, (Step(True, 11, 11, 9, 0),))
     exact = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
     monkeypatch.setattr(chains, "_MOST_LABELS", 2)
     relaxed = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
@@ -183,8 +183,8 @@ def least_sum(rows: list[Inequality]) -> int:
 
 def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     # Alone the first ends at 2 * (10 + 20) + 15, the second at 25; each wait of the first for the second is a loss.
-    first = Chain(0, 2, 30, (Step(1, 10, 10, 10, 10), Step(1, 10, 10, 20, 0)), free_work=15, room=10)
-    second = Chain(0, 1, 25, (Step(1, 20, 20, 5, 0),))
+    first = Chain(0, 2, 30, (Step(True, 10, 10, 10, 10), Step(True, 10, 10, 20, 0)), free_work=15, room=10)
+    second = Chain(0, 1, 25, (Step(True, 20, 20, 5, 0),))
     with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", Budget())))
     without = least_sum(list(pair_inequalities((0, 1), first._replace(free_work=0), second, "pair", Budget())))
     # The second goes first and holds the first up by 15 us, which no free_work can fill: none was due yet.

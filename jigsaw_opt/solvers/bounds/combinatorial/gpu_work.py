@@ -104,7 +104,7 @@ class _DualSearch:
 
     def capacity(self, prices: PriceVector) -> int:
         """Priced GPU time in a microsecond."""
-        return sum(price * kind.gpus for price, kind in zip(prices, self._classes, strict=True))
+        return sum(price * each.gpus for price, each in zip(prices, self._classes, strict=True))
 
     def load(self, prices: PriceVector) -> Fraction:
         """Time that about all work takes at these prices."""

@@ -124,7 +124,7 @@ def least_weighted_completion(jobs: Sequence[WeightedJob], capacity: int) -> tup
 
 
 class _Family:
-    """The best constraint found for a growing set of jobs: capacity holds a subset, own ends hold the others."""
+    """The best constraint found for a growing set of jobs: capacity holds a subset, own completion times the others."""
 
     def __init__(self, capacity: int, every: int) -> None:
         self._capacity, self._every = capacity, every

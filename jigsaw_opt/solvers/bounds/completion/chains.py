@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
-from jigsaw_opt.problem.costs import lower_hull
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, lower_hull
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.completion.program import Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
@@ -29,9 +29,6 @@ _STATE_WORK = 5e-4
 """Seconds for a state with a usual number of labels."""
 _SHORTEST = 100
 """Transfers that last less than this part of an iteration are left out, where others are not."""
-_MOST_EXACT = 2**62
-"""Larger numbers are compared as Python's."""
-_GPU, _LINK = 0, 1
 
 Label = tuple[int, ...]
 """Four numbers of each job (see `Chain.proceed`), and when GPU and link are free."""
@@ -42,8 +39,8 @@ class Step(NamedTuple):
 
     Parameters
     ----------
-    machine
-        Which of the two.
+    on_link
+        On which of the two.
     length, hold
         How long it takes until the next step may start, and until the other job may have the GPU or the link.
         A step of no length is in nothing's way.
@@ -51,7 +48,7 @@ class Step(NamedTuple):
         Least time from the iteration's start to its start, and, of the last step, from its end to the iteration's end.
     """
 
-    machine: int
+    on_link: bool
     length: int
     hold: int
     before: int
@@ -88,12 +85,12 @@ class Chain(NamedTuple):
         blocks = [times for times in data.job_class.blocks.values() if len(times) >= level]
         block = min((times[level - 1] for times in blocks), default=0)
         ready = min((times[0] for times in blocks), default=0) if alone else block
-        steps = [Step(_GPU, ready, block, 0, data.job_class.tails[level - 1])] if on_gpu else []
+        steps = [Step(False, ready, block, 0, data.job_class.tails[level - 1])] if on_gpu else []
         n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
         if alone is None:
             return cls(release, n, length, tuple(steps))
         lasting = [interval for interval in alone.intervals if interval.length * _SHORTEST > length] or alone.intervals
-        steps += [Step(_LINK, each.length, each.length, each.before, each.after) for each in lasting]
+        steps += [Step(True, each.length, each.length, each.before, each.after) for each in lasting]
         room = alone.free_interval.work if alone.free_interval else 0
         return cls(release, n, length, tuple(steps), alone.free_work(n), room)
 
@@ -105,7 +102,7 @@ class Chain(NamedTuple):
     def exchanging(self, done: int) -> bool:
         """Whether the first transfer of an iteration is over and the last is not."""
         at = done % len(self.steps)
-        return at > 0 and self.steps[at - 1].machine == _LINK
+        return at > 0 and self.steps[at - 1].on_link
 
     def proceed(self, done: int, state: Label, free: Label) -> tuple[Label, Label]:
         """Do the next step as early as can be; returns the new `state` and `free`.
@@ -123,12 +120,12 @@ class Chain(NamedTuple):
         began, ended, lost, saved = state
         at, full = done % len(self.steps), done // len(self.steps)
         step = self.steps[at]
-        start = max(ended, began + step.before, free[step.machine] if step.length else 0)
+        start = max(ended, began + step.before, free[step.on_link] if step.length else 0)
         end = start + step.length
         if step.length:
             released = start + step.hold
-            free = (released, free[_LINK]) if step.machine == _GPU else (free[_GPU], released)
-        if step.machine == _LINK and not self.exchanging(done):
+            free = (free[0], released) if step.on_link else (released, free[1])
+        if step.on_link and not self.exchanging(done):
             lost = start - began - step.before
             saved = self._saved(saved, lost, full)
         if at + 1 < len(self.steps):
@@ -143,7 +140,7 @@ class Chain(NamedTuple):
     @property
     def busy(self) -> int:
         """Least time from the start of an iteration to its first transfer, and of its transfers."""
-        transfers = [step for step in self.steps if step.machine == _LINK]
+        transfers = [step for step in self.steps if step.on_link]
         return sum(step.length for step in transfers) + (transfers[0].before if transfers else 0)
 
     def completion(self, state: Label) -> int:
@@ -213,7 +210,7 @@ def _after(chain: Chain, done: int, other: Chain, other_done: int, label: Label)
     state, free = chain.proceed(done, label[:4], label[8:])
     began, ended, lost, saved = label[4:8]
     step = chain.steps[done % len(chain.steps)]
-    if other.free_work and step.machine == _LINK and other.exchanging(other_done):
+    if other.free_work and step.on_link and other.exchanging(other_done):
         lost += step.length
     return *state, began, ended, lost, saved, *free
 
@@ -229,7 +226,7 @@ def _undominated(labels: set[Label]) -> list[Label]:
     import numpy as np
 
     largest = max(*map(max, labels), *(-min(label) for label in labels))
-    table = np.array(sorted(labels), dtype=np.int64 if largest <= _MOST_EXACT else object)
+    table = np.array(sorted(labels), dtype=np.int64 if largest <= EXACT_IN_64_BITS else object)
     dominates = ~np.eye(len(table), dtype=bool)
     for column in table.T:
         dominates &= (column[:, None] <= column[None, :]).astype(bool)

@@ -93,11 +93,11 @@ class CompletionCost:
         """At least and at most how much the completion times at the corners cost, in floating point."""
         import numpy as np
 
-        ends = np.array(self._corners, dtype=float)
-        value = self._price / UNIT * ends
+        completions = np.array(self._corners, dtype=float)
+        value = self._price / UNIT * completions
         size = value.copy()
         for term in self._terms:
-            value = value + term.share / UNIT * np.maximum(0, term.inside - term.late.near(ends - term.end))
+            value = value + term.share / UNIT * np.maximum(0, term.inside - term.late.near(completions - term.end))
             size = size + term.share / UNIT * term.inside
         return value - _FILTER * size, value + _FILTER * size
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
+
 __all__ = ["CELLS", "Item", "Pattern", "best_pattern"]
 
 CELLS = 2**14
 """Sizes are counted in parts of one over this of the capacity, rounded down: a bin seems larger by so little."""
-_MOST = 2**62
-"""Values that 64 bits hold together."""
 
 
 class Item(NamedTuple):
@@ -60,7 +60,7 @@ def best_pattern(items: Sequence[Item], values: Sequence[int], capacity: int) ->
     order = sorted((k for k, value in enumerate(values) if value > 0), key=lambda k: -items[k].head)
     most = [min(item.copies, capacity // item.size) if item.size else item.copies for item in items]
     worth = sum(value * count for value, count in zip(values, most, strict=True))
-    best = np.zeros(capacity // unit + 1, dtype=np.int64 if worth < _MOST else object)
+    best = np.zeros(capacity // unit + 1, dtype=np.int64 if worth < EXACT_IN_64_BITS else object)
     taken: list[tuple[int, int, int, np.ndarray[tuple[int], np.dtype[np.bool_]]]] = []
     found, at, steps = 0, 0, 0
     for k in order:

@@ -1,4 +1,4 @@
-"""What wide jobs ask of groups of servers, and groups that are equivalent."""
+"""What multi-server jobs ask of groups of servers, with the equivalence classes of both."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def two_level_bins(
     for servers in within.values():
         ((key, whole),) = _equivalent(pieces, classes, outer, servers).items()
         inside = _equivalent(pieces, classes, inner, servers)
-        full = key, frozenset((kind, one.number) for kind, one in inside.items())
+        full = key, frozenset((same, one.number) for same, one in inside.items())
         known = equivalent.get(full, TwoLevelBin(whole._replace(number=0), tuple(inside.values())))
         equivalent[full] = TwoLevelBin(known.outer._replace(number=known.outer.number + 1), known.inside)
     return list(equivalent.values())
@@ -81,7 +81,7 @@ def two_level_bins(
 def _equivalent(
     pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
 ) -> dict[tuple[object, ...], ServerGroup]:
-    number = {(kind.gpu_type, kind.memory): k for k, kind in enumerate(classes)}
+    number = {(each.gpu_type, each.memory): k for k, each in enumerate(classes)}
     groups: dict[int, list[tuple[int, int]]] = {}
     for s in among:
         server = pieces.cluster.servers[s]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_loads
@@ -12,6 +11,7 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -20,7 +20,6 @@ __all__ = ["PLACEMENT_LOADS"]
 
 _ATTEMPTS = ((0, 0.5), (1, 3.5))
 """Deterministic seconds that one objective is worth, without a linear relaxation, which decides most, and with it."""
-_POLL_SECONDS = 0.02
 
 
 class PlacementTest:
@@ -59,17 +58,9 @@ def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Bu
     solver = new_solver()
     solver.parameters.linearization_level = linearization
     solver.parameters.max_deterministic_time = min(work, budget.left)
-    with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-bound") as pool:
-        future = pool.submit(solver.solve, model)
-        try:
-            while not wait([future], _POLL_SECONDS).done:
-                if budget.stopped:
-                    solver.stop_search()
-        finally:
-            if not future.done():
-                solver.stop_search()
+    status = run_stoppable(lambda: solver.solve(model), lambda: budget.stopped, solver.stop_search, "bound")
     budget.charge(solver.response_proto.deterministic_time)
-    return future.result()
+    return status
 
 
 PLACEMENT_LOADS = Relaxation(

@@ -1,6 +1,6 @@
 """Racks as bins with servers in them: the links of both must carry the jobs at once.
 
-A job too wide for a server is either whole in a rack, and then uses links of the servers there, or reaches into it from
+A multi-server job is either whole in a rack, and then uses links of the servers there, or reaches into it from
 others, and then uses a link that leaves the rack besides. Packed one by one, the links of servers and those of racks
 may each hold all jobs where together they do not.
 """
@@ -110,7 +110,7 @@ class TwoLevelPacking:
 
 
 class TwoLevelBinType:
-    """Like groups with smaller ones in them, as bins that hold workers of wide jobs.
+    """Equivalent groups with smaller ones in them, as bins that hold workers of multi-server jobs.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class _Worker(NamedTuple):
 
 
 def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
-    """For the GPUs that some job may use, those of all jobs that no others may use; then all GPUs and jobs."""
+    """For each set of GPUs that some job may use, the jobs that may use no others; then all jobs on all GPUs."""
     placed = [data for data in context.job_data if data.job_class.blocks]
     everything = frozenset(range(len(context.gpu_classes)))
     for classes in dict.fromkeys([*(frozenset(data.job_class.blocks) for data in placed), everything]):
@@ -43,25 +43,35 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
         for bins, first, last, load in _fullest([worker.load for worker in workers], gpus):
             if head + load + tail > known:
                 known = head + load + tail
-                yield _bound(context, classes, workers[first:last], bins, (head, load, tail))
+                yield _bound(context, classes, workers[:last], first, bins, (head, load, tail))
 
 
 def _bound(
-    context: Context, classes: frozenset[int], held: Sequence[_Worker], bins: int, parts: tuple[int, int, int]
+    context: Context,
+    classes: frozenset[int],
+    largest: Sequence[_Worker],
+    first: int,
+    bins: int,
+    parts: tuple[int, int, int],
 ) -> Bound:
-    """The bound of some workers that so many GPUs hold at least, with head, load and tail."""
+    """The bound of the largest workers, of which some GPUs hold as many as there are from the `first` on, or more."""
     head, load, tail = parts
-    value = head + load + tail
-    arithmetic = f"{head} + ceil(({added(worker.load for worker in held)}) / {bins}) + {tail} = {value}"
-    work = [Term("work of a worker", worker.load, jobs=(worker.job,)) for worker in held]
-    terms = (Term("head", head), *work, Term("GPUs that hold these workers", bins, ""), Term("tail", tail))
-    kinds = {context.gpu_classes[k][:2] for k in classes}
-    servers = [server for server in context.pieces.cluster.servers if (server.gpu_type, server.gpu_memory) in kinds]
+    value, smallest = head + load + tail, largest[first:]
+    arithmetic = f"{head} + ceil(({added(worker.load for worker in smallest)}) / {bins}) + {tail} = {value}"
+    terms = (
+        Term("head", head),
+        *(Term("work of one of the smallest workers", worker.load, jobs=(worker.job,)) for worker in smallest),
+        Term("largest workers", len(largest), ""),
+        Term("GPUs that hold at least as many as the smallest", bins, ""),
+        Term("tail", tail),
+    )
+    types = {context.gpu_classes[k][:2] for k in classes}
+    servers = [server for server in context.pieces.cluster.servers if (server.gpu_type, server.gpu_memory) in types]
     proof = Proof(
         "the largest workers, of which some GPU has several",
         arithmetic,
         terms,
-        tuple(dict.fromkeys(worker.job for worker in held)),
+        tuple(dict.fromkeys(worker.job for worker in largest)),
         tuple(server.name for server in servers),
     )
     return Bound(value, proof)
