@@ -243,7 +243,9 @@ def test_compiled_annealing_does_as_it_does_uncompiled(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES[:2])
-def test_tails_and_marks_spare_sweeps_and_change_nothing(monkeypatch: pytest.MonkeyPatch, objective: Objective) -> None:
+def test_tails_and_checkpoints_spare_passes_and_change_nothing(
+    monkeypatch: pytest.MonkeyPatch, objective: Objective
+) -> None:
     monkeypatch.setattr(sequence_search, "compiled", lambda function: None)
     swept: list[int] = []
     forward_pass = sequence_annealing.forward_pass

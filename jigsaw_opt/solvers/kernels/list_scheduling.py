@@ -106,7 +106,7 @@ def reset(graph: Graph, given: ListInput, state: ListSchedule) -> None:
             r = graph.use[graph.use_at[g]]
             first[r + 1] += 1
             skyline[r] += given.mean_us[g] * graph.iterations[j]
-        state.begin[j], state.end[j], state.left[j] = -1, graph.release[j], graph.iterations[j]
+        state.end[j], state.left[j] = graph.release[j], graph.iterations[j]
     for r in range(len(state.free)):
         first[r + 1] += first[r]
     state.scheduled[0] = 0
@@ -138,21 +138,25 @@ def deal_levels(graph: Graph, given: ListInput, state: ListSchedule, j: int, at:
 
 def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) -> int:
     """Let the blocks of a job's next iteration wait; returns the first."""
-    slots, buckets = graph.slots[j], graph.buckets[j]
-    at = graph.last[j] + 1 - state.left[j] * (slots + buckets + 1)
+    slots, buckets, last = graph.slots[j], graph.buckets[j], graph.last[j]
+    use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
+    level, duration, start, skyline, mean_us = state.level, state.duration, state.start, state.skyline, given.mean_us
+    waits, first, waiting, urgency = state.waits, state.first, state.waiting, state.urgency
+    at = last + 1 - state.left[j] * (slots + buckets + 1)
     deal_levels(graph, given, state, j, at)
-    state.urgency[j] = state.left[j] * given.rate[j]
+    urgency[j] = state.left[j] * given.rate[j]
     state.left[j] -= 1
     state.at[j], state.unstarted[j], state.sent[j] = at, slots, 0
-    group = graph.group[at]
-    for s in range(slots):
-        p, r = at + s, graph.use[graph.use_at[group + s]]
-        state.duration[p] = graph.table[graph.table_at[group + s] + state.level[p] - 1]
-        state.skyline[r] += state.duration[p] - given.mean_us[group + s]
-        push(state.waits, state.first[r], state.waiting[r], p, graph.job, state.urgency)
-        state.waiting[r] += 1
+    g = graph.group[at]
+    for p in range(at, at + slots):
+        r = use[use_at[g]]
+        duration[p] = table[table_at[g] + level[p] - 1]
+        skyline[r] += duration[p] - mean_us[g]
+        push(waits, first[r], waiting[r], p, job, urgency)
+        waiting[r] += 1
+        g += 1
     for p in range(at + slots, at + slots + buckets):
-        state.start[p] = 0
+        start[p] = 0
     return at
 
 
@@ -192,28 +196,6 @@ def pop(heap: Numbers, first: int, count: int, job: Numbers, urgency: Reals) -> 
     return top
 
 
-def start_block(graph: Graph, state: ListSchedule, gpu: int, now: int) -> int:
-    """Start the most urgent block that waits at a GPU; returns its job."""
-    start, n, count = state.start, state.scheduled[0], state.waiting[gpu]
-    p = pop(state.waits, state.first[gpu], count, graph.job, state.urgency)
-    state.waiting[gpu] = count - 1
-    j = graph.job[p]
-    state.sequence[n], state.scheduled[0], start[p] = p, n + 1, now
-    if state.begin[j] < 0:
-        state.begin[j] = now
-    table, durations, q = graph.table, graph.table_at[graph.group[p]], state.at[j] + graph.slots[j]
-    for b in range(min(state.level[p], graph.buckets[j])):
-        ready = now + table[durations + b]
-        if ready > start[q + b]:
-            start[q + b] = ready
-    done = now + state.duration[p]
-    state.free[gpu] = done
-    if done > state.end[j]:
-        state.end[j] = done
-    state.unstarted[j] -= 1
-    return j
-
-
 def finish_iteration(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
     """Schedule the barrier of an iteration whose other pieces have all started; returns the next event of its job."""
     p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
@@ -221,10 +203,20 @@ def finish_iteration(graph: Graph, state: ListSchedule, j: int) -> tuple[int, in
     return state.end[j], _BARRIER if state.left[j] > 0 else _NONE
 
 
+def set_begin(graph: Graph, state: ListSchedule, j: int) -> None:
+    """Write down the first start of a job."""
+    at, begin, start = graph.begin[j], state.begin, state.start
+    begin[j] = start[at]
+    for p in range(at + 1, at + graph.slots[j]):
+        begin[j] = min(begin[j], start[p])
+
+
 def finish_blocks(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
     """Go on with an iteration whose blocks have all started; returns the next event of its job."""
     slots, buckets, start = graph.slots[j], graph.buckets[j], state.start
     first = state.at[j] + slots
+    if state.at[j] == graph.begin[j]:
+        set_begin(graph, state, j)
     if buckets > 0 and graph.uses[graph.group[first]] > 0:
         return start[first], _READY
     # No other job shares the way of its transfers: each starts as soon as it may.
@@ -294,7 +286,7 @@ def start_transfer(graph: Graph, state: ListSchedule, j: int, now: int) -> tuple
 
 @kernel(lists=True)
 def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Numbers) -> int:
-    """Schedule all pieces.
+    """Schedule all pieces; returns how many were scheduled.
 
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
     are taken first; then every GPU and link that they touch takes the waiting piece of the best priority.
@@ -307,15 +299,13 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
         Receives the schedule.
     halt
         One number; where another thread makes it other than 0, the schedule is given up.
-
-    Returns
-    -------
-    int
-        Number of pieces that were scheduled.
     """
     reset(graph, given, state)
-    use, use_at, group, slots = graph.use, graph.use_at, graph.group, graph.slots
-    free, waiting, unstarted, pending = state.free, state.waiting, state.unstarted, state.pending
+    use, use_at, group, job, first_piece = graph.use, graph.use_at, graph.group, graph.job, graph.first
+    slots, buckets, table, table_at = graph.slots, graph.buckets, graph.table, graph.table_at
+    sequence, scheduled, start, end = state.sequence, state.scheduled, state.start, state.end
+    level, duration, urgency, unstarted = state.level, state.duration, state.urgency, state.unstarted
+    free, first, waiting, waits, pending = state.free, state.first, state.waiting, state.waits, state.pending
     events = [(given.hold[0], _BARRIER, 0)]
     for j in range(1, len(slots)):
         heappush(events, (given.hold[j], _BARRIER, j))
@@ -340,8 +330,19 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
         for gpu in touched:
             if free[gpu] > now or waiting[gpu] == 0:
                 continue
-            j = start_block(graph, state, gpu, now)
-            heappush(events, (free[gpu], _GPU, gpu))
+            p = pop(waits, first[gpu], waiting[gpu], job, urgency)
+            waiting[gpu] -= 1
+            j, at, start[p], sequence[scheduled[0]] = job[p], table_at[group[p]], now, p
+            scheduled[0] += 1
+            transfer = first_piece[p] + slots[j]
+            for b in range(min(level[p], buckets[j])):
+                if now + table[at + b] > start[transfer + b]:
+                    start[transfer + b] = now + table[at + b]
+            free[gpu] = done = now + duration[p]
+            if done > end[j]:
+                end[j] = done
+            heappush(events, (done, _GPU, gpu))
+            unstarted[j] -= 1
             if unstarted[j] == 0:
                 moment, kind = finish_blocks(graph, state, j)
                 if kind != _NONE:
@@ -352,7 +353,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
             moment, kind, which = start_transfer(graph, state, pending[n], now)
             if kind != _NONE:
                 heappush(events, (moment, kind, which))
-    return state.scheduled[0]
+    return scheduled[0]
 
 
 @kernel()
@@ -382,8 +383,6 @@ def repeat_list_schedule(graph: Graph, state: ListSchedule, trial: Period) -> in
     for p in range(size):
         state.start[p] = trial.start[p] - base
     for j in range(len(graph.slots)):
-        at = graph.begin[j]
-        state.begin[j], state.end[j] = state.start[at], state.start[graph.last[j]]
-        for p in range(at + 1, at + graph.slots[j]):
-            state.begin[j] = min(state.begin[j], state.start[p])
+        state.end[j] = state.start[graph.last[j]]
+        set_begin(graph, state, j)
     return period
