@@ -5,7 +5,7 @@
 The first run of a case has everything. Every other run leaves out one move or relaxation by its name, or sets one
 parameter of the search to the value at which a special case never applies. ``control`` leaves out nothing: what it
 shows is chance alone. A move that the first run never made, and a relaxation that does not take the instance, are not
-run again. ``--set driver.opening_work=0`` adds a parameter, ``--only NAME`` keeps some of the runs. A row of each run
+run again. ``--set opening.work=0`` adds a parameter, ``--only NAME`` keeps some of the runs. A row of each run
 is kept in ``rows.jsonl``; the same command again goes on. The table is printed and written to ``table.md``.
 ``docs/ablation.md`` says how to read it.
 """
@@ -30,16 +30,38 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import cut
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.search import moves
-from jigsaw_opt.solvers.search.params import from_toml
+from jigsaw_opt.solvers.search.param_file import from_toml
 from jigsaw_opt.system.plugins import nearest
 
 EVERYTHING, CONTROL = "everything", "control"
 SPECIAL_CASES = {
-    "opening": "driver.opening_work=0",
-    "wait for compiled functions": "driver.compile_wait=0",
+    "opening": "opening.work=0",
+    "wait for compiled functions": "opening.compile_wait=0",
     "learning which moves succeed": "driver.floor=1000000000",
+    "chance among candidates": "candidates.blur=0",
+    "single workers": "load_balancing.worker_share=0",
+    "single workers less often on large clusters": "load_balancing.few_gpus=1000000000",
+    "exchange of single workers": "load_balancing.exchange_share=0",
+    "level profiles in balancing": "load_balancing.profile_share=0",
+    "placements in list annealing": "list_annealing.placement_share=0",
+    "focus of list annealing": "list_annealing.focus_share=0",
+    "brief annealing": "list_annealing.brief_share=0",
+    "longer list annealing": "list_annealing.longest=1\nlist_annealing.cyclic_longest=1",
+    "load smoothing": "list_annealing.smoothing_steps=0",
+    "small instances without intensify": "sequence_annealing.most_pieces=0",
+    "small instances without insertion": "sequence_annealing.cyclic_most_pieces=0",
+    "relocation at new placements": "relocation.from_best=1",
+    "focus of relocation": "relocation.focus_share=0",
+    "longer relocation": "relocation.longest=1",
+    "longer repair": "cp_repair.longest=1",
+    "least gain of repair": "cp_repair.least_gain=0",
+    "places of the last plan": "insertion.known_share=0",
+    "chance in the order of insertion": "insertion.blur=1",
+    "chance in the fit of insertion": "insertion.fit_blur=0",
+    "ample reassignment": "group_insertion.ample_per_group=0",
+    "crowds of wide jobs": "group_insertion.crowd_weight=0",
 }
-"""A parameter at which a special case of the search never applies."""
+"""Parameters at which a special case of the search never applies, as lines of TOML."""
 HEADS = (
     *("left out", "horizon", "limit", "instances", "runs", "gap with", "gap without"),
     *("objective", "less / more", "p", "bound", "less / more", "p", "seconds with", "without"),

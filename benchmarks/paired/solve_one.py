@@ -25,7 +25,7 @@ def options(request: dict[str, Any]) -> Options:
     """Limits and seed, and what the request sets otherwise."""
     more: dict[str, Any] = {}
     if request["params"]:
-        from jigsaw_opt.solvers.search.params import from_toml
+        from jigsaw_opt.solvers.search.param_file import from_toml
 
         more["params"] = from_toml(request["params"])
     if request["without_bounds"]:
