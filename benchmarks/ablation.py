@@ -64,7 +64,7 @@ SPECIAL_CASES = {
 """Parameters at which a special case of the search never applies, as lines of TOML."""
 HEADS = (
     *("left out", "horizon", "limit", "instances", "runs", "gap with", "gap without"),
-    *("objective", "less / more", "p", "bound", "less / more", "p", "seconds with", "without"),
+    *("objective", "less / more", "p", "bound", "less / more", "p", "CPU s with", "without"),
 )
 
 
@@ -140,7 +140,7 @@ def table(pairs: Mapping[Arm, Sequence[Pair]]) -> Iterator[str]:
                 (
                     *(arm.name, *key, it.instances, it.runs, *map(percent, it.mean_gap)),
                     *(*shown_change(it.objective), *shown_change(it.bound)),
-                    *(f"{seconds:.2f}" for seconds in it.seconds),
+                    *(f"{seconds:.2f}" for seconds in it.cpu_seconds),
                 )
             )
         if not found:

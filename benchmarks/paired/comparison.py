@@ -54,8 +54,8 @@ class Comparison:
         Mean and maximum of the certified gap, by each arm.
     objective, bound
         Changes.
-    seconds
-        Mean seconds of a solve, by each arm.
+    seconds, cpu_seconds
+        Mean seconds of a solve and CPU seconds of its whole process, by each arm.
     """
 
     instances: int
@@ -66,6 +66,7 @@ class Comparison:
     objective: Change
     bound: Change
     seconds: tuple[float, float]
+    cpu_seconds: tuple[float, float]
 
 
 def compared(pairs: Sequence[Pair]) -> Comparison | None:
@@ -75,7 +76,7 @@ def compared(pairs: Sequence[Pair]) -> Comparison | None:
         return None
     sides = list(zip(*good, strict=True))
     gaps = [[certified_gap(row) for row in side] for side in sides]
-    seconds = [fmean(row["seconds"] for row in side) for side in sides]
+    seconds, cpu = ([fmean(row[name] for row in side) for side in sides] for name in ("seconds", "cpu_seconds"))
     return Comparison(
         instances=len({first["instance_sha256"] for first, _ in good}),
         runs=len(good),
@@ -88,6 +89,7 @@ def compared(pairs: Sequence[Pair]) -> Comparison | None:
         objective=_change(good, _objective_change),
         bound=_change(good, _bound_change),
         seconds=(seconds[0], seconds[1]),
+        cpu_seconds=(cpu[0], cpu[1]),
     )
 
 

@@ -25,7 +25,15 @@ def arms() -> dict[str, Arm]:
 
 
 def row(objective: int, **more: Any) -> dict[str, Any]:
-    answer = {"status": "feasible", "objective": objective, "bound": 80, "gap": 0.2, "seconds": 1.0, "error": None}
+    answer = {
+        "status": "feasible",
+        "objective": objective,
+        "bound": 80,
+        "gap": 0.2,
+        "seconds": 1.0,
+        "cpu_seconds": 2.0,
+        "error": None,
+    }
     return {**answer, "horizon": "cyclic", "limit": "2 units", "instance_sha256": "a", "seed": 0, **more}
 
 
