@@ -14,17 +14,17 @@ import os
 from fractions import Fraction
 from pathlib import Path
 
-from jigsaw_opt.problem.contention import Fit, Sample, fit_degradation
+from jigsaw_opt.problem.contention import ExchangeSample, Fit, fit_degradation
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data/cluster/NO_LICENCE_STATED/hkbu_network_contention"
 DEFAULT = (FOLDER / "results_avg.csv", FOLDER / "results_max_max.csv")
 
 
-def read(path: Path) -> list[Sample]:
+def read(path: Path) -> list[ExchangeSample]:
     with path.open(newline="") as file:
         return [
-            Sample(int(row["job_num"]), int(row["msg_size"]), Fraction(row["avg_latency"]))
+            ExchangeSample(int(row["job_num"]), int(row["msg_size"]), Fraction(row["avg_latency"]))
             for row in csv.DictReader(file)
         ]
 
@@ -36,7 +36,7 @@ def summary(label: str, fit: Fit) -> str:
     return f"{label:>10}{fitted}{spread:>10.1%}{max(map(abs, errors)):>9.1%}"
 
 
-def slowdowns(samples: list[Sample], fits: dict[int, Fit]) -> list[str]:
+def slowdowns(samples: list[ExchangeSample], fits: dict[int, Fit]) -> list[str]:
     """One line a number of jobs, with the measured and the fitted slowdown at each size."""
     alone = {sample.size: sample.time_us for sample in samples if sample.sharing == 1}
     measured = {(s.sharing, s.size): s.time_us / alone[s.size] for s in samples}

@@ -19,7 +19,7 @@ from pathlib import Path
 from jigsaw_opt.documents.readers.muri import read_muri
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.policy import Setting, choose
 
@@ -57,13 +57,13 @@ def setting(trace: Path, servers: int, gpus: int) -> Setting:
     return Setting(cluster, workload, Stages(workload.stages), round_us=0, restart_us=RESTART_US)
 
 
-def simulated(where: Setting, policy: str) -> Summary:
+def simulated(where: Setting, policy: str) -> SimulationSummary:
     simulation = Simulation(where, *choose(policy))
     simulation.run()
     return summarise(where, simulation.close())
 
 
-def row(policy: str, summary: Summary, muri: float | None, before: float | None) -> str:
+def row(policy: str, summary: SimulationSummary, muri: float | None, before: float | None) -> str:
     mean, median, p99 = (
         3600 * (hours or 0.0)
         for hours in (summary.mean_completion_h, summary.median_completion_h, summary.p99_completion_h)

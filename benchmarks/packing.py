@@ -18,7 +18,7 @@ from dataclasses import replace
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import StaircaseDepth
-from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType
+from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.solvers.allocation.packing import Memory, fluid_bound, pack
 
 _NETWORKS = {"resnet50": (64, 32), "vgg16": (32, 16), "bert_large": (8, 4), "gpt2_small": (4, 2), "gpt2_medium": (2, 1)}
@@ -37,7 +37,7 @@ def problem(gpus: int, jobs: int, weights: str, seed: int) -> PackingProblem:
     shares = {(m, w): share * draw.uniform(0.5, 1.5) for m in models for w, share in _WIDTHS.items()}
     total = sum(shares.values())
     classes = tuple(
-        JobClass(f"{m}/{w}", m, w, round(jobs * share / total), _weight(weights, w, draw), StaircaseDepth())
+        QueuedJobs(f"{m}/{w}", m, w, round(jobs * share / total), _weight(weights, w, draw), StaircaseDepth())
         for (m, w), share in shares.items()
     )
     servers = gpus // 8

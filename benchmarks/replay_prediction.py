@@ -18,17 +18,17 @@ from statistics import fmean
 from jigsaw_opt.documents import save_instance, save_plan, write_atomically
 from jigsaw_opt.documents.replay import encode_replay
 from jigsaw_opt.executor.links import LinkFit, link_profile
-from jigsaw_opt.executor.profiling import Profile
+from jigsaw_opt.executor.profiling import ModelProfile
 from jigsaw_opt.executor.replay.baseline import at_full_depth
 from jigsaw_opt.executor.replay.launch import replay
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
-from jigsaw_opt.executor.worker import Recipe
+from jigsaw_opt.executor.worker import TrainingRecipe
 from jigsaw_opt.problem import Instance, Model
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.job import Job, StaircaseDepth
-from jigsaw_opt.problem.replay import Policy, Replay, Summary
+from jigsaw_opt.problem.replay import Policy, Replay, ReplaySummary
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -58,7 +58,7 @@ def instance(models: dict[str, Model], link: LinkFit, iterations: int) -> Instan
     return Instance("two cores", Cluster(hosts, (), (cable,)), models, jobs)
 
 
-def saved_share(profile: Profile, workers: int) -> float:
+def saved_share(profile: ModelProfile, workers: int) -> float:
     """Share of the GPU-time of an iteration that the staircase saves, by the measured blocks."""
     blocks = [level.block.median for level in profile.levels]
     return 1 - fmean(blocks[level - 1] for level in staircase(len(blocks), workers)) / blocks[-1]
@@ -68,7 +68,7 @@ def row(title: str, values: Sequence[object]) -> None:
     print(f"{title:<34}" + "".join(f"{value!s:>14}" for value in values))
 
 
-def report(title: str, summary: Summary) -> None:
+def report(title: str, summary: ReplaySummary) -> None:
     assert summary.measured_us is not None and summary.error is not None and summary.busy_measured is not None
     errors = [f"{error:+.1%}" for error in (summary.error, summary.block_error, summary.block_bias)]
     shares = [f"{share:.1%}" for share in (summary.busy_predicted, summary.busy_measured)]
@@ -89,7 +89,9 @@ def report_staircase(found: Replay, full: Replay) -> None:
     row("makespan, staircase to full", ["", f"{found.summary.measured_us / full.summary.measured_us - 1:+.1%}"])
 
 
-def carried_out(problem: Instance, recipe: Recipe, asked: argparse.Namespace, baseline: Policy | None) -> Replay:
+def carried_out(
+    problem: Instance, recipe: TrainingRecipe, asked: argparse.Namespace, baseline: Policy | None
+) -> Replay:
     result = solve(problem, "auto", Options(time_limit=asked.seconds, workers=1))
     assert result.plan is not None and result.gap is not None
     print(f"plan of {problem.name}: {result.objective} us, gap {result.gap:.2%}")
@@ -118,7 +120,7 @@ def main() -> None:
     parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
     parser.add_argument("--folder", type=Path, help="keep instances, plans and replays here")
     asked = parser.parse_args()
-    recipe = Recipe("sgd", {"lr": 1e-3, "momentum": 0.9})
+    recipe = TrainingRecipe("sgd", {"lr": 1e-3, "momentum": 0.9})
     chosen = entries(asked.batch)
     profiles = profiles_side_by_side(list(chosen.values()), LEVELS, 2, recipe, 3, asked.repeats)
     models = {name: found.model(TYPE, entry) for (name, entry), found in zip(chosen.items(), profiles, strict=True)}

@@ -20,10 +20,10 @@ from fractions import Fraction
 from functools import partial
 from statistics import mean
 
-from jigsaw_opt.formulations.sjf_bco import Batch, Network, RingJob, completion, overestimate
+from jigsaw_opt.formulations.sjf_bco import Batch, BatchNetwork, RingJob, completion, overestimate
 from jigsaw_opt.problem.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import (
-    Outcome,
+    BatchOutcome,
     Variant,
     all_schedules,
     best_schedule,
@@ -36,9 +36,9 @@ from jigsaw_opt.solvers.allocation.sjf_bco import (
 
 SIZES = {1: 80, 2: 14, 4: 26, 8: 30, 16: 8, 32: 2}
 SLOT_US = 60_000_000
-NETWORK = Network(10**12, 10**9, 10**13, Degraded(Fraction(1, 4), Fraction(1, 2)), Fraction(6000))
+NETWORK = BatchNetwork(10**12, 10**9, 10**13, Degraded(Fraction(1, 4), Fraction(1, 2)), Fraction(6000))
 SLOWDOWN = NETWORK.contention.slowdown(8)
-Algorithm = Callable[[Batch], Outcome | None]
+Algorithm = Callable[[Batch], BatchOutcome | None]
 
 
 def job(draw: random.Random, name: str, workers: int) -> RingJob:
@@ -75,7 +75,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 
 
-def figures(found: Sequence[Outcome | None]) -> str:
+def figures(found: Sequence[BatchOutcome | None]) -> str:
     """Mean makespan and mean completion, and how many seeds have no schedule within the horizon."""
     made = [outcome for outcome in found if outcome is not None]
     failed = f"  ({len(found) - len(made)} without a schedule)" if len(made) < len(found) else ""

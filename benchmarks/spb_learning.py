@@ -20,7 +20,7 @@ from spb.summary import csv_table, curves, findings, markdown
 
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import Outcome, Task, never
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 
 PICTURED_WORKERS = 4
 
@@ -28,12 +28,14 @@ PICTURED_WORKERS = 4
 class InThisProcess:
     """Runs tasks one after the other: most are shorter than the start of a process that has torch."""
 
-    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
         """The outcome of every task until it is stopped; what a task raises ends the sweep."""
         for task in tasks:
             if stopped():
                 return
-            yield Outcome(task, task.function(*task.arguments))
+            yield TaskOutcome(task, task.function(*task.arguments))
 
 
 def narrowed(subject: Subject, seeds: int | None, comparisons: Sequence[str] | None) -> Subject:

@@ -19,6 +19,12 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 
+GOALS: tuple[tuple[Horizon, Objective], ...] = (
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+)
+"""Every horizon with every objective that it may have."""
 MICRO = 1_000_000
 """With bandwidths in bytes per second, a payload of this many bytes takes microseconds of small numbers."""
 

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan
 from jigsaw_opt.documents.readers import read_pipedream
-from jigsaw_opt.instances.measured import Setting, instance_of
+from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 from jigsaw_opt.problem import Instance, Job
 from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.solvers.options import Options
@@ -28,7 +28,7 @@ def measured() -> Instance:
         pytest.skip(f"no PipeDream profiles in {PROFILES}; set JIGSAW_SHARED to the folder that has data/")
     texts = {name: (PROFILES / f"{name}.graph.txt").read_bytes() for name in MODELS}
     models = {name: read_pipedream(text, "v100", segments=4) for name, text in texts.items()}
-    setting = Setting(
+    setting = MeasuredSetting(
         gpu_type="v100",
         servers=2,
         gpus=4,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from jigsaw_opt.cli.source import instance_from
 from jigsaw_opt.documents import encode_instance
 from jigsaw_opt.instances import generate
+from jigsaw_opt.instances.sources import instance_from
 
 from .contract import Campaign, Count, Part, Trial, first
 from .documents import Json

@@ -75,8 +75,8 @@ def limits(campaign: Campaign) -> Iterator[Trial]:
 
 def _broken(name: str, document: Path, plan: Path) -> str:
     """The first rule that the plan of a bundled instance breaks."""
-    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import encode_instance
+    from jigsaw_opt.instances.sources import instance_from
 
     document.write_bytes(encode_instance(instance_from(name)))
     return verdict(read(document), read(plan))

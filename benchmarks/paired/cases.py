@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jigsaw_opt.cli.source import instance_from
 from jigsaw_opt.documents import encode_instance, instance_sha256, write_atomically
 from jigsaw_opt.instances import families, names, sets
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem import Instance
 
 __all__ = ["Case", "cases", "named"]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from jigsaw_opt.problem.costs import staircase
-from jigsaw_opt.sweeps.task import Task
+from jigsaw_opt.sweeps.task import SweepTask
 from spb.subjects import Optimiser, Subject
 from spb.training import Method, Run, Setting, measure_blocks, train
 
@@ -102,13 +102,13 @@ class Design:
         names = self.subject.comparisons or tuple(COMPARISONS)
         return {name: COMPARISONS[name] for name in names if COMPARISONS[name].setting(self.subject)}
 
-    def first(self) -> list[Task]:
+    def first(self) -> list[SweepTask]:
         """What the others depend on: times of blocks, and runs that tune the rates."""
         blocks = [self._blocks_task(workers) for workers in self.workers]
         return blocks + self._tasks(self._tuning_runs())
 
-    def _blocks_task(self, workers: int) -> Task:
-        return Task(
+    def _blocks_task(self, workers: int) -> SweepTask:
+        return SweepTask(
             f"{self.subject.definition} blocks workers={workers}", measure_blocks, (self.subject, workers, self.repeats)
         )
 
@@ -161,7 +161,7 @@ class Design:
         partial = sum(times[level - 1] for level in staircase(len(times), workers)) / (workers * times[-1])
         return float((method.warm_up + (100 - method.warm_up) * partial) / 100)
 
-    def second(self, rows: Mapping[str, Mapping[str, Any]]) -> list[Task]:
+    def second(self, rows: Mapping[str, Mapping[str, Any]]) -> list[SweepTask]:
         """All runs that are compared, seed by seed, so that an early end leaves whole seeds."""
         runs = [run for _, *pair in self.pairs(rows) for run in pair]
         return self._tasks(sorted(runs, key=lambda run: run.seed))
@@ -170,8 +170,8 @@ class Design:
         """Of the row of a run."""
         return f"{self.subject.definition} {run}"
 
-    def _tasks(self, runs: Iterable[Run]) -> list[Task]:
-        return [Task(self.key(run), train, (self.subject, run)) for run in dict.fromkeys(runs)]
+    def _tasks(self, runs: Iterable[Run]) -> list[SweepTask]:
+        return [SweepTask(self.key(run), train, (self.subject, run)) for run in dict.fromkeys(runs)]
 
 
 def _final_loss(row: Mapping[str, Any]) -> float:

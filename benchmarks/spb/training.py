@@ -16,7 +16,7 @@ from jigsaw_opt.executor.exchange import Averaging
 from jigsaw_opt.executor.profiling import profile
 from jigsaw_opt.executor.schedule import Assignment, LevelSchedule, Rule
 from jigsaw_opt.executor.segments import SegmentedModel
-from jigsaw_opt.executor.worker import OPTIMISERS, Recipe, Worker
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker
 from jigsaw_opt.executor.zoo.network import Batch
 from spb.subjects import Optimiser, Subject, replicas, samples
 
@@ -130,8 +130,8 @@ def _learner(run: Run, model: SegmentedModel) -> tuple[Emulation, torch.optim.lr
     return Emulation(model, optimiser, Averaging(run.method.averaging)), rates
 
 
-def _recipe(optimiser: Optimiser, rate: float) -> Recipe:
-    return Recipe(optimiser, {"lr": rate, "momentum": MOMENTUM} if optimiser == "sgd" else {"lr": rate})
+def _recipe(optimiser: Optimiser, rate: float) -> TrainingRecipe:
+    return TrainingRecipe(optimiser, {"lr": rate, "momentum": MOMENTUM} if optimiser == "sgd" else {"lr": rate})
 
 
 def _rate_factor(iterations: int, iteration: int) -> float:

@@ -11,14 +11,14 @@ from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
-    from jigsaw_opt.sweeps.task import Task
+    from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["tasks_of"]
 
 T = TypeVar("T")
 
 
-def tasks_of(arguments: argparse.Namespace) -> tuple[Task, ...]:
+def tasks_of(arguments: argparse.Namespace) -> tuple[SweepTask, ...]:
     """The tasks that the arguments ask for.
 
     Raises
@@ -111,9 +111,9 @@ def _seconds(text: str) -> float:
 
 def _entries(source: str) -> list[Entry]:
     """The instances of a set, or the one of any other source."""
-    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import exists
     from jigsaw_opt.instances import load, names, sets
+    from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.sweeps.bench.trials import Entry
     from jigsaw_opt.text import readable
 

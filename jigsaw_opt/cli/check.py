@@ -28,8 +28,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note, print_json
-    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
 
     violations = check(instance_from(arguments.instance), load_plan(arguments.plan))
     if arguments.json:

@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import decode_instance, encode_instance
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.instances.measured import Setting, instance_of
+    from jigsaw_opt.instances.measured import MeasuredSetting, instance_of
 
     require_output(arguments.output, *arguments.profiles)
     for name in _COUNTS:
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.latency_us < 0:
         raise UsageError(f"--latency-us is at least 0, not {arguments.latency_us}")
     name = arguments.name or (arguments.output.stem if arguments.output else arguments.format)
-    setting = Setting(**{field: getattr(arguments, field) for field in Setting.__dataclass_fields__})
+    setting = MeasuredSetting(**{field: getattr(arguments, field) for field in MeasuredSetting.__dataclass_fields__})
     document = encode_instance(instance_of(name, _models(arguments), setting))
     decode_instance(document)  # what is written is valid, whatever the names on the command line
     emit(document, arguments.output)

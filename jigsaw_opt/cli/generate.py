@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from jigsaw_opt.cli.source import OBJECTIVES, SIZES, generated
-
 HELP = "generate an instance of a family"
 
 
@@ -18,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gpus", type=int, metavar="N", help="GPUs in each server")
     parser.add_argument("--load", type=int, metavar="PERCENT", help="workers of all jobs per 100 GPUs")
     parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="bytes per second of a server's link")
-    parser.add_argument("--objective", choices=OBJECTIVES, help="objective")
+    parser.add_argument("--objective", choices=("makespan", "weighted_completion", "period"), help="objective")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
 
 
@@ -26,6 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Generate and write."""
     from jigsaw_opt.cli.output import emit, require_output
     from jigsaw_opt.documents import encode_instance
+    from jigsaw_opt.instances.sources import SIZES, generated
 
     require_output(arguments.output)
     changes = {name: getattr(arguments, name) for name in (*SIZES, "objective")}

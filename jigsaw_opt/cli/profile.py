@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jigsaw_opt.executor.links import LinkProfile
-    from jigsaw_opt.executor.profiling import Profile
+    from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.problem.model import Model
 
 HELP = "measure a model for an instance"
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _measured(
     arguments: argparse.Namespace,
-) -> tuple[Profile | None, Model | None, LinkProfile | None, str]:
+) -> tuple[ModelProfile | None, Model | None, LinkProfile | None, str]:
     """The profile of the model, the model with its times, the all-reduces, and what the device is called."""
     import torch
 

@@ -11,8 +11,8 @@ from jigsaw_opt import __version__
 from jigsaw_opt.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from jigsaw_opt.executor.links import LinkFit, LinkProfile, Sample
-    from jigsaw_opt.executor.profiling import Profile
+    from jigsaw_opt.executor.links import AllReduceSample, LinkFit, LinkProfile
+    from jigsaw_opt.executor.profiling import ModelProfile
     from jigsaw_opt.executor.timing import Spread
     from jigsaw_opt.problem.model import Model
 
@@ -20,7 +20,7 @@ __all__ = ["print_report"]
 
 
 def print_report(
-    device: str, profile: Profile | None, model: Model | None, links: LinkProfile | None, as_json: bool
+    device: str, profile: ModelProfile | None, model: Model | None, links: LinkProfile | None, as_json: bool
 ) -> None:
     """Print what was measured, and the times that the model of an instance states.
 
@@ -45,7 +45,7 @@ def print_report(
         _print_links(links)
 
 
-def _print_segments(profile: Profile, model: Model) -> None:
+def _print_segments(profile: ModelProfile, model: Model) -> None:
     headers = ("segment", "forward us", "iqr", "backward us", "iqr", "step us", "parameters", "activations", "model")
     rows = [
         (
@@ -63,7 +63,7 @@ def _print_segments(profile: Profile, model: Model) -> None:
     print(f"\nstate: {profile.state_bytes} bytes, state_factor {model.state_factor}\n")
 
 
-def _print_levels(profile: Profile, model: Model, device: str) -> None:
+def _print_levels(profile: ModelProfile, model: Model, device: str) -> None:
     memory = "saved bytes" if device == "cpu" else "peak bytes"
     headers = ("level", "block us", "iqr", "model us", "parts us", memory, "model bytes")
     blocks, activations = model.block_us(model.gpu_types[0]), model.activation_bytes()
@@ -97,7 +97,9 @@ def _shown(spread: Spread) -> tuple[str, str]:
     return f"{spread.median:.0f}", f"{spread.iqr:.0f}"
 
 
-def _as_json(device: str, profile: Profile | None, model: Model | None, links: LinkProfile | None) -> dict[str, Any]:
+def _as_json(
+    device: str, profile: ModelProfile | None, model: Model | None, links: LinkProfile | None
+) -> dict[str, Any]:
     from json import loads
 
     from jigsaw_opt.documents import encode_model
@@ -113,7 +115,7 @@ def _as_json(device: str, profile: Profile | None, model: Model | None, links: L
     }
 
 
-def _profile_json(profile: Profile) -> dict[str, Any]:
+def _profile_json(profile: ModelProfile) -> dict[str, Any]:
     segments = [
         {
             "name": s.name,
@@ -140,7 +142,7 @@ def _links_json(links: LinkProfile) -> dict[str, Any]:
     }
 
 
-def _sample_json(sample: Sample, fit: LinkFit | None = None) -> dict[str, Any]:
+def _sample_json(sample: AllReduceSample, fit: LinkFit | None = None) -> dict[str, Any]:
     row = {"workers": sample.workers, "bytes": sample.size, "time_us": _quartiles(sample.time)}
     return row | ({"residual": round(fit.residual(sample), 4)} if fit else {})
 

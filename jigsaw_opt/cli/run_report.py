@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
-from jigsaw_opt.problem.replay import Replay, Summary
+from jigsaw_opt.problem.replay import Replay, ReplaySummary
 
 __all__ = ["print_summary"]
 
@@ -42,7 +42,7 @@ def print_summary(replay: Replay, as_json: bool) -> None:
         print(f"\nspeed-up over {replay.baseline.policy}: {predicted:.3f} predicted, {found}")
 
 
-def _cells(summary: Summary) -> tuple[object, ...]:
+def _cells(summary: ReplaySummary) -> tuple[object, ...]:
     errors = (summary.error, summary.block_error, summary.block_error_p90, summary.block_bias)
     shares = (summary.busy_predicted, summary.busy_measured)
     return (summary.predicted_us, summary.measured_us, *map(_percent, errors), *map(_percent, shares))

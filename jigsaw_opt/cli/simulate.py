@@ -14,7 +14,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.engine import Simulation
-    from jigsaw_opt.simulation.metrics import Summary
+    from jigsaw_opt.simulation.metrics import SimulationSummary
     from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 
 HELP = "replay a workload on a cluster under a policy"
@@ -81,7 +81,6 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate, write the results, print the summary; a signal while it is under way leaves a snapshot instead."""
-    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import make_folder
     from jigsaw_opt.simulation.folder import RESULTS, SNAPSHOT, begin, require_place
     from jigsaw_opt.simulation.request import prepare
@@ -94,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.sweep:
         return run_simulations(arguments, request)
     _require_one(arguments)
-    prepared = prepare(request, instance_from)
+    prepared = prepare(request)
     simulation = begin(prepared, folder, arguments.resume)
     make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments))
     with interrupt_flag() as interrupted:
@@ -203,7 +202,7 @@ def _put_aside(simulation: Simulation, prepared: Prepared, folder: Path) -> int:
     return INTERRUPTED
 
 
-def _print(summary: Summary, request: SimulationRequest, as_json: bool) -> None:
+def _print(summary: SimulationSummary, request: SimulationRequest, as_json: bool) -> None:
     from dataclasses import asdict
 
     from jigsaw_opt.cli.output import print_json, print_table

@@ -29,18 +29,13 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 
 def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
-    from functools import partial
-
-    from jigsaw_opt.cli.source import instance_from
     from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.simulation.request import prepare_all
     from jigsaw_opt.sweeps.folder import TABLES
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
-    reading = partial(prepare_all, find_instance=instance_from)
-    tasks = simulations(base, arguments.workload, arguments.policy, _seeds(arguments), reading)
+    tasks = simulations(base, arguments.workload, arguments.policy, _seeds(arguments))
     engine = engine_of(arguments)
     make_folder(arguments.output, TABLES, inputs_of(arguments))
     return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print)

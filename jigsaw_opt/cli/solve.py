@@ -82,7 +82,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.cli.output import require_output
-    from jigsaw_opt.cli.source import instance_from
+    from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.system.interrupts import on_interrupt
 
     # To put a new plan in the place of the old one is what --warm may be for.

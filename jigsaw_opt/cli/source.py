@@ -1,90 +1,18 @@
-"""Where instances and plans come from: a file, a name of the bundled library, or a family and a seed."""
+"""Plans that are to be shown or carried out: read with their instances, and checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import CheckFailedError, UsageError
+from jigsaw_opt.errors import CheckFailedError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["OBJECTIVES", "SIZES", "checked_picture", "checked_plan", "generated", "instance_from"]
-
-SIZES = ("servers", "gpus", "load", "bandwidth")
-"""Numbers of a recipe that a user may set."""
-OBJECTIVES = ("makespan", "weighted_completion", "period")
-_MOST_DIGITS = 18
-
-
-def instance_from(source: str) -> Instance:
-    """The instance in the file `source`, the bundled one of that name, or one of a family.
-
-    Parameters
-    ----------
-    source
-        A file, a name as in ``rack/plain``, or a family and a seed with changes of the recipe, as in
-        ``rack:100`` or ``cluster:3:load=400:objective=makespan``.
-
-    Raises
-    ------
-    InvalidInputError
-        Neither exists, or the file is not a valid instance.
-    UsageError
-        A family without such a seed or such a change.
-    """
-    from jigsaw_opt import instances
-    from jigsaw_opt.documents import exists, load_instance
-
-    if not exists(source):
-        if source in instances.names():
-            return instances.load(source)
-        if source.partition(":")[0] in instances.families() and ":" in source:
-            return _of_family(source)
-    return load_instance(source)
-
-
-def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:
-    """The instance of a family and seed, with `SIZES` and the objective as the user wants them.
-
-    Raises
-    ------
-    UsageError
-        A size below 1, an objective that is none, or jobs that do not fit.
-    """
-    from jigsaw_opt.instances import generate
-
-    for name, value in changes.items():
-        if name == "objective" and value not in OBJECTIVES:
-            raise UsageError(f"objective is one of {', '.join(OBJECTIVES)}, not {value!r}")
-        if isinstance(value, int) and value < 1:
-            raise UsageError(f"{name} is at least 1, not {value}")
-    return generate(family, seed, **changes)
-
-
-def _of_family(source: str) -> Instance:
-    family, seed, *changes = source.split(":")
-    if not _is_number(seed):
-        raise UsageError(f"{source}: the seed is a whole number of at most {_MOST_DIGITS} digits, not {seed!r}")
-    return generated(family, int(seed), dict(_change(source, change) for change in changes))
-
-
-def _is_number(text: str) -> bool:
-    """Whether it is a whole number of a length that anybody means."""
-    return text.isdecimal() and len(text) <= _MOST_DIGITS
-
-
-def _change(source: str, change: str) -> tuple[str, int | str]:
-    name, _, value = change.partition("=")
-    if name == "objective":
-        return name, value
-    if name not in SIZES or not _is_number(value):
-        raise UsageError(f"{source}: a change is NAME=N with {', '.join(SIZES)}, or objective=NAME, not {change!r}")
-    return name, int(value)
+__all__ = ["checked_picture", "checked_plan"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -97,6 +25,7 @@ def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
     """
     from jigsaw_opt.checking import check
     from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.instances.sources import instance_from
 
     instance, plan = instance_from(source), load_plan(plan_path)
     violations = check(instance, plan)

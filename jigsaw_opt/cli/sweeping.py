@@ -11,7 +11,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepKind
-    from jigsaw_opt.sweeps.task import Engine, Task
+    from jigsaw_opt.sweeps.task import SweepEngine, SweepTask
 
 __all__ = ["Rows", "configure_engine", "engine_of", "run_sweep"]
 
@@ -26,7 +26,7 @@ def configure_engine(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--address", metavar="HOST:PORT", help="of the Ray cluster, or auto for the one that runs here")
 
 
-def engine_of(arguments: argparse.Namespace) -> Engine:
+def engine_of(arguments: argparse.Namespace) -> SweepEngine:
     """The engine that the arguments ask for.
 
     Raises
@@ -53,8 +53,8 @@ def engine_of(arguments: argparse.Namespace) -> Engine:
 
 def run_sweep(
     arguments: argparse.Namespace,
-    tasks: Sequence[Task],
-    engine: Engine,
+    tasks: Sequence[SweepTask],
+    engine: SweepEngine,
     kind: SweepKind,
     line: Callable[[Mapping[str, Any]], str],
     show: Callable[[Rows], None],

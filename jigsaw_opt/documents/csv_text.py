@@ -19,7 +19,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     A text that begins as a formula does gets a quote before it, which spreadsheets take for the sign of a text. Texts
     that begin with quotes and then so get one more, so that `restored` gives every text back; numbers stay as they are.
     """
-    lines = _Lines()
+    lines = _WrittenLines()
     # With both characters as its end, a line has neither in a cell without quotes around it.
     writer = csv.writer(lines, lineterminator="\r\n")
     writer.writerow(map(_cell, header))
@@ -27,7 +27,7 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join([*lines.written, ""])
 
 
-class _Lines:
+class _WrittenLines:
     def __init__(self) -> None:
         self.written: list[str] = []
 

@@ -20,7 +20,7 @@ from jigsaw_opt.problem.replay import (
     MeasuredIteration,
     MeasuredJob,
     Replay,
-    Summary,
+    ReplaySummary,
     Timeline,
 )
 from jigsaw_opt.text import json_text
@@ -146,11 +146,11 @@ def _replay(tree: Json) -> Replay:
         instance_sha256=tree["instance_sha256"],
         plan_sha256=tree["plan_sha256"],
         machine=tree["machine"],
-        summary=Summary(**tree["summary"]),
+        summary=ReplaySummary(**tree["summary"]),
         gpus=tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"]),
         timeline=_read_timeline(tree["timeline"]),
         baseline=baseline
-        and Baseline(baseline["policy"], Summary(**baseline["summary"]), _read_timeline(baseline["timeline"])),
+        and Baseline(baseline["policy"], ReplaySummary(**baseline["summary"]), _read_timeline(baseline["timeline"])),
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import contributors
 
-__all__ = ["Averaging", "Exchange", "require_full_depth"]
+__all__ = ["Averaging", "GradientExchange", "require_full_depth"]
 
 
 class Averaging(Enum):
@@ -39,7 +39,7 @@ def require_full_depth(levels: Sequence[int], depth: int) -> None:
         raise UsageError(f"in every iteration one worker must go to level {depth}")
 
 
-class Exchange:
+class GradientExchange:
     """The exchange of one job's gradients.
 
     Every process of the default process group makes this object, also those that hold no worker of the job,

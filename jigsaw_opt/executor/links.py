@@ -16,14 +16,14 @@ from jigsaw_opt.executor.fitting import fit_two
 from jigsaw_opt.executor.processes import run_group
 from jigsaw_opt.executor.timing import Spread, spread, wall_us
 
-__all__ = ["LinkFit", "LinkProfile", "Sample", "fit", "link_profile"]
+__all__ = ["AllReduceSample", "LinkFit", "LinkProfile", "fit", "link_profile"]
 
 _WARM_UP = 5
 _MOST = 2**53 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class AllReduceSample:
     """All-reduces of `size` bytes among `workers` processes, alone, or two such groups at once."""
 
     workers: int
@@ -54,11 +54,11 @@ class LinkFit:
         """Bytes per second, in the range of an instance."""
         return max(1, min(_MOST, round(1e6 / self.byte_us))) if self.byte_us else _MOST
 
-    def time_us(self, sample: Sample) -> float:
+    def time_us(self, sample: AllReduceSample) -> float:
         """What the fit says of a sample."""
         return self.latency_us * sample.steps + self.byte_us * sample.volume
 
-    def residual(self, sample: Sample) -> float:
+    def residual(self, sample: AllReduceSample) -> float:
         """Relative residual of a sample: 0.1 where it took a tenth longer than the fit says."""
         return sample.time.median / self.time_us(sample) - 1
 
@@ -67,8 +67,8 @@ class LinkFit:
 class LinkProfile:
     """Samples of single groups, of two groups at once, and the fit of the former."""
 
-    samples: tuple[Sample, ...]
-    shared: tuple[Sample, ...]
+    samples: tuple[AllReduceSample, ...]
+    shared: tuple[AllReduceSample, ...]
     fit: LinkFit
 
 
@@ -89,12 +89,12 @@ def link_profile(workers: int, sizes: Sequence[int], repeats: int, backend: str 
     return LinkProfile(alone, tuple(sample for sample in samples if not sample.alone), fit(alone))
 
 
-def fit(samples: Sequence[Sample]) -> LinkFit:
+def fit(samples: Sequence[AllReduceSample]) -> LinkFit:
     """Latency and time a byte that fit the samples best, which differ in size."""
     return LinkFit(*fit_two((s.steps, s.volume, s.time.median) for s in samples))
 
 
-def _samples(sizes: tuple[int, ...], repeats: int, backend: str) -> list[Sample]:
+def _samples(sizes: tuple[int, ...], repeats: int, backend: str) -> list[AllReduceSample]:
     """Run by every process; the first one's times count."""
     device = torch.device("cuda", dist.get_rank()) if backend == "nccl" else torch.device("cpu")
     samples = []
@@ -104,7 +104,7 @@ def _samples(sizes: tuple[int, ...], repeats: int, backend: str) -> list[Sample]
             buffers = [torch.zeros(size // 4, device=device) for _ in pair]
             for count in (1, 2):
                 times = [_all_reduce(buffers[:count], pair[:count], device) for _ in range(_WARM_UP + repeats)]
-                samples.append(Sample(workers, size, spread(times[_WARM_UP:]), alone=count == 1))
+                samples.append(AllReduceSample(workers, size, spread(times[_WARM_UP:]), alone=count == 1))
         dist.barrier()
     return samples
 

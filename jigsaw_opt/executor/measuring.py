@@ -10,9 +10,9 @@ import torch
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.links import LinkProfile, link_profile
-from jigsaw_opt.executor.profiling import Profile, profile
+from jigsaw_opt.executor.profiling import ModelProfile, profile
 from jigsaw_opt.executor.side_by_side import profiles_side_by_side
-from jigsaw_opt.executor.worker import Recipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 
 __all__ = ["measure_all_reduces", "measure_model"]
 
@@ -32,7 +32,7 @@ def measure_model(
     warm_up: int,
     repeats: int,
     trusted: Sequence[str] = (),
-) -> Profile:
+) -> ModelProfile:
     """Profile a model, in one process or in several at once.
 
     Parameters
@@ -60,7 +60,7 @@ def measure_model(
         The batch does not fit the device's memory.
     """
     momentum = {"momentum": 0.9} if optimiser == "sgd" else {}
-    recipe = Recipe(optimiser, {"lr": _RATE, **momentum}, seed)
+    recipe = TrainingRecipe(optimiser, {"lr": _RATE, **momentum}, seed)
     if processes > 1:
         return profiles_side_by_side([entry], segments, processes, recipe, warm_up, repeats, trusted)[0]
     network = build_network(entry["zoo"], entry["arguments"], trusted, seed)

@@ -92,7 +92,7 @@ def run_group(
             start_deaf(process)
             there.close()
             hold.close()
-            group.members.append(_Member(process, here))
+            group.handles.append(_ProcessHandle(process, here))
         return group.results()
 
 
@@ -110,7 +110,7 @@ def keep_to_share(rank: int, count: int) -> None:
 
 
 @dataclass
-class _Member:
+class _ProcessHandle:
     """A process, the pipe to it, and what it has said."""
 
     process: ForkServerProcess
@@ -131,37 +131,37 @@ class _Group(AbstractContextManager["_Group"]):
     """Processes none of which outlives this context."""
 
     def __init__(self) -> None:
-        self.members: list[_Member] = []
+        self.handles: list[_ProcessHandle] = []
 
     def results(self) -> list[Any]:
         deadline: float | None = None
-        while pending := [member for member in self.members if member.said is None and not member.lost]:
+        while pending := [handle for handle in self.handles if handle.said is None and not handle.lost]:
             left = None if deadline is None else deadline - monotonic()
             if left is not None and left <= 0:
                 break
-            for ready in wait([member.pipe for member in pending], left):
-                self._hear(next(member for member in pending if member.pipe is ready))
-            if deadline is None and any(member.lost or (member.said and member.said.error) for member in self.members):
+            for ready in wait([handle.pipe for handle in pending], left):
+                self._hear(next(handle for handle in pending if handle.pipe is ready))
+            if deadline is None and any(handle.lost or (handle.said and handle.said.error) for handle in self.handles):
                 deadline = monotonic() + _GRACE_S
         self._raise_cause()
-        return [member.said.result for member in self.members if member.said]
+        return [handle.said.result for handle in self.handles if handle.said]
 
-    def _hear(self, member: _Member) -> None:
+    def _hear(self, handle: _ProcessHandle) -> None:
         try:
-            member.said = pickle.loads(member.pipe.recv_bytes())
+            handle.said = pickle.loads(handle.pipe.recv_bytes())
         except (EOFError, ConnectionResetError):
-            member.process.join()
-            member.lost = True
+            handle.process.join()
+            handle.lost = True
 
     def _raise_cause(self) -> None:
         """Raise what caused the rest: who lost the connection fails with a RuntimeError of torch."""
         errors: list[BaseException] = [
-            member.said.error for member in self.members if member.said and member.said.error
+            handle.said.error for handle in self.handles if handle.said and handle.said.error
         ]
         lost = [
-            LostProcessError(rank, member.process.exitcode or 0)
-            for rank, member in enumerate(self.members)
-            if member.lost
+            LostProcessError(rank, handle.process.exitcode or 0)
+            for rank, handle in enumerate(self.handles)
+            if handle.lost
         ]
         causes: list[BaseException] = [*(error for error in errors if isinstance(error, JigsawError)), *lost]
         causes += sorted(errors, key=lambda error: isinstance(error, RuntimeError))
@@ -169,12 +169,12 @@ class _Group(AbstractContextManager["_Group"]):
             raise causes[0]
 
     def __exit__(self, *_: object) -> None:
-        for member in self.members:
-            if member.said is None or member.said.error:
-                member.process.kill()
-        for member in self.members:
-            member.process.join()
-            member.pipe.close()
+        for handle in self.handles:
+            if handle.said is None or handle.said.error:
+                handle.process.kill()
+        for handle in self.handles:
+            handle.process.join()
+            handle.pipe.close()
 
 
 class _Telling(AbstractContextManager["_Telling"]):

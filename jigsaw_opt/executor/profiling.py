@@ -25,7 +25,7 @@ from jigsaw_opt.executor.worker import Worker
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.model import Model, Segment
 
-__all__ = ["LevelProfile", "Profile", "SegmentProfile", "profile"]
+__all__ = ["LevelProfile", "ModelProfile", "SegmentProfile", "profile"]
 
 _Times = list[list[float]]
 """A row a round."""
@@ -78,7 +78,7 @@ class LevelProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class ModelProfile:
     """A measured model.
 
     Parameters
@@ -133,7 +133,7 @@ def _shared_out(total: int, shares: Sequence[float]) -> list[int]:
     return [high - low for low, high in pairwise(done)]
 
 
-def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
+def profile(worker: Worker, warm_up: int, repeats: int) -> ModelProfile:
     """Measure the model of `worker` on its device.
 
     Parameters
@@ -154,7 +154,7 @@ def profile(worker: Worker, warm_up: int, repeats: int) -> Profile:
             segments.append(segment_times)
             levels.append([step + rest for step, rest in block_times])
             steps.extend(step for step, _ in block_times)
-    return Profile(
+    return ModelProfile(
         _segment_profiles(worker, segments, spread(steps).median),
         tuple(
             LevelProfile(level, spread(times), _block_memory(worker, level))

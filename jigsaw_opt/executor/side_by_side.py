@@ -15,9 +15,9 @@ import torch.distributed as dist
 
 from jigsaw_opt.executor.building import build_network, even_segments, replica
 from jigsaw_opt.executor.processes import keep_to_share, run_group
-from jigsaw_opt.executor.profiling import Profile, profile
+from jigsaw_opt.executor.profiling import ModelProfile, profile
 from jigsaw_opt.executor.timing import Spread
-from jigsaw_opt.executor.worker import Recipe, Worker
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker
 
 __all__ = ["profiles_side_by_side"]
 
@@ -26,11 +26,11 @@ def profiles_side_by_side(
     entries: Sequence[Mapping[str, Any]],
     segments: int,
     processes: int,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     warm_up: int,
     repeats: int,
     trusted: Sequence[str] = (),
-) -> list[Profile]:
+) -> list[ModelProfile]:
     """Profile models on the CPU in several processes at once, each on its share of the cores with one thread.
 
     Parameters
@@ -60,11 +60,11 @@ def profiles_side_by_side(
 def _profiles(
     entries: Sequence[Mapping[str, Any]],
     segments: int,
-    recipe: Recipe,
+    recipe: TrainingRecipe,
     warm_up: int,
     repeats: int,
     trusted: Sequence[str],
-) -> list[Profile]:
+) -> list[ModelProfile]:
     keep_to_share(dist.get_rank(), dist.get_world_size())
     found = []
     for entry in entries:
@@ -75,7 +75,7 @@ def _profiles(
     return found
 
 
-def _mean(profiles: Sequence[Profile]) -> Profile:
+def _mean(profiles: Sequence[ModelProfile]) -> ModelProfile:
     first = profiles[0]
     segments = tuple(
         replace(

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from jigsaw_opt.executor.buckets import GradientBuckets, Ready
 from jigsaw_opt.executor.building import Replica
-from jigsaw_opt.executor.exchange import Exchange
+from jigsaw_opt.executor.exchange import GradientExchange
 
-__all__ = ["OPTIMISERS", "Recipe", "Worker", "block_and_send", "launch", "train_iteration"]
+__all__ = ["OPTIMISERS", "TrainingRecipe", "Worker", "block_and_send", "launch", "train_iteration"]
 
 OPTIMISERS: Mapping[str, type[torch.optim.Optimizer]] = MappingProxyType(
     {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
@@ -27,7 +27,7 @@ _HOW = frozenset({"fused", "foreach", "capturable"})
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How a job trains.
 
     Parameters
@@ -45,7 +45,7 @@ class Recipe:
     seed: int = 0
 
 
-class _Lane:
+class _TransferStream:
     """Where transfers run; on a CPU a bucket that is announced is there."""
 
     def mark(self, bucket: int) -> None:
@@ -57,7 +57,7 @@ class _Lane:
         yield
 
 
-class _CudaLane(_Lane):
+class _CudaLane(_TransferStream):
     """A stream beside that of the blocks, so that a transfer need not wait for the rest of the backward pass."""
 
     def __init__(self, device: torch.device) -> None:
@@ -99,13 +99,13 @@ class Worker:
         Blocks run so far.
     """
 
-    def __init__(self, number: int, replica: Replica, recipe: Recipe, device: torch.device) -> None:
+    def __init__(self, number: int, replica: Replica, recipe: TrainingRecipe, device: torch.device) -> None:
         self.number, self.replica, self.recipe, self.device = number, replica, recipe, device
         self.model = replica.model.to(device)
         self.buckets = GradientBuckets(self.model)
         self.optimiser = OPTIMISERS[recipe.optimiser](self.model.parameters(), **recipe.options)
         self.iteration, self._step_due = 0, False
-        self._lane = _Lane() if device.type == "cpu" else _CudaLane(device)
+        self._lane = _TransferStream() if device.type == "cpu" else _CudaLane(device)
 
     def block(self, level: int, ready: Ready) -> Tensor:
         """The next iteration's block: the step with the gradients exchanged before, forward, backward to `level`.
@@ -141,7 +141,7 @@ class Worker:
             self.optimiser.step()
             self._step_due = False
 
-    def transfer(self, bucket: int, levels: Sequence[int], exchange: Exchange) -> None:
+    def transfer(self, bucket: int, levels: Sequence[int], exchange: GradientExchange) -> None:
         """Take part in the transfer of `bucket`, and return when its result is in the gradients.
 
         Parameters
@@ -149,7 +149,7 @@ class Worker:
         bucket
             1 to D, in this order in each iteration; one that `block` announces, only after that.
         levels
-            Of all workers of the job in this iteration, for which `Exchange.prepare` has been called.
+            Of all workers of the job in this iteration, for which `GradientExchange.prepare` has been called.
         exchange
             The job's.
         """
@@ -209,7 +209,7 @@ def _copied(tree: Any) -> Any:
 
 
 def launch(
-    worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor
+    worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
 ) -> tuple[Tensor, list[Future[None]]]:
     """Run the next block of a worker, with its transfers in another thread.
 
@@ -218,7 +218,7 @@ def launch(
     worker
         A worker in this process.
     levels
-        Of all workers of its job in this iteration, for which `Exchange.prepare` has been called.
+        Of all workers of its job in this iteration, for which `GradientExchange.prepare` has been called.
     exchange
         The job's.
     transfers
@@ -250,7 +250,9 @@ def block_and_send(worker: Worker, level: int, send: Ready) -> Tensor:
     return loss
 
 
-def train_iteration(worker: Worker, levels: Sequence[int], exchange: Exchange, transfers: ThreadPoolExecutor) -> Tensor:
+def train_iteration(
+    worker: Worker, levels: Sequence[int], exchange: GradientExchange, transfers: ThreadPoolExecutor
+) -> Tensor:
     """One iteration of a job with a worker a process: `launch`, and wait until all transfers are done.
 
     Returns the loss of this worker's batch.

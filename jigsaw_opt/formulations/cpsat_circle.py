@@ -16,11 +16,11 @@ from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps,
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Busy", "Iteration", "Model", "Task", "Timing", "build"]
+__all__ = ["Busy", "CpSatCyclicTiming", "CyclicIteration", "CyclicTask", "CyclicTiming", "build"]
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class CyclicIteration:
     """One iteration of a job, all times in microseconds.
 
     Parameters
@@ -39,7 +39,7 @@ class Iteration:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class CyclicTask:
     """A placed job.
 
     Parameters
@@ -52,11 +52,11 @@ class Task:
 
     machines: Sequence[int]
     links: Sequence[int]
-    iterations: Sequence[Iteration]
+    iterations: Sequence[CyclicIteration]
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class CyclicTiming:
     """When a job runs; from the first block to the last end within one period.
 
     Parameters
@@ -73,7 +73,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CpSatCyclicTiming:
     """Variables and constraints.
 
     Parameters
@@ -87,10 +87,10 @@ class Model:
     tasks: Sequence[_Variables]
     proto: cp_model.CpModel
 
-    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[Timing]:
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[CyclicTiming]:
         """Timing of each job in a solution, given the value of each variable."""
         return [
-            Timing(
+            CyclicTiming(
                 [[value(start) for start in row] for row in it.blocks],
                 [[value(start) for start in row] for row in it.transfers],
                 value(it.ends[-1]),
@@ -103,13 +103,13 @@ class Model:
 class _Variables:
     """Start of each block and transfer, and the barrier, by iteration."""
 
-    task: Task
+    task: CyclicTask
     blocks: list[list[cp_model.IntVar]]
     transfers: list[list[cp_model.IntVar]]
     ends: list[cp_model.IntVar]
 
 
-def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: Busy) -> Model:
+def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_links: Busy) -> CpSatCyclicTiming:
     """Build the model; any solution will do.
 
     Parameters
@@ -126,10 +126,10 @@ def build(tasks: Sequence[Task], period: int, busy_machines: Busy, busy_links: B
     free = not any(busy_machines.values()) and not any(busy_links.values())
     jobs = [_add_job(proto, task, period, first=free and number == 0) for number, task in enumerate(tasks)]
     _add_disjoint(proto, jobs, period, busy_machines, busy_links)
-    return Model(jobs, proto)
+    return CpSatCyclicTiming(jobs, proto)
 
 
-def _add_job(proto: cp_model.CpModel, task: Task, period: int, first: bool) -> _Variables:
+def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool) -> _Variables:
     """Readiness, order, barrier; the last one wraps (specification: readiness, order, barrier, period)."""
     it = _Variables(task, [], [], [])
     phase = barrier = proto.new_int_var(0, 0 if first else period - 1, "")

@@ -7,17 +7,19 @@ every GPU the memory. When pieces run is left out, so its size does not grow wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
+from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
+from jigsaw_opt.problem.memory import deepest_level, most_bytes
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     Terms = list[cp_model.LinearExprT]
 
-__all__ = ["LoadsModel", "Places", "build", "fits"]
+__all__ = ["LoadsModel", "ServerGroups", "build", "fits"]
 
 _MOST_VARIABLES = 20_000
 """In a larger model, by about its number of variables, the engine decides nothing in time."""
@@ -37,7 +39,7 @@ _MOST_ENDS = 12
 """So many different heads, and tails, of the work on a resource are told apart."""
 
 
-class Places(Protocol):
+class ServerGroups(Protocol):
     """Groups of servers of which no two share a link: the group of each server, and the links that leave each."""
 
     @property
@@ -68,7 +70,7 @@ class LoadsModel:
         return [[gpu for gpu, literal in here.items() if value(literal)] for here in self.here]
 
 
-def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
+def build(pieces: Pieces, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
     """Model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     Parameters
@@ -81,7 +83,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
         Groups of servers whose leaving links are looked at.
     """
     model = new_model()
-    clock = _Clock(limit, -(-limit // _LARGEST_NUMBER) or 1)
+    clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
     seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]
     for each in seats:
         each.add_levels()
@@ -101,7 +103,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[Places]) -> LoadsModel:
 
 
 @dataclass(frozen=True, slots=True)
-class _Clock:
+class _TimeUnit:
     """The limit and the unit in which times are counted; `of` rounds down, so sums that fit still fit."""
 
     limit: int
@@ -127,7 +129,7 @@ class _Seats:
 
     model: cp_model.CpModel
     pieces: Pieces
-    clock: _Clock
+    clock: _TimeUnit
     job: PieceGraph
     here: dict[int, cp_model.IntVar] = field(default_factory=dict)
     count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class _Seats:
     def times(self, server: int) -> tuple[int, ...]:
         """Duration of a block by level on a GPU of a server, as far as its memory allows the level."""
         kind = self.pieces.cluster.servers[server]
-        deepest = critical.deepest_level(self.job, kind.gpu_memory)
+        deepest = deepest_level(self.job, kind.gpu_memory)
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
     def add_levels(self) -> None:
@@ -274,7 +276,7 @@ def _add_order(model: cp_model.CpModel, seats: Sequence[_Seats], gpus: Sequence[
         model.add(sum(weight * (here[before] - here[after]) for weight, here in weights) >= 0)
 
 
-def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gpu: int) -> None:
+def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_Seats], gpu: int) -> None:
     """The blocks of all workers on a GPU, none before its release or without its tail (specification: exclusive)."""
     finite = bool(here) and here[0].pieces.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
@@ -282,7 +284,7 @@ def _add_work(model: cp_model.CpModel, clock: _Clock, here: Sequence[_Seats], gp
 
 
 def _add_windows(
-    model: cp_model.CpModel, clock: _Clock, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
+    model: cp_model.CpModel, clock: _TimeUnit, ends: Sequence[tuple[int, int]], work: Terms, capacity: int
 ) -> None:
     """All work with at least some head and some tail fits between them: Jackson's bound for each set of that kind.
 
@@ -310,23 +312,28 @@ def _thinned(values: set[int]) -> list[int]:
 
 def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memory: int) -> None:
     """States of all workers and the largest activations among them (specification: memory)."""
-    largest = max((each.job.activation_bytes[candidate_levels(each.job)[-1] - 1] for each in here), default=0)
-    if sum(each.job.state_bytes for each in here) + largest <= memory:
+    if most_bytes(each.job for each in here) <= memory:
         return
     unit = -(-memory // _LARGEST_NUMBER) or 1
-    peak = model.new_int_var(0, memory // unit, f"activations on {gpu}")
+    states = (each.job.state_bytes // unit * each.here[gpu] for each in here)
+    add_gpu_memory(model, gpu, memory // unit, states, _activations(model, here, gpu, unit))
+
+
+def _activations(
+    model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, unit: int
+) -> Iterator[cp_model.LinearExprT]:
+    """Activations of the levels that are in use on a GPU."""
     for each in here:
         job = each.job
         for level in candidate_levels(job):
             if (gpu, level) in each.count:
                 used = model.new_bool_var(f"{job.name} reaches {level} on {gpu}")
                 model.add(each.count[gpu, level] <= job.iterations * used)
-                model.add(peak >= job.activation_bytes[level - 1] // unit * used)
-    model.add(sum(each.job.state_bytes // unit * each.here[gpu] for each in here) + peak <= memory // unit)
+                yield job.activation_bytes[level - 1] // unit * used
 
 
 def _add_transfers(
-    model: cp_model.CpModel, pieces: Pieces, clock: _Clock, seats: Sequence[_Seats], places: Places
+    model: cp_model.CpModel, pieces: Pieces, clock: _TimeUnit, seats: Sequence[_Seats], places: ServerGroups
 ) -> None:
     """A job that sits in several groups uses a link that leaves each of them (specification: exclusive)."""
     uses: dict[int, list[tuple[_Seats, cp_model.IntVar]]] = {group: [] for group in places.leaving}
@@ -343,7 +350,7 @@ def _add_transfers(
             _add_windows(model, clock, [(head, 0) for head in heads], loads, len(links))
 
 
-def _leaves(model: cp_model.CpModel, each: _Seats, places: Places) -> dict[int, cp_model.IntVar]:
+def _leaves(model: cp_model.CpModel, each: _Seats, places: ServerGroups) -> dict[int, cp_model.IntVar]:
     """Literal that a job uses a link that leaves a group, by group."""
     groups = sorted({places.group[s] for s in each.gpus})
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}

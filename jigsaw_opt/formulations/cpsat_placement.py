@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 if TYPE_CHECKING:
@@ -51,8 +53,9 @@ def _add_job(model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job:
     literals: Literals = {}
     for gpu, s in enumerate(server_of):
         server = pieces.cluster.servers[s]
-        for level in candidate_levels(job) if server.gpu_type in job.gpu_types else ():
-            if job.state_bytes + job.activation_bytes[level - 1] <= server.gpu_memory:
+        admitted = deepest_level(job, server.gpu_memory) if server.gpu_type in job.gpu_types else 0
+        for level in candidate_levels(job):
+            if level <= admitted:
                 literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")
         model.add_at_most_one(literals[key] for key in literals if key[0] == gpu)
     model.add(sum(literals.values()) == job.slots)
@@ -118,10 +121,11 @@ def _add_memory(model: cp_model.CpModel, pieces: Pieces, placed: list[Literals],
         (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
         for job, literals in zip(pieces.jobs, placed, strict=True)
     ]
-    largest = max((job.activation_bytes[pairs[-1][0] - 1] for job, pairs in inside if pairs), default=0)
-    if sum(job.state_bytes for job, pairs in inside if pairs) + largest <= memory:
+    if (
+        needed_bytes((job.state_bytes, job.activation_bytes[pairs[-1][0] - 1]) for job, pairs in inside if pairs)
+        <= memory
+    ):
         return
-    peak = model.new_int_var(0, memory, f"activations on {gpu}")
-    for job, pairs in inside:
-        model.add(peak >= sum(job.activation_bytes[level - 1] * literal for level, literal in pairs))
-    model.add(sum(job.state_bytes * literal for job, pairs in inside for _, literal in pairs) + peak <= memory)
+    states = (job.state_bytes * literal for job, pairs in inside for _, literal in pairs)
+    activations = (sum(job.activation_bytes[level - 1] * literal for level, literal in pairs) for job, pairs in inside)
+    add_gpu_memory(model, gpu, memory, states, activations)

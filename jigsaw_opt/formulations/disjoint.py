@@ -1,4 +1,4 @@
-"""Resources for one piece at a time, on a line or circle of known length, for CP-SAT (specification: exclusive)."""
+"""Resources for one piece at a time, on either horizon of known length, for CP-SAT (specification: exclusive)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["LINKS", "Busy", "User", "add_no_overlaps", "laid"]
 
 Busy = Mapping[int, Sequence[tuple[int, int]]]
-"""Disjoint intervals by number of a resource; on a circle within one period."""
+"""Disjoint intervals by number of a resource; on the cyclic horizon within one period."""
 User = tuple[int, int]
 """Number of a job, and the number of one of its slots or machines, or `LINKS`."""
 LINKS = -1
@@ -61,7 +61,7 @@ def add_no_overlaps(
 def laid(
     model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, period: int | None, turns: int
 ) -> list[cp_model.IntervalVar]:
-    """Interval of a piece; on a circle those from its residue and from a period later.
+    """Interval of a piece; on the cyclic horizon those from its residue and from a period later.
 
     `turns` is how many whole periods its start may be after 0.
     """

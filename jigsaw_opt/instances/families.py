@@ -21,6 +21,7 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.costs import staircase
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.timetable import Gpu
 
@@ -198,7 +199,7 @@ class _Builder:
     def _fits(self, gpu: Gpu, state: int, activations: int) -> bool:
         if self.recipe.spare_memory is not None:
             return True  # memory is made to measure afterwards
-        need = self.state[gpu] + state + max(self.activations[gpu], activations)
+        need = needed_bytes(((self.state[gpu], self.activations[gpu]), (state, activations)))
         return need <= self.cluster.servers[gpu[0]].gpu_memory
 
     def _measured_cluster(self) -> Cluster:
@@ -213,7 +214,7 @@ class _Builder:
         most: dict[Hashable, int] = {}
         for gpu, state in self.state.items():
             group = groups[gpu[0]]
-            most[group] = max(most.get(group, 0), state + self.activations[gpu])
+            most[group] = max(most.get(group, 0), needed_bytes([(state, self.activations[gpu])]))
         servers = tuple(
             replace(server, gpu_memory=most[group] * (100 + spare) // 100)
             for server, group in zip(self.cluster.servers, groups, strict=True)

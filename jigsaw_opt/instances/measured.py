@@ -12,14 +12,14 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model
 
-__all__ = ["DEPTHS", "Setting", "instance_of"]
+__all__ = ["DEPTHS", "MeasuredSetting", "instance_of"]
 
 DEPTHS: Mapping[str, Depth] = {"full": FullDepth(), "staircase": StaircaseDepth(), "free": FreeDepth()}
 """Depth rules by the name that they have in documents."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class MeasuredSetting:
     """The cluster and what every job does.
 
     Parameters
@@ -50,7 +50,7 @@ class Setting:
     objective: Objective
 
 
-def instance_of(name: str, models: Mapping[str, Model], setting: Setting) -> Instance:
+def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting) -> Instance:
     """Instance with one job for each of `models`, called after it.
 
     Raises

@@ -10,19 +10,19 @@ from typing import Protocol
 from jigsaw_opt.problem.cluster import Channel
 
 __all__ = [
-    "Contention",
     "Degraded",
+    "ExchangeSample",
     "Exclusive",
     "FairSharing",
     "Fit",
-    "Sample",
+    "LinkSharing",
     "degradation",
     "fit_degradation",
     "users",
 ]
 
 
-class Contention(Protocol):
+class LinkSharing(Protocol):
     """How links are divided among the transfers that use them at one moment."""
 
     def rates(self, channels: Sequence[Channel], bandwidths: Sequence[int]) -> tuple[Fraction, ...]:
@@ -134,7 +134,7 @@ def degradation(alpha: Fraction, sharing: Fraction | int) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ExchangeSample:
     """A measured exchange.
 
     Parameters
@@ -167,7 +167,7 @@ class Fit:
     """
 
     slope: Fraction
-    samples: tuple[Sample, ...]
+    samples: tuple[ExchangeSample, ...]
     residuals: tuple[Fraction, ...]
 
     @property
@@ -180,7 +180,7 @@ class Fit:
         return Degraded(max(Fraction(0), self.slope - 1), uncontended=max(Fraction(0), 1 - self.slope))
 
 
-def fit_degradation(samples: Sequence[Sample]) -> Fit:
+def fit_degradation(samples: Sequence[ExchangeSample]) -> Fit:
     """Fit the slowdown ``1 + slope (k - 1)`` by least squares of relative errors.
 
     The slowdown of a sample is its time over that of the sample of the same size with one user.

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
+from jigsaw_opt.problem.memory import deepest_level
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = [
     "Exchange",
     "Site",
     "candidate_levels",
-    "deepest_level",
     "exchange_over",
     "fewest_contributors",
     "least_iteration_us",
@@ -51,12 +51,12 @@ def usable_gpus(pieces: Pieces, job: PieceGraph) -> dict[int, int]:
     A GPU may if its type and its memory allow it and its connected part of the cluster has
     enough such GPUs for all slots.
     """
-    least = job.state_bytes + job.activation_bytes[candidate_levels(job)[0] - 1]
+    shallowest = candidate_levels(job)[0]
     component = pieces.routes.component
     fits = {
         s: server.gpus
         for s, server in enumerate(pieces.cluster.servers)
-        if server.gpu_type in job.gpu_types and least <= server.gpu_memory
+        if server.gpu_type in job.gpu_types and deepest_level(job, server.gpu_memory) >= shallowest
     }
     room: Counter[int] = Counter()
     for s, gpus in fits.items():
@@ -279,11 +279,6 @@ def _slope(job: PieceGraph, bucket: int, channel: Channel) -> int:
     more = range(fewest + 1, job.slots + 1)
     rises = ((job.transfer_us(bucket, c, channel) - least) * _SLOPE_UNIT // (c - fewest) for c in more)
     return min(rises, default=0)
-
-
-def deepest_level(job: PieceGraph, memory: int) -> int:
-    """Largest level whose memory a GPU has, 0 for none."""
-    return sum(job.state_bytes + size <= memory for size in job.activation_bytes)
 
 
 def least_levels(job: PieceGraph) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import Depth, FullDepth
 from jigsaw_opt.problem.model import Model
 
-__all__ = ["JobClass", "PackingProblem", "ServerType", "Step"]
+__all__ = ["PackingProblem", "QueuedJobs", "ServerType", "ValueStep"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ServerType:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ValueStep:
     """A step of a concave value of progress.
 
     Parameters
@@ -71,12 +71,12 @@ class Step:
     slope: float
 
 
-_LINEAR = (Step(float("inf"), 1.0),)
+_LINEAR = (ValueStep(float("inf"), 1.0),)
 _FULL = FullDepth()
 
 
 @dataclass(frozen=True, slots=True)
-class JobClass:
+class QueuedJobs:
     """Queued jobs that are alike.
 
     Parameters
@@ -102,7 +102,7 @@ class JobClass:
     count: int
     weight: float
     depth: Depth = _FULL
-    steps: tuple[Step, ...] = _LINEAR
+    steps: tuple[ValueStep, ...] = _LINEAR
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +121,4 @@ class PackingProblem:
 
     types: tuple[ServerType, ...]
     models: Mapping[str, Model]
-    classes: tuple[JobClass, ...]
+    classes: tuple[QueuedJobs, ...]

@@ -30,7 +30,7 @@ from jigsaw_opt.problem.depth import DepthPlugin, LevelRule
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
-from jigsaw_opt.problem.pace import Pace
+from jigsaw_opt.problem.pace import BestPace
 
 __all__ = ["MOST_PIECES", "BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
 
@@ -152,9 +152,9 @@ class Pieces:
         return Routes(self.cluster)
 
     @cached_property
-    def pace(self) -> Pace:
+    def pace(self) -> BestPace:
         """Best rates and latencies over the cluster's links."""
-        return Pace(self.cluster)
+        return BestPace(self.cluster)
 
     @property
     def blocks(self) -> int:

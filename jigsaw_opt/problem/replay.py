@@ -19,7 +19,7 @@ __all__ = [
     "MeasuredJob",
     "Policy",
     "Replay",
-    "Summary",
+    "ReplaySummary",
     "Timeline",
 ]
 
@@ -109,7 +109,7 @@ class MeasuredGpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ReplaySummary:
     """Predicted against measured; a measured value is None where the run was too short to tell.
 
     Parameters
@@ -148,7 +148,7 @@ class Baseline:
     """The same jobs at full depth, one at a time on its GPUs."""
 
     policy: Policy
-    summary: Summary
+    summary: ReplaySummary
     timeline: Timeline
 
 
@@ -172,7 +172,7 @@ class Replay:
     instance_sha256: str
     plan_sha256: str
     machine: Mapping[str, str | int]
-    summary: Summary
+    summary: ReplaySummary
     gpus: tuple[MeasuredGpu, ...]
     timeline: Timeline
     baseline: Baseline | None = None

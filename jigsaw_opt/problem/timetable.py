@@ -16,7 +16,7 @@ from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
 
-__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "minimal_period", "objective_of"]
+__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "objective_of"]
 
 Gpu = tuple[int, int]
 """A GPU as (index of the server, index in the server)."""
@@ -79,11 +79,6 @@ def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None 
     if pieces.objective == "makespan":
         return max(ends)
     return sum(piece.weight * end for piece, end in zip(pieces.jobs, ends, strict=True))
-
-
-def minimal_period(jobs: Sequence[JobPlan]) -> int:
-    """Least period that the spans of the jobs allow (specification: period); resources may ask for more."""
-    return max(1, *(job_end(job) - min(b.start_us for b in job.iterations[0].blocks) for job in jobs))
 
 
 def _job_plan(pieces: Pieces, job: PieceGraph, decision: JobDecision) -> JobPlan:

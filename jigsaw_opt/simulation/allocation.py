@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth, FullDepth
-from jigsaw_opt.simulation.plain import DEPTH, Limits, Plain, Shape, fields, listed
+from jigsaw_opt.simulation.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed
 
 __all__ = ["Decision", "Share"]
 
@@ -52,7 +52,7 @@ class Share:
         return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths}
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(jobs=listed(limits.job, 1), gpus=listed(limits.gpu, 1), depths=listed(DEPTH))
 

@@ -73,7 +73,6 @@ class _Type:
         self._server_of = setting.server_of
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
         self._free = {k: set(setting.gpus_of[k]) for k in servers}
-        self._width = len(setting.gpus_of[servers[0]])
         self.held: dict[int, tuple[int, ...]] = {}
 
     def hold(self, index: int, gpus: tuple[int, ...]) -> None:

@@ -9,8 +9,8 @@ from fractions import Fraction
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
-from jigsaw_opt.problem.contention import Contention as Division
 from jigsaw_opt.problem.contention import Degraded, FairSharing
+from jigsaw_opt.problem.contention import LinkSharing as Division
 
 __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
 

@@ -12,7 +12,7 @@ from jigsaw_opt.simulation.invariants import InvariantError, check_pace, check_s
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.plain import Plain
 from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running, Timers
 
@@ -55,7 +55,7 @@ class Simulation:
         self._idle_rounds = 0
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationOutcome:
         """The records so far."""
         return self._books.outcome
 
@@ -90,7 +90,7 @@ class Simulation:
             if self._decision_us() == self.now_us:
                 self._decide()
 
-    def close(self) -> Outcome:
+    def close(self) -> SimulationOutcome:
         """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
         for running in self._running.values():
             running.settle(self.now_us)

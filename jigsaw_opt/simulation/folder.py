@@ -9,8 +9,8 @@ from jigsaw_opt.documents import exists, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import Summary
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.metrics import SimulationSummary
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
 from jigsaw_opt.simulation.snapshot import restore, snapshot
@@ -65,8 +65,8 @@ def write_results(
     folder: Path,
     request: SimulationRequest,
     prepared: Prepared,
-    outcome: Outcome,
-    summary: Summary,
+    outcome: SimulationOutcome,
+    summary: SimulationSummary,
     report: Callable[[], str],
 ) -> None:
     """Write all tables, the report, and at last the summary: where it is the others are too, and of the same run.

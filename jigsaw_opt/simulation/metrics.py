@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import JobRecord, Outcome
+from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 
-__all__ = ["Summary", "completion_us", "fairness", "quantile", "summarise"]
+__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "summarise"]
 
 _HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class SimulationSummary:
     """The measures of a simulation; means and quantiles of jobs are over those that ended, None where none did.
 
     Parameters
@@ -67,7 +67,7 @@ class Summary:
     p95_policy_ms: float | None
 
 
-def summarise(setting: Setting, outcome: Outcome) -> Summary:
+def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
     """The measures of a simulation that was closed.
 
     Parameters
@@ -88,7 +88,7 @@ def summarise(setting: Setting, outcome: Outcome) -> Summary:
     held_us = sum(record.gpu_us for record in outcome.jobs)
     policy_ms = [record.policy_us / 1000 for record in outcome.rounds]
     restarts = sum(record.restarts for record in outcome.jobs)
-    return Summary(
+    return SimulationSummary(
         jobs=len(outcome.jobs),
         unfinished=len(outcome.jobs) - len(ended),
         mean_completion_h=_mean(completions),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from jigsaw_opt.simulation.plain import MOST, TRUTH, Limits, Plain, Shape, fields, listed, optional, whole
+from jigsaw_opt.simulation.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
 from jigsaw_opt.simulation.policy import Active, Setting
-from jigsaw_opt.simulation.records import JobRecord, Outcome, RoundRecord, Stint
+from jigsaw_opt.simulation.records import JobRecord, RoundRecord, SimulationOutcome, Stint
 from jigsaw_opt.simulation.running import Running
 
 __all__ = ["Books", "Life", "Meter", "Trigger"]
@@ -33,7 +33,7 @@ class Meter:
         return {"total": self.total, "since_us": self.since_us}
 
     @staticmethod
-    def shape(limits: Limits, most: int) -> Shape:
+    def shape(limits: NumberLimits, most: int) -> Shape:
         """What `plain` gives of a number that is at most `most`."""
         return fields(total=whole(most * limits.now_us), since_us=limits.time)
 
@@ -56,7 +56,7 @@ class Life:
         return {"crowd_before": self.crowd_before, "start_us": self.start_us}
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(crowd_before=whole(limits.jobs * limits.now_us), start_us=optional(limits.time))
 
@@ -80,7 +80,7 @@ class Trigger:
         return asdict(self)
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         jobs = listed(limits.job)
         return fields(asked=TRUTH, wake_us=optional(whole(MOST)), arrived=jobs, ended=jobs)
@@ -105,7 +105,7 @@ class Books:
         GPU time held up to the round before.
     """
 
-    outcome: Outcome = field(default_factory=Outcome)
+    outcome: SimulationOutcome = field(default_factory=SimulationOutcome)
     crowd: Meter = field(default_factory=Meter)
     held: Meter = field(default_factory=Meter)
     held_before: int = 0
@@ -142,10 +142,10 @@ class Books:
         }
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(
-            outcome=Outcome.shape(limits),
+            outcome=SimulationOutcome.shape(limits),
             crowd=Meter.shape(limits, limits.jobs),
             held=Meter.shape(limits, limits.gpus),
             held_before=limits.service,
@@ -155,7 +155,7 @@ class Books:
     def restored(cls, tree: Plain, setting: Setting, active: int, gpus: int) -> Books:
         """The books that `plain` gave, with so many jobs active and GPUs held now."""
         jobs, performance = setting.workload.jobs, setting.performance
-        outcome = Outcome.restored(
+        outcome = SimulationOutcome.restored(
             tree["outcome"], lambda index: (performance.work(jobs[index]), performance.alone_us(jobs[index]))
         )
         crowd, held = Meter.restored(tree["crowd"], active), Meter.restored(tree["held"], gpus)

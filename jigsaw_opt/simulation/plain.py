@@ -20,7 +20,7 @@ __all__ = [
     "DEPTH",
     "MOST",
     "TRUTH",
-    "Limits",
+    "NumberLimits",
     "Plain",
     "Shape",
     "checked",
@@ -103,7 +103,7 @@ def _definitions() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class NumberLimits:
     """What numbers may be in the state of a simulation.
 
     Parameters

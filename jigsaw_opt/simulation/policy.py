@@ -13,7 +13,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance import Contention, Performance
-from jigsaw_opt.simulation.plain import Limits, Plain, Shape, checked, fields, whole
+from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, nearest, registered
 
 __all__ = [
@@ -134,7 +134,7 @@ class Active:
         }
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(
             job=limits.job, done=whole(), gpu_us=limits.service, run_us=limits.time, starts=whole(limits.rounds)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.simulation.plain import Limits, Plain, Shape, fields, listed, number, rows, whole
+from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
-__all__ = ["JobRecord", "Outcome", "RoundRecord", "Stint"]
+__all__ = ["JobRecord", "RoundRecord", "SimulationOutcome", "Stint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class JobRecord:
         }
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(
             job=limits.job,
@@ -114,7 +114,7 @@ class Stint:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SimulationOutcome:
     """All records of a simulation.
 
     Parameters
@@ -141,19 +141,19 @@ class Outcome:
         }
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(jobs=listed(JobRecord.shape(limits)), rounds=rows(7, whole()), stints=rows(4, whole()))
 
     @classmethod
-    def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> Outcome:
+    def restored(cls, tree: Plain, whole_of: Callable[[int], tuple[int, int]]) -> SimulationOutcome:
         """The records that `plain` gave; `whole_of` tells the work of a job and the time that all of it takes alone."""
         jobs = [JobRecord.restored(record, *whole_of(record["job"])) for record in tree["jobs"]]
         rounds, stints = [RoundRecord(*row) for row in tree["rounds"]], [Stint(*row) for row in tree["stints"]]
         return cls(0, jobs, rounds, stints)
 
     @staticmethod
-    def check(tree: Plain, limits: Limits, place: Place, report: Report) -> None:
+    def check(tree: Plain, limits: NumberLimits, place: Place, report: Report) -> None:
         """Report what of a tree of the right shape cannot be."""
         for k, (time_us, active, running, gpus, moved, held_us, _) in enumerate(tree["rounds"]):
             before_us = tree["rounds"][k - 1][0] if k else 0

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from jigsaw_opt import instances
-from jigsaw_opt.documents import exists, load_instance
+from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import Problems, UsageError
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -27,7 +27,7 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
 from jigsaw_opt.text import readable
 
-__all__ = ["Prepared", "SimulationRequest", "named_instance", "prepare", "prepare_all"]
+__all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
 
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
@@ -104,19 +104,13 @@ class Prepared:
         return repr((parts, numbers, self.policy.name, sorted(self.options.items())))
 
 
-def named_instance(text: str) -> Instance:
-    """The bundled instance of a name, or the one in a file."""
-    bundled = not exists(text) and text in instances.names()
-    return instances.load(text) if bundled else load_instance(text)
-
-
-def prepare(request: SimulationRequest, find_instance: Callable[[str], Instance] = named_instance) -> Prepared:
+def prepare(request: SimulationRequest, find_instance: Callable[[str], Instance] = instance_from) -> Prepared:
     """Read everything that a request names; see `prepare_all`."""
     return prepare_all([request], find_instance)[0]
 
 
 def prepare_all(
-    requests: Iterable[SimulationRequest], find_instance: Callable[[str], Instance] = named_instance
+    requests: Iterable[SimulationRequest], find_instance: Callable[[str], Instance] = instance_from
 ) -> list[Prepared]:
     """Read everything that requests name.
 
@@ -125,7 +119,7 @@ def prepare_all(
     requests
         The words.
     find_instance
-        The instance that a name stands for; by default a bundled one, or that of a file.
+        The instance that a name stands for; by default as in `instance_from`.
 
     Raises
     ------

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.notes import Books, Life, Meter, Trigger
-from jigsaw_opt.simulation.plain import ANYTHING, Limits, Plain, Shape, conforms, fields, listed, whole
+from jigsaw_opt.simulation.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
 from jigsaw_opt.simulation.policy import Active, Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.running import Running
 
 __all__ = ["check_state", "held_gpus"]
@@ -46,12 +46,12 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
     report = Report()
     conforms(tree, _FIRST, place, report)
     report.raise_if_any()
-    limits = Limits(
+    limits = NumberLimits(
         len(setting.workload.jobs), setting.gpu_count, tree["now_us"], len(tree["books"]["outcome"]["rounds"])
     )
     conforms(tree, _shape(limits, idle_rounds), place, report)
     report.raise_if_any()
-    Outcome.check(tree["books"]["outcome"], limits, ((place, "books"), "outcome"), report)
+    SimulationOutcome.check(tree["books"]["outcome"], limits, ((place, "books"), "outcome"), report)
     _check_numbers(tree, place, report)
     report.raise_if_any()
     _check_times(tree, setting, place, report)
@@ -64,7 +64,7 @@ def held_gpus(tree: Plain) -> int:
     return sum(len(share["gpus"]) for share in tree["shares"])
 
 
-def _shape(limits: Limits, idle_rounds: int) -> Shape:
+def _shape(limits: NumberLimits, idle_rounds: int) -> Shape:
     return fields(
         now_us=limits.time,
         active=listed(Active.shape(limits)),

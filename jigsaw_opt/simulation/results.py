@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from jigsaw_opt.documents.csv_text import csv_text
-from jigsaw_opt.simulation.metrics import Summary, completion_us, fairness
+from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness
 from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import JobRecord, Outcome
+from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 from jigsaw_opt.text import json_text
 
 __all__ = ["jobs_csv", "rounds_csv", "summary_json"]
@@ -31,12 +31,12 @@ _JOBS = (
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
 
 
-def jobs_csv(setting: Setting, outcome: Outcome) -> str:
+def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
     """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
     return csv_text(_JOBS, (_job_cells(setting, record) for record in outcome.jobs))
 
 
-def rounds_csv(outcome: Outcome) -> str:
+def rounds_csv(outcome: SimulationOutcome) -> str:
     """A line a round in which the policy was asked; ``policy_us`` alone differs from run to run."""
     return csv_text(
         _ROUNDS,
@@ -56,7 +56,7 @@ def rounds_csv(outcome: Outcome) -> str:
     )
 
 
-def summary_json(summary: Summary, about: Mapping[str, object]) -> str:
+def summary_json(summary: SimulationSummary, about: Mapping[str, object]) -> str:
     """The measures after what the simulation was of."""
     return json_text({**about, **asdict(summary)}, indent=2, allow_nan=True) + "\n"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.plain import Limits, Plain, Shape, fields
+from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields
 from jigsaw_opt.simulation.policy import Active
 
 __all__ = ["Running", "Timers"]
@@ -70,7 +70,7 @@ class Running:
         return {"job": self.active.index, "start_us": self.start_us, "settled_us": self.settled_us}
 
     @staticmethod
-    def shape(limits: Limits) -> Shape:
+    def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
         return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
 

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import Outcome
-from jigsaw_opt.simulation.request import SimulationRequest, named_instance, prepare
+from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
 __all__ = ["SimulationResult", "simulate"]
 
@@ -32,8 +33,8 @@ class SimulationResult:
     """
 
     setting: Setting
-    summary: Summary
-    outcome: Outcome
+    summary: SimulationSummary
+    outcome: SimulationOutcome
     finished: bool
 
 
@@ -65,7 +66,7 @@ def simulate(
         The policy breaks a rule, or leaves jobs waiting for ever.
     """
     known = instances or {}
-    prepared = prepare(request, lambda name: known[name] if name in known else named_instance(name))
+    prepared = prepare(request, lambda name: known[name] if name in known else instance_from(name))
     simulation = prepared.start()
     simulation.run((lambda: False) if cancel is None else cancel.is_set, until_us)
     finished, outcome = simulation.finished, simulation.close()

@@ -15,9 +15,9 @@ from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
+__all__ = ["CpSatModel", "build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
 
-Model = cpsat_timetable.Model | cpsat_cycle.Model
+CpSatModel = cpsat_timetable.CpSatTimetable | cpsat_cycle.CpSatCycle
 
 _MANY_INTERVALS = 2_000
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
@@ -30,10 +30,10 @@ def is_small(pieces: Pieces) -> bool:
     return interval_count(pieces) < _MANY_INTERVALS
 
 
-def build_model(control: Control, pieces: Pieces, bound: int, limit: int | None) -> Model:
+def build_model(control: Control, pieces: Pieces, bound: int, limit: int | None) -> CpSatModel:
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
     most = _most(pieces, limit)
-    build: Callable[..., Model] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
+    build: Callable[..., CpSatModel] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
     return build(pieces, windows(pieces, most, control.deadlines(most)), bound, most)
 
 
@@ -59,7 +59,7 @@ def engine_for(control: Control, pieces: Pieces, workers: int, work: float) -> c
 def run_engine(
     control: Control,
     solver: cp_model.CpSolver,
-    model: Model,
+    model: CpSatModel,
     callback: cp_model.CpSolverSolutionCallback | None = None,
 ) -> cp_model.CpSolverStatus:
     """Run an engine on a model until it ends or the solve does, with what the caller asks of engines.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import Model, build_model, engine_for, is_small, propagate_strongly, run_engine
+from jigsaw_opt.solvers.cpsat_model import CpSatModel, build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
@@ -114,7 +114,7 @@ def fits(control: Control, pieces: Pieces) -> bool:
 
 
 def _search(
-    control: Control, pieces: Pieces, model: Model, workers: int, work: float, seconds: float
+    control: Control, pieces: Pieces, model: CpSatModel, workers: int, work: float, seconds: float
 ) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
@@ -135,7 +135,7 @@ def _search(
     return control.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
 
 
-def _incumbents(control: Control, model: Model) -> cp_model.CpSolverSolutionCallback:
+def _incumbents(control: Control, model: CpSatModel) -> cp_model.CpSolverSolutionCallback:
     """Callback that offers every solution of the engine."""
     from ortools.sat.python import cp_model
 

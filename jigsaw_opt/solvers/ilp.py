@@ -10,7 +10,7 @@ from typing import Literal
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.formulations.ilp_timetable import (
-    Model,
+    IlpTimetable,
     build,
     objective_step,
     piece_pairs,
@@ -105,7 +105,7 @@ def model_document(pieces: Pieces, kind: Literal["mps", "lp"]) -> bytes:
     return _model(pieces, lower_bound(pieces).value, limit, limit).program.document(kind)
 
 
-def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> Model:
+def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> IlpTimetable:
     """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
     spans = (replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(pieces, limit))
     return build(pieces, tuple(spans), bound, cutoff)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
@@ -15,6 +16,7 @@ from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.result import Conflict
@@ -210,7 +212,8 @@ def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server
 def _memory_needs(job: PieceGraph) -> list[_MemoryNeed]:
     """What the depth rule asks for in every iteration, level by level, deepest first."""
     levels = reversed(candidate_levels(job))
-    return [_MemoryNeed(fewest_contributors(job, d), d, job.state_bytes + job.activation_bytes[d - 1]) for d in levels]
+    needs = ((d, needed_bytes([(job.state_bytes, job.activation_bytes[d - 1])])) for d in levels)
+    return [_MemoryNeed(fewest_contributors(job, d), d, need) for d, need in needs]
 
 
 def _no_memory(job: PieceGraph, need: _MemoryNeed, room: int, servers: Sequence[Server]) -> str:
@@ -237,14 +240,10 @@ def _has_place(job: PieceGraph, servers: Sequence[Server]) -> bool:
             return False
     if job.rule.multiset is not None:
         return True
-    depths = sorted((depth for server in servers for depth in [_depth_on(job, server)] * server.gpus), reverse=True)
+    on_server = ([deepest_level(job, server.gpu_memory)] * server.gpus for server in servers)
+    depths = sorted(chain.from_iterable(on_server), reverse=True)
     most = job.iterations * sum(depths[: job.slots])
     return most >= min(job.rule.min_total, job.iterations * job.slots * job.levels)
-
-
-def _depth_on(job: PieceGraph, server: Server) -> int:
-    """Largest level whose memory a GPU of the server has, 0 for none."""
-    return sum(job.state_bytes + size <= server.gpu_memory for size in job.activation_bytes)
 
 
 def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:

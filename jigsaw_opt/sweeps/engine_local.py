@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.sweeps.task import Outcome, Task, never
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 from jigsaw_opt.system.children import hear_signals, start_deaf
 from jigsaw_opt.system.interrupts import held
 
@@ -49,7 +49,9 @@ class LocalEngine:
             raise UsageError(f"jobs and attempts are at least 1, not {jobs} and {attempts}")
         self.jobs, self.attempts = jobs, attempts
 
-    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
         """The outcome of every task, in the order in which they end, until it is stopped."""
         _CONTEXT.set_forkserver_preload(sorted({task.function.__module__ for task in tasks}))
         waiting = deque((task, 1) for task in tasks)
@@ -78,7 +80,7 @@ class LocalEngine:
 class _Attempt:
     """A task under way in a process that leads a group of its own."""
 
-    def __init__(self, task: Task, number: int) -> None:
+    def __init__(self, task: SweepTask, number: int) -> None:
         self.task, self.number = task, number
         self.receiver, sender = multiprocessing.Pipe(duplex=False)
         # Not a daemon, as those may have no children.
@@ -87,13 +89,17 @@ class _Attempt:
         # The process has the only other end now, so the pipe ends when it does.
         sender.close()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> TaskOutcome:
         """What came of it, once the pipe has something to read or has ended."""
         values: Mapping[str, Any] | None = None
         with suppress(EOFError, OSError):
             values = self.receiver.recv()
         self.end(_GRACE_SECONDS)
-        return Outcome(self.task, error=_cause(self.process.exitcode)) if values is None else Outcome(self.task, values)
+        return (
+            TaskOutcome(self.task, error=_cause(self.process.exitcode))
+            if values is None
+            else TaskOutcome(self.task, values)
+        )
 
     def end(self, grace_seconds: float) -> None:
         """End the process, by force after a grace, with all that it has started."""

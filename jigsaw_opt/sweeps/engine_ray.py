@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
-from jigsaw_opt.sweeps.task import Outcome, Task, never
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
 
 __all__ = ["RayEngine"]
 
@@ -51,7 +51,9 @@ class RayEngine:
         _require_listener(address)
         self.address, self.cores, self.attempts = address, cores, attempts
 
-    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
         """The outcome of every task, in the order in which they end, until it is stopped.
 
         Raises
@@ -65,7 +67,7 @@ class RayEngine:
         with _connected(self.address):
             self._require_cores()
             waiting = deque((task, 1) for task in tasks)
-            running: dict[Any, tuple[Task, int]] = {}
+            running: dict[Any, tuple[SweepTask, int]] = {}
             while (waiting or running) and not stopped():
                 while waiting and len(running) < _IN_FLIGHT:
                     task, number = waiting.popleft()
@@ -73,15 +75,15 @@ class RayEngine:
                 for reference in ray.wait(list(running), timeout=_LOOK_SECONDS)[0]:
                     task, number = running.pop(reference)
                     try:
-                        outcome = Outcome(task, ray.get(reference))
+                        outcome = TaskOutcome(task, ray.get(reference))
                     except RayError as error:
                         if number < self.attempts:
                             waiting.append((task, number + 1))
                             continue
-                        outcome = Outcome(task, error=_cause(error))
+                        outcome = TaskOutcome(task, error=_cause(error))
                     yield outcome
 
-    def _submitted(self, task: Task) -> Any:
+    def _submitted(self, task: SweepTask) -> Any:
         import ray
 
         remote: Any = ray.remote

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jigsaw_opt.documents import write_atomically
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
-from jigsaw_opt.sweeps.task import Engine, Task, never
+from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 
 __all__ = ["TABLES", "SweepKind", "SweepTables", "sweep_into"]
 
@@ -53,8 +53,8 @@ class SweepTables(NamedTuple):
 
 def sweep_into(
     folder: Path,
-    tasks: Sequence[Task],
-    engine: Engine,
+    tasks: Sequence[SweepTask],
+    engine: SweepEngine,
     kind: SweepKind,
     report: Callable[[dict[str, Any], int], None],
     stopped: Callable[[], bool] = never,

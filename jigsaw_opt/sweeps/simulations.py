@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from itertools import product
 from typing import Any
@@ -13,17 +13,17 @@ from typing import Any
 from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.simulation.invariants import InvariantError
-from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
-from jigsaw_opt.sweeps.task import Task
+from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
-_MEASURES = frozenset(field.name for field in fields(Summary))
+_MEASURES = frozenset(field.name for field in fields(SimulationSummary))
 
 
 def simulations(
@@ -31,8 +31,7 @@ def simulations(
     workloads: Sequence[str],
     policies: Sequence[str],
     seeds: Sequence[int],
-    prepare: Callable[[Iterable[SimulationRequest]], Sequence[Prepared]] = prepare_all,
-) -> list[Task]:
+) -> list[SweepTask]:
     """One task for every combination, each once; all that they name is read now.
 
     Parameters
@@ -41,8 +40,6 @@ def simulations(
         What is the same for all.
     workloads, policies, seeds
         What each combination has in place of that of `base`.
-    prepare
-        Reads what requests name.
 
     Raises
     ------
@@ -53,10 +50,10 @@ def simulations(
         replace(base, workload=workload, policy=policy, seed=seed)
         for workload, policy, seed in product(workloads, policies, seeds)
     ]
-    tasks: dict[str, Task] = {}
-    for request, prepared in zip(requests, prepare(requests), strict=True):
+    tasks: dict[str, SweepTask] = {}
+    for request, prepared in zip(requests, prepare_all(requests), strict=True):
         key = hashlib.sha256(prepared.inputs().encode()).hexdigest()
-        tasks[key] = Task(key, measure, (prepared,), request.about())
+        tasks[key] = SweepTask(key, measure, (prepared,), request.about())
     return list(tasks.values())
 
 

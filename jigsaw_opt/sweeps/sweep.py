@@ -7,14 +7,14 @@ from contextlib import closing
 from typing import Any
 
 from jigsaw_opt.sweeps.record import Record
-from jigsaw_opt.sweeps.task import Engine, Task, never
+from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 
 __all__ = ["rows_of", "sweep", "unfinished"]
 
 
 def sweep(
-    tasks: Sequence[Task],
-    engine: Engine,
+    tasks: Sequence[SweepTask],
+    engine: SweepEngine,
     record: Record,
     report: Callable[[dict[str, Any]], None] | None = None,
     stopped: Callable[[], bool] = never,
@@ -45,12 +45,12 @@ def sweep(
                 report(row)
 
 
-def unfinished(tasks: Sequence[Task], record: Record) -> list[Task]:
+def unfinished(tasks: Sequence[SweepTask], record: Record) -> list[SweepTask]:
     """The tasks without a row, in their order."""
     return [task for task in tasks if task.key not in record.rows]
 
 
-def rows_of(tasks: Sequence[Task], record: Record) -> list[dict[str, Any]]:
+def rows_of(tasks: Sequence[SweepTask], record: Record) -> list[dict[str, Any]]:
     """The rows that are there of these tasks, in the tasks' order; rows of other tasks are left out.
 
     What a row says of its task is taken from the task: a row may have been written under another name.

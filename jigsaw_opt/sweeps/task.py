@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["Engine", "Outcome", "Task", "never"]
+__all__ = ["SweepEngine", "SweepTask", "TaskOutcome", "never"]
 
 
 def never() -> bool:
@@ -15,7 +15,7 @@ def never() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SweepTask:
     """A call that can be made in any process on any machine.
 
     Parameters
@@ -37,7 +37,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TaskOutcome:
     """What came of a task.
 
     Parameters
@@ -50,7 +50,7 @@ class Outcome:
         Why it gave no result in any attempt, or None.
     """
 
-    task: Task
+    task: SweepTask
     values: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
@@ -59,10 +59,12 @@ class Outcome:
         return {"key": self.task.key, **self.task.labels, "error": self.error, **self.values}
 
 
-class Engine(Protocol):
+class SweepEngine(Protocol):
     """Something that runs tasks."""
 
-    def run(self, tasks: Sequence[Task], stopped: Callable[[], bool] = never) -> Generator[Outcome, None, None]:
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
         """The outcome of every task, each once, in the order in which they end.
 
         A task whose process dies is tried again. Closing the generator ends all that is under way, and so does

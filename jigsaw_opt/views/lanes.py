@@ -18,7 +18,7 @@ from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan
 from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["Board", "Interval", "Lane", "Picture", "picture"]
+__all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "picture"]
 
 _MOST_LANES = 1_000_000
 
@@ -80,7 +80,7 @@ class Picture:
         return [self.instance.models[job.model].depth for job in self.instance.jobs]
 
 
-class Board:
+class ClusterLanes:
     """The lanes of a cluster, and which of them a job is on.
 
     Parameters
@@ -137,7 +137,7 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
-    board = Board(instance.cluster)
+    board = ClusterLanes(instance.cluster)
     for index, job in enumerate(plan.jobs):
         for lane, interval in board.intervals(index, job):
             lane.intervals.extend(_wrapped(interval, plan.period_us))

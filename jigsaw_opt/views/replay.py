@@ -8,7 +8,7 @@ from itertools import chain
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.replay import Replay, Timeline
-from jigsaw_opt.views.lanes import Board, Interval, Picture
+from jigsaw_opt.views.lanes import ClusterLanes, Interval, Picture
 
 __all__ = ["replay_picture"]
 
@@ -25,7 +25,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     replay
         A replay of it.
     """
-    planned, measured = Board(instance.cluster), Board(instance.cluster, "measured")
+    planned, measured = ClusterLanes(instance.cluster), ClusterLanes(instance.cluster, "measured")
     for index, (job, found) in enumerate(zip(plan.jobs, replay.timeline.jobs, strict=True)):
         for lane, interval in planned.intervals(index, job):
             lane.intervals.extend(_passes(interval, job, found.first_iteration, plan, replay.timeline))

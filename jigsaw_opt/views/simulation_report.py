@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from itertools import accumulate
 
-from jigsaw_opt.simulation.metrics import Summary, completion_us
+from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import Outcome, RoundRecord
+from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.page import filled
@@ -21,7 +21,7 @@ _Interval = tuple[int, int, float]
 """Beginning, end, and the value that holds between them."""
 
 
-def simulation_html(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> str:
+def simulation_html(setting: Setting, outcome: SimulationOutcome, summary: SimulationSummary, title: str) -> str:
     """The page: distribution of completion times, GPUs in use, queue and restarts over time, a timeline of all jobs.
 
     Names from the trace are data to the page and never markup.
@@ -29,7 +29,7 @@ def simulation_html(setting: Setting, outcome: Outcome, summary: Summary, title:
     return filled("simulation.html", title, _data(setting, outcome, summary, title))
 
 
-def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> dict[str, object]:
+def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSummary, title: str) -> dict[str, object]:
     jobs = setting.workload.jobs
     models = sorted({job.model for job in jobs})
     number = {model: k for k, model in enumerate(models)}
@@ -52,7 +52,7 @@ def _data(setting: Setting, outcome: Outcome, summary: Summary, title: str) -> d
     }
 
 
-def _charts(setting: Setting, outcome: Outcome) -> list[dict[str, object]]:
+def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, object]]:
     rounds = outcome.rounds
     moved = list(accumulate(record.moved for record in rounds))
     waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
@@ -69,7 +69,7 @@ def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) ->
     return ((record.time_us, until, value) for record, until, value in zip(rounds, times, values, strict=False))
 
 
-def _use(outcome: Outcome) -> Iterable[_Interval]:
+def _use(outcome: SimulationOutcome) -> Iterable[_Interval]:
     """Mean GPUs held between two rounds; after the last one, what the jobs held in all and is left."""
     before = 0
     for record in outcome.rounds:

@@ -19,13 +19,7 @@ from jigsaw_opt.documents import encode_plan
 from jigsaw_opt.instances import generate
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from tests.random_instances import random_instance
-
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
+from tests.random_instances import GOALS, random_instance
 
 
 def listed(instance: Instance, order: list[int]) -> Attempt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -105,23 +106,25 @@ def test_a_cluster_of_a_family(tmp_path: Path) -> None:
     assert main(["simulate", "--cluster", "server:three", *arguments]) == 2
 
 
+def interrupt_at_take(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Ctrl-C pressed when GPUs are taken for the so-many-th time."""
+    taken, take = count(1), FreeGpus.take
+
+    def interrupted(free: FreeGpus, gpus: int) -> tuple[int, ...] | None:
+        if next(taken) == number:
+            signal.raise_signal(signal.SIGINT)
+        return take(free, gpus)
+
+    monkeypatch.setattr(FreeGpus, "take", interrupted)
+
+
 def test_interrupt_leaves_a_snapshot_from_which_the_same_results_come(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     trace = tmp_path / "trace.csv"
     lines = (f"j{k},{37 * k % 9000},m,{1 + k % 8},{1 + 7919 * k % 300}" for k in range(200))
     trace.write_text("\n".join(["name,submit_s,model,gpus,iterations", *lines]) + "\n")
-    taken = 0
-    take = FreeGpus.take
-
-    def interrupted(free: FreeGpus, count: int) -> tuple[int, ...] | None:
-        nonlocal taken
-        taken += 1
-        if taken == 100:
-            signal.raise_signal(signal.SIGINT)
-        return take(free, count)
-
-    monkeypatch.setattr(FreeGpus, "take", interrupted)
+    interrupt_at_take(100, monkeypatch)
     assert simulate(trace, tmp_path / "cut", "--policy", "srtf", "--contention", "fair") == 130
     assert "go on with the same command and --resume" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "cut").iterdir()] == ["snapshot"]
@@ -143,18 +146,9 @@ class _Unkept:
 def test_a_policy_that_cannot_be_put_aside_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trace, start, taken = tmp_path / "trace.csv", type(FIFO).start, 0
+    trace, start = tmp_path / "trace.csv", type(FIFO).start
     trace.write_text("name,submit_s,model,gpus,iterations\n" + "".join(f"j{k},{k},m,8,60\n" for k in range(9)))
-    take = FreeGpus.take
-
-    def interrupted(free: FreeGpus, count: int) -> tuple[int, ...] | None:
-        nonlocal taken
-        taken += 1
-        if taken == 3:
-            signal.raise_signal(signal.SIGINT)
-        return take(free, count)
-
-    monkeypatch.setattr(FreeGpus, "take", interrupted)
+    interrupt_at_take(3, monkeypatch)
     monkeypatch.setattr(type(FIFO), "start", lambda *given: _Unkept(start(*given)))
     assert simulate(trace, tmp_path / "out", "--policy", "fifo") == 130
     assert "jobs ended; policy 'fifo' cannot be put aside, so there is no snapshot" in capsys.readouterr().err

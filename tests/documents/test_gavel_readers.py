@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.gavel import Kind, read_gavel, read_throughputs
+from jigsaw_opt.documents.readers.gavel import GavelJobType, read_gavel, read_throughputs
 from jigsaw_opt.errors import InvalidInputError
 
 LINE = "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t{steps}\t{gpus}\t{priority}\t-1.000000\t{arrival}\n"
@@ -32,7 +32,7 @@ def test_every_wrong_line_is_named() -> None:
 
 def test_throughputs() -> None:
     found = read_throughputs('{"v100": {"(\'A\', 2)": {"null": 8.5, "(\'B\', 2)": [4.0, 3]}}}')
-    assert found == {"v100": {Kind("A", 2): {None: (8.5,), Kind("B", 2): (4.0, 3.0)}}}
+    assert found == {"v100": {GavelJobType("A", 2): {None: (8.5,), GavelJobType("B", 2): (4.0, 3.0)}}}
 
 
 @pytest.mark.parametrize(
@@ -60,4 +60,4 @@ def test_the_shared_trace_and_throughputs(shared_data: Path) -> None:
     throughputs = read_throughputs((folder / "simulation_throughputs.json").read_bytes())
     assert len(jobs) == 96
     assert set(throughputs) == {f"{gpu}{end}" for gpu in ("k80", "p100", "v100") for end in ("", "_unconsolidated")}
-    assert all(throughputs["v100"][Kind(job.model, job.gpus)][None][0] > 0 for job in jobs)
+    assert all(throughputs["v100"][GavelJobType(job.model, job.gpus)][None][0] > 0 for job in jobs)

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from jigsaw_opt.executor.building import Replica, build_network, even_segments, replica
-from jigsaw_opt.executor.exchange import Averaging, Exchange
-from jigsaw_opt.executor.worker import OPTIMISERS, Recipe, Worker, launch, train_iteration
+from jigsaw_opt.executor.exchange import Averaging, GradientExchange
+from jigsaw_opt.executor.worker import OPTIMISERS, TrainingRecipe, Worker, launch, train_iteration
 
-RECIPE = Recipe("sgd", {"lr": 0.1, "momentum": 0.9})
+RECIPE = TrainingRecipe("sgd", {"lr": 0.1, "momentum": 0.9})
 CPU = torch.device("cpu")
 DEPTH, STEPS = 4, 20
 Plan = Sequence[Sequence[int]]
@@ -35,7 +35,7 @@ class Hosted:
     """A job with a worker in each of the processes `ranks`."""
 
     def __init__(self, ranks: Sequence[int], plan: Plan, averaging: Averaging) -> None:
-        self.plan, self.exchange = plan, Exchange(ranks, averaging)
+        self.plan, self.exchange = plan, GradientExchange(ranks, averaging)
         self.exchange.prepare(plan, DEPTH)
         here = dist.get_rank() in ranks
         self.worker = Worker(ranks.index(dist.get_rank()), tiny(), RECIPE, CPU) if here else None

@@ -13,7 +13,7 @@ from distributed_training import CPU, DEPTH, RECIPE, STEPS, emulated, rounds, ti
 
 from jigsaw_opt.errors import UsageError  # noqa: E402
 from jigsaw_opt.executor.building import build_network, replica  # noqa: E402
-from jigsaw_opt.executor.exchange import Averaging, Exchange  # noqa: E402
+from jigsaw_opt.executor.exchange import Averaging, GradientExchange  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
 from jigsaw_opt.executor.schedule import LevelSchedule  # noqa: E402
 from jigsaw_opt.executor.worker import Worker  # noqa: E402
@@ -125,7 +125,7 @@ def test_the_step_belongs_to_the_next_block() -> None:
 
 def test_some_worker_must_reach_every_bucket() -> None:
     with pytest.raises(UsageError, match="level 4"):
-        Exchange((0, 1)).prepare([(4, 4), (3, 2)], 4)
+        GradientExchange((0, 1)).prepare([(4, 4), (3, 2)], 4)
 
 
 def test_parameters_of_one_bucket_must_be_alike() -> None:
@@ -165,7 +165,7 @@ def test_only_contributors_reduce_and_the_volume_is_that_of_the_specification(
     monkeypatch.setattr(dist, "new_group", tuple)
     monkeypatch.setattr(dist, "all_reduce", lambda gradients, group: calls.append(("reduce", group)))
     monkeypatch.setattr(dist, "broadcast", lambda gradients, src, group: calls.append((src, group)))
-    exchange = Exchange(ranks)
+    exchange = GradientExchange(ranks)
     exchange.prepare([levels], DEPTH)
     for bucket in range(1, DEPTH + 1):
         calls.clear()

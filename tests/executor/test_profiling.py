@@ -19,13 +19,13 @@ from jigsaw_opt.cli import main  # noqa: E402
 from jigsaw_opt.documents import decode_instance, schema  # noqa: E402
 from jigsaw_opt.executor.building import build, build_network, replica  # noqa: E402
 from jigsaw_opt.executor.fitting import fit_two, isotonic  # noqa: E402
-from jigsaw_opt.executor.links import LinkFit, Sample, fit  # noqa: E402
+from jigsaw_opt.executor.links import AllReduceSample, LinkFit, fit  # noqa: E402
 from jigsaw_opt.executor.memory import saved_bytes  # noqa: E402
 from jigsaw_opt.executor.processes import run_group  # noqa: E402
-from jigsaw_opt.executor.profiling import LevelProfile, Profile, SegmentProfile, profile  # noqa: E402
+from jigsaw_opt.executor.profiling import LevelProfile, ModelProfile, SegmentProfile, profile  # noqa: E402
 from jigsaw_opt.executor.side_by_side import _mean_spread  # noqa: E402
 from jigsaw_opt.executor.timing import Spread, spread  # noqa: E402
-from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
 
 
 def run(*arguments: object) -> int:
@@ -35,7 +35,9 @@ def run(*arguments: object) -> int:
 def worker(optimiser: Any = "sgd") -> Worker:
     network = build_network("mlp", {"hidden": [32, 16]})
     options = {"momentum": 0.9} if optimiser == "sgd" else {}
-    return Worker(0, replica(network, (0, 1, 2, 3), 4), Recipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu"))
+    return Worker(
+        0, replica(network, (0, 1, 2, 3), 4), TrainingRecipe(optimiser, {"lr": 1e-3, **options}), torch.device("cpu")
+    )
 
 
 @pytest.mark.parametrize(("optimiser", "state_factor"), [("sgd", 3), ("adam", 4)])
@@ -55,12 +57,12 @@ def test_sizes_are_exact(optimiser: str, state_factor: int) -> None:
     assert all(level.block.median > 0 for level in found.levels)
 
 
-def measured(forward: list[float], backward: list[float], blocks: list[float]) -> Profile:
+def measured(forward: list[float], backward: list[float], blocks: list[float]) -> ModelProfile:
     segments = tuple(
         SegmentProfile(f"s{i}", Spread(f, f, f), Spread(b, b, b), 100.0, 8, 0)
         for i, (f, b) in enumerate(zip(forward, backward, strict=True))
     )
-    return Profile(segments, tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1)), 72)
+    return ModelProfile(segments, tuple(LevelProfile(i, Spread(b, b, b), 0) for i, b in enumerate(blocks, 1)), 72)
 
 
 def test_the_model_states_times_that_add_up_to_the_blocks() -> None:
@@ -111,8 +113,8 @@ def test_a_fit_is_the_best_one_that_is_not_negative() -> None:
 
 def test_all_reduce_fit_recovers_latency_and_bandwidth() -> None:
     truth = LinkFit(20.0, 1e-3)
-    shapes = [Sample(w, size, Spread(1, 1, 1)) for w in (2, 4) for size in (2**12, 2**20)]
-    samples = [Sample(s.workers, s.size, Spread(t, t, t)) for s in shapes for t in [truth.time_us(s)]]
+    shapes = [AllReduceSample(w, size, Spread(1, 1, 1)) for w in (2, 4) for size in (2**12, 2**20)]
+    samples = [AllReduceSample(s.workers, s.size, Spread(t, t, t)) for s in shapes for t in [truth.time_us(s)]]
     assert samples[0].time.median == pytest.approx(2 * 20 + 2**12 * 1e-3)
     found = fit(samples)
     assert (found.latency_us, found.bandwidth) == (pytest.approx(20.0), 10**9)

@@ -11,7 +11,7 @@ from replayed import instance as three_jobs
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.executor.replay.baseline import at_full_depth, baseline_plan
-from jigsaw_opt.executor.replay.order import Order, Progress, TransferKey
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.problem import Instance, Iteration, JobPlan, Plan
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.options import Options
@@ -54,7 +54,7 @@ def plans(request: pytest.FixtureRequest) -> list[tuple[Instance, Plan]]:
     return found
 
 
-def carried_out(order: Order, progress: Progress, lifo: bool) -> list[object]:
+def carried_out(order: ReplayOrder, progress: ReplayExtent, lifo: bool) -> list[object]:
     """What happens when processes do their blocks in order and every transfer starts as soon as it may.
 
     Whoever can go on does, the first one or the last one: a deadlock would leave something undone.
@@ -109,9 +109,9 @@ def carried_out(order: Order, progress: Progress, lifo: bool) -> list[object]:
 @pytest.mark.parametrize("lifo", [False, True])
 def test_nothing_deadlocks(plans: list[tuple[Instance, Plan]], lifo: bool, serial: bool) -> None:
     for instance, plan in plans[:: 2 if lifo else 3]:
-        order = Order(instance, plan, serial)
+        order = ReplayOrder(instance, plan, serial)
         for done in ([0] * len(plan.jobs), [k % (len(j.iterations) + 1) for k, j in enumerate(plan.jobs)]):
-            happened = carried_out(order, Progress(done, PASSES), lifo)
+            happened = carried_out(order, ReplayExtent(done, PASSES), lifo)
             expected = sum(
                 (PASSES * len(job.iterations) - before) * (len(job.gpus) + (depth if len(job.gpus) > 1 else 0))
                 for job, before, depth in zip(plan.jobs, done, order.depths, strict=True)
@@ -122,7 +122,7 @@ def test_nothing_deadlocks(plans: list[tuple[Instance, Plan]], lifo: bool, seria
 def test_blocks_and_transfers_stand_in_the_order_of_their_planned_starts(plans: list[tuple[Instance, Plan]]) -> None:
     links = 0
     for instance, plan in plans:
-        order, progress = Order(instance, plan, serial=True), Progress([0] * len(plan.jobs), PASSES)
+        order, progress = ReplayOrder(instance, plan, serial=True), ReplayExtent([0] * len(plan.jobs), PASSES)
         for rank, gpu in enumerate(order.gpus):
             steps = [s for window in order.windows(progress) for s in order.steps(rank, window, progress)]
             assert all(a.start_us <= b.start_us for a, b in pairwise(steps))
@@ -143,7 +143,7 @@ def test_blocks_and_transfers_stand_in_the_order_of_their_planned_starts(plans: 
 def test_a_link_is_handed_on_from_transfer_to_transfer(plans: list[tuple[Instance, Plan]]) -> None:
     """Following who comes before whom from the last transfer on leads over all transfers of other jobs' turns."""
     for instance, plan in plans:
-        order, progress = Order(instance, plan, serial=True), Progress([0] * len(plan.jobs), 1)
+        order, progress = ReplayOrder(instance, plan, serial=True), ReplayExtent([0] * len(plan.jobs), 1)
         after: defaultdict[TransferKey, int] = defaultdict(int)
         for number, job in enumerate(plan.jobs):
             for k, iteration in enumerate(job.iterations):

@@ -9,18 +9,18 @@ from random import Random
 import pytest
 from ortools.sat.python import cp_model
 
-from jigsaw_opt.formulations.cpsat_circle import Iteration, Task, Timing, build
+from jigsaw_opt.formulations.cpsat_circle import CyclicIteration, CyclicTask, CyclicTiming, build
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 NOTHING: dict[int, list[tuple[int, int]]] = {}
 
 
 def solve(
-    tasks: list[Task],
+    tasks: list[CyclicTask],
     period: int,
     machines: dict[int, list[tuple[int, int]]] = NOTHING,
     links: dict[int, list[tuple[int, int]]] = NOTHING,
-) -> list[Timing] | None:
+) -> list[CyclicTiming] | None:
     model = build(tasks, period, machines, links)
     solver = new_solver()
     solver.parameters.max_deterministic_time = 5
@@ -29,7 +29,7 @@ def solve(
     return None if status == cp_model.INFEASIBLE else model.plan(solver.value)
 
 
-def require_rules(tasks: list[Task], timings: list[Timing], period: int) -> None:
+def require_rules(tasks: list[CyclicTask], timings: list[CyclicTiming], period: int) -> None:
     taken: dict[tuple[str, int], list[int]] = {}
 
     def take(kind: str, number: int, start: int, size: int) -> None:
@@ -57,8 +57,8 @@ def require_rules(tasks: list[Task], timings: list[Timing], period: int) -> None
     assert all(len(moments) == len(set(moments)) for moments in taken.values())
 
 
-def pair(size: int, ready: int, exchange: int) -> list[Task]:
-    return [Task([0], [0], [Iteration([[ready]], [size], [exchange])])] * 2
+def pair(size: int, ready: int, exchange: int) -> list[CyclicTask]:
+    return [CyclicTask([0], [0], [CyclicIteration([[ready]], [size], [exchange])])] * 2
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,13 @@ def pair(size: int, ready: int, exchange: int) -> list[Task]:
     [
         (pair(5, 3, 4), 10),  # the machine
         (pair(2, 2, 6), 12),  # the link
-        ([Task([0, 1], [0], [Iteration([[4], [1]], [4, 9], [7])])], 11),  # one job alone: what is ready last
+        (
+            [CyclicTask([0, 1], [0], [CyclicIteration([[4], [1]], [4, 9], [7])])],
+            11,
+        ),  # one job alone: what is ready last
     ],
 )
-def test_the_least_period_is_found(tasks: list[Task], least: int) -> None:
+def test_the_least_period_is_found(tasks: list[CyclicTask], least: int) -> None:
     found = solve(tasks, least)
     assert found is not None
     require_rules(tasks, found, least)
@@ -99,7 +102,7 @@ def test_random_jobs_keep_every_rule_and_the_least_period_is_that_of_all_starts_
         for _ in range(2):
             sizes = [draw.randint(1, 3) for _ in range(2)]
             ready = [[draw.randint(0, size) for _ in range(1)] for size in sizes]
-            tasks.append(Task([0, 1], [0], [Iteration(ready, sizes, [draw.randint(1, 3)])]))
+            tasks.append(CyclicTask([0, 1], [0], [CyclicIteration(ready, sizes, [draw.randint(1, 3)])]))
         period = next(t for t in range(1, 30) if solve(tasks, t) is not None)
         found = solve(tasks, period)
         assert found is not None
@@ -109,7 +112,7 @@ def test_random_jobs_keep_every_rule_and_the_least_period_is_that_of_all_starts_
     assert reached
 
 
-def possible(tasks: list[Task], period: int) -> bool:
+def possible(tasks: list[CyclicTask], period: int) -> bool:
     """By trying all starts of two jobs of one iteration, two machines and one bucket."""
     first, second = (list(occupied(task, period)) for task in tasks)
     return any(
@@ -118,7 +121,7 @@ def possible(tasks: list[Task], period: int) -> bool:
     )
 
 
-def occupied(task: Task, period: int) -> Iterator[set[tuple[str, int]]]:
+def occupied(task: CyclicTask, period: int) -> Iterator[set[tuple[str, int]]]:
     """What the job may take, by the moments of its blocks and its transfer from its beginning on."""
     (it,) = task.iterations
     for a, b, move in product(range(period), repeat=3):

@@ -35,15 +35,10 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
 
 pytest.importorskip("ortools")
 
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
 MICRO = 1_000_000
 Places = Sequence[Sequence[Gpu]]
 
@@ -55,7 +50,7 @@ def gpus_of(pieces: Pieces, plan: JobPlan) -> list[Gpu]:
     return [(number[server], int(k)) for server, k in named]
 
 
-def tasks_of(pieces: Pieces, places: Places, jobs: Sequence[int], deadline: int) -> list[cpsat_retiming.Task]:
+def tasks_of(pieces: Pieces, places: Places, jobs: Sequence[int], deadline: int) -> list[cpsat_retiming.RetimingTask]:
     """Tasks of some jobs, all being placed."""
     servers = pieces.cluster.servers
     held: Counter[Gpu] = Counter()
@@ -70,7 +65,7 @@ def tasks_of(pieces: Pieces, places: Places, jobs: Sequence[int], deadline: int)
         caps = [sum(size <= room for size in job.activation_bytes) for room in rooms]
         tables = [job.blocks[slot].duration_us[servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]
         numbers = [1000 * s + k for s, k in gpus]
-        tasks.append(cpsat_retiming.Task(job, numbers, tables, channel, caps, deadline))
+        tasks.append(cpsat_retiming.RetimingTask(job, numbers, tables, channel, caps, deadline))
     return tasks
 
 
@@ -100,7 +95,7 @@ def around(start: int, end: int, period: int | None) -> list[tuple[int, int]]:
     return [(low, min(high, period))] + ([(0, high - period)] if high > period else [])
 
 
-def timed(model: cpsat_retiming.Model) -> list[cpsat_retiming.Timing] | None:
+def timed(model: cpsat_retiming.CpSatRetiming) -> list[cpsat_retiming.RetimedTiming] | None:
     """The best timing, or None where it is proven that there is none."""
     from ortools.sat.python import cp_model
 
@@ -281,7 +276,7 @@ def test_a_hint_is_a_solution() -> None:
     model = cpsat_retiming.build(tasks_of(pieces, places, jobs, end), frame_of(pieces, end), {}, {})
     model.hint(
         [
-            cpsat_retiming.Timing(
+            cpsat_retiming.RetimedTiming(
                 [tuple(block.level for block in it.blocks) for it in job.iterations],
                 [[block.start_us for block in it.blocks] for it in job.iterations],
                 [[move.start_us for move in it.transfers] for it in job.iterations],

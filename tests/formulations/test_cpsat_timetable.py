@@ -9,7 +9,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.formulations.cpsat_timetable import Model, build, interval_count, serial_limit, windows
+from jigsaw_opt.formulations.cpsat_timetable import CpSatTimetable, build, interval_count, serial_limit, windows
 from jigsaw_opt.problem import (
     Cluster,
     FreeDepth,
@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     cut,
 )
-from jigsaw_opt.problem import Model as Network
+from jigsaw_opt.problem import CpSatTimetable as Network
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -32,13 +32,13 @@ cp_model = pytest.importorskip("ortools.sat.python.cp_model")
 WORK_LIMIT = 20.0
 
 
-def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> Model:
+def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> CpSatTimetable:
     pieces = cut(instance)
     limit = serial_limit(pieces) if limit is None else limit
     return build(pieces, windows(pieces, limit), bound, limit)
 
 
-def solved(model: Model) -> tuple[int, cp_model.CpSolver]:
+def solved(model: CpSatTimetable) -> tuple[int, cp_model.CpSolver]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = WORK_LIMIT

@@ -13,9 +13,16 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.formulations.algebra import AlgebraicModel
-from jigsaw_opt.formulations.ilp_timetable import Model, build, objective_step, piece_pairs, serial_limit, windows
+from jigsaw_opt.formulations.ilp_timetable import (
+    IlpTimetable,
+    build,
+    objective_step,
+    piece_pairs,
+    serial_limit,
+    windows,
+)
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
-from jigsaw_opt.problem import Model as Network
+from jigsaw_opt.problem import IlpTimetable as Network
 from jigsaw_opt.problem.timetable import objective_of
 from tests.oracle import optimum
 from tests.random_instances import random_instance
@@ -26,7 +33,7 @@ GIGA = 10**9
 Optimum = Callable[[Instance], int | None]
 
 
-def model_of(instance: Instance) -> Model:
+def model_of(instance: Instance) -> IlpTimetable:
     pieces = cut(instance)
     limit = serial_limit(pieces)
     return build(pieces, windows(pieces, limit), 0, limit)

@@ -18,7 +18,7 @@ from jigsaw_opt.formulations.interleave import (
     group_round,
     normalised_throughput,
 )
-from jigsaw_opt.formulations.interleave.timetable import Timetable, timetable
+from jigsaw_opt.formulations.interleave.timetable import GroupTimetable, timetable
 
 
 def random_job(draw: random.Random, gpus: int = 1, staircase: bool = False) -> StagedJob:
@@ -96,7 +96,7 @@ def test_a_staircase_exchanges_three_quarters_of_the_bytes() -> None:
     assert timetable((job, job)).period_us == pytest.approx(600, abs=4)
 
 
-def replayed(group: Group, found: Timetable, rounds: int) -> list[int]:
+def replayed(group: Group, found: GroupTimetable, rounds: int) -> list[int]:
     """End of every round on all the GPUs, each stage beginning as soon as its resource and its job let it."""
     ends, loaders, gpus, network = [0] * len(group), [0, 0], [Fraction(0)] * group[0].gpus, Fraction(0)
     finished = []

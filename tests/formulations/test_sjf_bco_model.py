@@ -5,10 +5,10 @@ import pytest
 
 from jigsaw_opt.formulations.sjf_bco import (
     Batch,
-    Chain,
-    Network,
+    BatchNetwork,
+    BatchSchedule,
+    ExchangeChain,
     RingJob,
-    Schedule,
     build,
     completion,
     conflict_free,
@@ -22,7 +22,7 @@ from jigsaw_opt.formulations.sjf_bco import (
 from jigsaw_opt.problem.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import choose
 
-NETWORK = Network(8 * 10**9, 10**9, 4 * 10**9, Degraded(Fraction(1, 2), Fraction(1)), Fraction(1000))
+NETWORK = BatchNetwork(8 * 10**9, 10**9, 4 * 10**9, Degraded(Fraction(1, 2), Fraction(1)), Fraction(1000))
 JOB = RingJob("j", workers=4, iterations=30, gradient=10**7, samples=5, forward_us=2000, backward_us=20_000)
 BATCH = Batch((2, 2, 4), (JOB,) * 3, NETWORK, 10**6, 100)
 
@@ -75,15 +75,15 @@ def test_jobs_speed_up_when_those_beside_them_end() -> None:
     network = replace(NETWORK, overhead_us=Fraction(0))
     batch = Batch((2, 2), (replace(job, iterations=2), replace(job, iterations=6)), network, 10**6, 100)
     # 0.4 s alone and 0.05 s of reduction: 2 iterations a slot; together 2.5 times 0.4 s and 0.05 s: none.
-    assert completion(batch, Schedule((0, 1), ((1, 1), (1, 1)))) == (1, 4)
-    assert completion(batch, Schedule((0, 0), ((1, 1), (1, 1)))) is None
+    assert completion(batch, BatchSchedule((0, 1), ((1, 1), (1, 1)))) == (1, 4)
+    assert completion(batch, BatchSchedule((0, 0), ((1, 1), (1, 1)))) is None
     slower = replace(batch, slot_us=1_050_000)
     # One iteration a slot together until slot 2; then the second goes on with two a slot.
-    assert completion(slower, Schedule((0, 0), ((1, 1), (1, 1)))) == (2, 4)
+    assert completion(slower, BatchSchedule((0, 0), ((1, 1), (1, 1)))) == (2, 4)
 
 
 def test_a_schedule_beyond_the_horizon_has_no_ends() -> None:
-    schedule = Schedule((0, 0, 2), ((2, 2, 0), (0, 0, 4), (0, 0, 4)))
+    schedule = BatchSchedule((0, 0, 2), ((2, 2, 0), (0, 0, 4), (0, 0, 4)))
     ends = completion(BATCH, schedule)
     assert ends is not None
     assert completion(replace(BATCH, horizon=max(ends)), schedule) == ends
@@ -110,17 +110,17 @@ def test_the_program_chooses_the_least_makespan(ends: list[tuple[int, ...]]) -> 
 
 
 def test_a_chain_computes_and_exchanges_in_turn() -> None:
-    chain = Chain(2, 1, 2, frozenset({0}))
+    chain = ExchangeChain(2, 1, 2, frozenset({0}))
     assert [chain.exchanges(done) for done in range(7)] == [False, True, True, False, True, True, False]
     assert [chain.mid_exchange(done) for done in range(6)] == [False, False, True, False, False, True]
 
 
 def test_a_step_moves_all_that_compute_and_those_that_send() -> None:
-    chains = [Chain(1, 1, 1, frozenset({0}))] * 4
+    chains = [ExchangeChain(1, 1, 1, frozenset({0}))] * 4
     assert step(chains, (0, 1, 1, 2), [1]) == (1, 2, 1, 2)
 
 
 def test_exchanges_conflict_where_they_share_a_link() -> None:
-    chains = [Chain(1, 0, 1, frozenset(links)) for links in ({0}, {0, 1}, {1}, ())]
+    chains = [ExchangeChain(1, 0, 1, frozenset(links)) for links in ({0}, {0, 1}, {1}, ())]
     assert conflict_free(chains, [0, 2, 3])
     assert not conflict_free(chains, [0, 1])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.contention import (
     Degraded,
+    ExchangeSample,
     Exclusive,
     FairSharing,
-    Sample,
     degradation,
     fit_degradation,
 )
@@ -79,13 +79,13 @@ def test_only_the_sending_portion_of_users_counts() -> None:
     assert model.rates([uses(0)], [100]) == (100,)
 
 
-def samples(times: dict[int, int], size: int = 10) -> list[Sample]:
-    return [Sample(k, size, Fraction(time)) for k, time in times.items()]
+def samples(times: dict[int, int], size: int = 10) -> list[ExchangeSample]:
+    return [ExchangeSample(k, size, Fraction(time)) for k, time in times.items()]
 
 
 def test_a_fit_finds_the_loss_that_made_the_times() -> None:
     alpha = Fraction(3, 4)
-    fit = fit_degradation([Sample(k, s, s * degradation(alpha, k)) for s in (10, 20) for k in range(1, 6)])
+    fit = fit_degradation([ExchangeSample(k, s, s * degradation(alpha, k)) for s in (10, 20) for k in range(1, 6)])
     assert (fit.model.alpha, fit.model.uncontended) == (alpha, 0)
     assert set(fit.residuals) == {0}
 
@@ -117,7 +117,7 @@ def test_the_mean_of_measured_exchanges_is_fair_sharing_within_a_tenth(shared_da
     path = shared_data / "cluster/NO_LICENCE_STATED/hkbu_network_contention/results_avg.csv"
     with path.open() as file:
         rows = [(int(r["job_num"]), int(r["msg_size"]), Fraction(r["avg_latency"])) for r in csv.DictReader(file)]
-    fit = fit_degradation([Sample(*row) for row in rows if row[1] > 20_000_000])
+    fit = fit_degradation([ExchangeSample(*row) for row in rows if row[1] > 20_000_000])
     assert len(fit.samples) == 30
     assert Fraction(9, 10) < fit.slope < 1
     assert fit.model.alpha == 0

@@ -13,7 +13,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.performance import UNITS, Contention, Pace, rate_of
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policy import Moment, Policy, Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 
 SECOND = 1_000_000
 
@@ -37,14 +37,14 @@ def random_jobs(seed: int, count: int, most: int = 8) -> tuple[TraceJob, ...]:
     return tuple(job(f"j{k}", draw.randrange(3000), draw.choice(sizes), draw.randrange(1, 2000)) for k in range(count))
 
 
-def run(setting: Setting, policy: Policy, **options: str) -> Outcome:
+def run(setting: Setting, policy: Policy, **options: str) -> SimulationOutcome:
     chosen = {key: values[0] for key, values in policy.options.items()} | options
     simulation = Simulation(setting, policy, chosen)
     simulation.run()
     return simulation.close()
 
 
-def finish_s(outcome: Outcome) -> list[float | None]:
+def finish_s(outcome: SimulationOutcome) -> list[float | None]:
     return [None if record.finish_us is None else record.finish_us / SECOND for record in outcome.jobs]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from jigsaw_opt.documents.readers.gavel import Kind, Throughputs
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Sample
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.contention import FairSharing
@@ -17,15 +17,19 @@ from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.performance.goodput import Goodput
 from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.profiles import Profile
+from jigsaw_opt.simulation.performance.profiles import ApplicationProfile
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.performance.table import Table
 from jigsaw_opt.simulation.policy import Setting, choose
 from tests.simulation.cases import SECOND, cluster, random_jobs, setting
 
 RATES: Throughputs = {
-    "fast": {Kind("a", 1): {None: (10.0,)}, Kind("b", 1): {None: (4.0,)}, Kind("a", 2): {None: (18.0,)}},
-    "slow": {Kind("a", 1): {None: (2.0,)}, Kind("b", 1): {None: (2.0,)}},
+    "fast": {
+        GavelJobType("a", 1): {None: (10.0,)},
+        GavelJobType("b", 1): {None: (4.0,)},
+        GavelJobType("a", 2): {None: (18.0,)},
+    },
+    "slow": {GavelJobType("a", 1): {None: (2.0,)}, GavelJobType("b", 1): {None: (2.0,)}},
 }
 STAGES = {
     "loads@1": StageTimes(711_000, 110_000, 0, 779_000),
@@ -45,7 +49,7 @@ def contended() -> Setting:
     jobs = tuple(
         TraceJob(f"j{k}", 40 * k * SECOND, "net", (1, 2, 4, 8)[k % 4], batch_size=(64, 128)[k % 2]) for k in range(20)
     )
-    performance = Goodput(star, {"aws": {"net": Profile(application("aws", 1.0))}})
+    performance = Goodput(star, {"aws": {"net": ApplicationProfile(application("aws", 1.0))}})
     return Setting(star, Workload("w", jobs), performance, LinkContention(star, FairSharing()), restart_us=7 * SECOND)
 
 
@@ -65,9 +69,9 @@ def by_type() -> Setting:
 def application(gpu: str, faster: float) -> Application:
     """A model whose samples take as long on one server as on several, but for the exchange."""
 
-    def curve(servers: int, gpus: int) -> tuple[Sample, ...]:
+    def curve(servers: int, gpus: int) -> tuple[PolluxSample, ...]:
         sync_s = 0.0 if gpus == 1 else 0.01 * servers + 0.001 * gpus
-        return tuple(Sample(b, (0.05 + 0.002 * b) / faster + sync_s, sync_s) for b in (16, 32, 64))
+        return tuple(PolluxSample(b, (0.05 + 0.002 * b) / faster + sync_s, sync_s) for b in (16, 32, 64))
 
     placements = {(1,): (1, 1), (2,): (1, 2), (4,): (1, 4), (4, 4): (2, 8)}
     epochs = {
@@ -86,7 +90,9 @@ def application(gpu: str, faster: float) -> Application:
 def adaptive() -> Setting:
     made = grid("2x4:aws+1x4:rtx")
     assert made is not None
-    profiles = {gpu: {"net": Profile(application(gpu, faster))} for gpu, faster in (("aws", 1.0), ("rtx", 1.7))}
+    profiles = {
+        gpu: {"net": ApplicationProfile(application(gpu, faster))} for gpu, faster in (("aws", 1.0), ("rtx", 1.7))
+    }
     jobs = tuple(TraceJob(f"j{k}", 70 * k * SECOND, "net", 1, min_gpus=1, max_gpus=8, batch_size=128) for k in range(8))
     return Setting(made, Workload("w", jobs), Goodput(made, profiles))
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from jigsaw_opt.documents.readers.pollux import read_pollux, read_sia
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Sample
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.performance.goodput import Adaptive, Goodput
 from jigsaw_opt.simulation.performance.pace import UNITS
-from jigsaw_opt.simulation.performance.profiles import Profile
+from jigsaw_opt.simulation.performance.profiles import ApplicationProfile
 from jigsaw_opt.simulation.performance.throughput import Measured, ThroughputModel, fit
 
 MODEL = ThroughputModel(0.05, 0.002, 0.1, 0.005, 0.04, 0.003, 1.8)
@@ -33,7 +33,7 @@ def measurements(servers: tuple[int, ...] = (1, 2, 4), gpus: tuple[int, ...] = (
 
 def application(noise: float) -> Application:
     curves = {
-        (gpus,): tuple(Sample(one.local, one.step_s, one.sync_s) for one in measurements((1,), (gpus,)))
+        (gpus,): tuple(PolluxSample(one.local, one.step_s, one.sync_s) for one in measurements((1,), (gpus,)))
         for gpus in (1, 2, 4)
     }
     epochs = {size: tuple(Epoch(float(k + 1), 1.0, noise) for k in range(3)) for size in (16, 64, 512)}
@@ -62,14 +62,14 @@ def test_what_was_never_measured_scales_perfectly() -> None:
 
 
 def test_a_noisy_gradient_asks_for_a_larger_batch() -> None:
-    quiet, noisy = (Adaptive(Profile(application(noise))) for noise in (0.01, 100.0))
+    quiet, noisy = (Adaptive(ApplicationProfile(application(noise))) for noise in (0.01, 100.0))
     batches = [one.goodput(1, 2, 0, MODEL)[1] for one in (quiet, noisy)]
     assert batches[0].samples < batches[1].samples <= 512
     assert all(8 <= batch.local <= 128 for batch in batches)
 
 
 def test_the_best_batch_is_at_least_as_good_as_any_other() -> None:
-    adaptive = Adaptive(Profile(application(5.0)))
+    adaptive = Adaptive(ApplicationProfile(application(5.0)))
     best, _ = adaptive.goodput(1, 4, 1, MODEL)
     for local in range(8, 129):
         samples = np.array([4.0 * local])
@@ -77,13 +77,13 @@ def test_the_best_batch_is_at_least_as_good_as_any_other() -> None:
 
 
 def test_too_many_gpus_for_the_largest_batch_are_of_no_use() -> None:
-    assert Adaptive(Profile(application(5.0))).goodput(1, 512, 0, MODEL)[0] == 0.0
+    assert Adaptive(ApplicationProfile(application(5.0))).goodput(1, 512, 0, MODEL)[0] == 0.0
 
 
 def goodput(noise: float = 5.0) -> Goodput:
     cluster = grid("2x4:gpu")
     assert cluster is not None
-    return Goodput(cluster, {"gpu": {"toy": Profile(application(noise))}})
+    return Goodput(cluster, {"gpu": {"toy": ApplicationProfile(application(noise))}})
 
 
 def test_rigid_jobs_keep_their_batch_and_adaptive_ones_choose() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, Sample
+from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
@@ -22,7 +22,7 @@ from jigsaw_opt.simulation.performance.epochs import Epochs
 from jigsaw_opt.simulation.performance.goodput import Goodput
 from jigsaw_opt.simulation.performance.kinds import KINDS, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.profiles import Batch, Profile
+from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.simulation.cases import cluster
@@ -79,30 +79,30 @@ def application(**changes: object) -> Application:
     return replace(Application("net", "gpu", curves, scaling, epochs), **changes)  # type: ignore[arg-type]
 
 
-def _curve(step_s: float) -> tuple[Sample, ...]:
-    return Sample(4, step_s, step_s / 2), Sample(8, 1.5 * step_s, step_s / 2)
+def _curve(step_s: float) -> tuple[PolluxSample, ...]:
+    return PolluxSample(4, step_s, step_s / 2), PolluxSample(8, 1.5 * step_s, step_s / 2)
 
 
 def test_step_times_lie_between_the_measured_ones() -> None:
-    profile = Profile(application())
-    assert profile.iteration_s((2,), Batch(4, 1, 2)) == (0.2, 0.1)
-    assert profile.iteration_s((0, 2), Batch(6, 1, 2)) == pytest.approx((0.25, 0.1))
-    assert profile.iteration_s((2,), Batch(16, 1, 2)) == pytest.approx((0.2 * 2 + 0.1, 0.1))
-    assert profile.iteration_s((1,), Batch(4, 3, 1)) == pytest.approx((0.1 + 2 * 0.05, 0.05))
+    profile = ApplicationProfile(application())
+    assert profile.iteration_s((2,), BatchSplit(4, 1, 2)) == (0.2, 0.1)
+    assert profile.iteration_s((0, 2), BatchSplit(6, 1, 2)) == pytest.approx((0.25, 0.1))
+    assert profile.iteration_s((2,), BatchSplit(16, 1, 2)) == pytest.approx((0.2 * 2 + 0.1, 0.1))
+    assert profile.iteration_s((1,), BatchSplit(4, 3, 1)) == pytest.approx((0.1 + 2 * 0.05, 0.05))
     # Three servers with a GPU each lie half way from two (2 GPUs) to four (8, the least that was measured there).
-    assert profile.iteration_s((1, 1, 1), Batch(4, 1, 3))[0] == pytest.approx((0.3 + 0.9) / 2)
+    assert profile.iteration_s((1, 1, 1), BatchSplit(4, 1, 3))[0] == pytest.approx((0.3 + 0.9) / 2)
 
 
 def test_a_batch_is_spread_over_as_few_passes_as_fit() -> None:
-    profile = Profile(application())
-    assert profile.spread(16, 2) == Batch(8, 1, 2)
-    assert profile.spread(16, 1) == Batch(8, 2, 1)
+    profile = ApplicationProfile(application())
+    assert profile.spread(16, 2) == BatchSplit(8, 1, 2)
+    assert profile.spread(16, 1) == BatchSplit(8, 2, 1)
     assert profile.spread(15, 1).samples == 16
-    assert profile.spread(8, 1) == Batch(8, 1, 1)
+    assert profile.spread(8, 1) == BatchSplit(8, 1, 1)
 
 
 def test_gain_of_a_batch_follows_the_noise_of_the_gradient() -> None:
-    profile = Profile(application())
+    profile = ApplicationProfile(application())
     assert profile.gain(8, 1) == 1.0
     assert profile.gain(16, 0) == 1.0  # without noise a larger batch is worth nothing
     assert profile.gain(16, 1) == pytest.approx((5 + 1) / (5 / 2 + 1))
@@ -110,7 +110,7 @@ def test_gain_of_a_batch_follows_the_noise_of_the_gradient() -> None:
 
 
 def test_epochs_add_up_to_the_time_alone() -> None:
-    performance = Epochs(cluster(), {"gpu": {"net": Profile(application())}})
+    performance = Epochs(cluster(), {"gpu": {"net": ApplicationProfile(application())}})
     job = TraceJob("j", 0, "net", 2, batch_size=16)
     assert performance.unknown(job) is None
     assert performance.work(job) == 150 * UNITS
@@ -127,7 +127,7 @@ def test_epochs_add_up_to_the_time_alone() -> None:
 
 
 def test_jobs_of_a_profile_that_say_how_much_they_do() -> None:
-    performance = Goodput(cluster(), {"gpu": {"net": Profile(application())}})
+    performance = Goodput(cluster(), {"gpu": {"net": ApplicationProfile(application())}})
     whole = TraceJob("j", 0, "net", 2, batch_size=16)
     part, more = replace(whole, name="k", iterations=120), replace(whole, name="l", iterations=300)
     # 16 samples gain nothing in the first 100 iterations, and 12/7 in those after them.
@@ -143,7 +143,7 @@ def test_jobs_of_a_profile_that_say_how_much_they_do() -> None:
 def test_models_that_need_several_gpus_are_not_covered() -> None:
     wide = application(placements={(2,): _curve(0.2)})
     for kind in (Epochs, Goodput):
-        performance = kind(cluster(), {"gpu": {"net": Profile(wide)}})
+        performance = kind(cluster(), {"gpu": {"net": ApplicationProfile(wide)}})
         assert "was not measured on one GPU" in str(performance.unknown(TraceJob("j", 0, "net", 2, batch_size=16)))
 
 

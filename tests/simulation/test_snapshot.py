@@ -15,18 +15,18 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.policy import Moment, Setting, names
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun, halted
 
 
-def measured(outcome: Outcome) -> object:
+def measured(outcome: SimulationOutcome) -> object:
     """All records without the time that the policy took."""
     return outcome.jobs, outcome.stints, [replace(record, policy_us=0) for record in outcome.rounds]
 
 
-def ended(simulation: Simulation) -> Outcome:
+def ended(simulation: Simulation) -> SimulationOutcome:
     simulation.run()
     return simulation.close()
 

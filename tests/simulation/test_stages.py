@@ -19,7 +19,7 @@ from jigsaw_opt.simulation.performance.stages import Stages, stages
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policy import Active, Moment, Policy, Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import cluster, run
 
@@ -47,7 +47,7 @@ def setting(jobs: Workload, servers: int = 2, gpus: int = 2) -> Setting:
     return Setting(cluster(servers, gpus), jobs, Stages(MODELS), round_us=0, restart_us=1_000_000)
 
 
-def mean_completion_us(where: Setting, outcome: Outcome) -> float:
+def mean_completion_us(where: Setting, outcome: SimulationOutcome) -> float:
     ends = [record.finish_us for record in outcome.jobs]
     assert all(end is not None for end in ends)
     submitted = [where.workload.jobs[record.index].submit_us for record in outcome.jobs]

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Numbers
-from jigsaw_opt.solvers.engines.native import RECIPES, Recipe
+from jigsaw_opt.solvers.engines.native import RECIPES, CompilationRecipe
 
 
 def first(numbers: Numbers) -> int:
@@ -18,4 +18,4 @@ def types_after_an_hour(numba: Any) -> Any:
     return numba.int64(numba.int64[::1])
 
 
-RECIPES[first] = Recipe(first, types_after_an_hour)
+RECIPES[first] = CompilationRecipe(first, types_after_an_hour)

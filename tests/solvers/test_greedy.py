@@ -36,13 +36,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Event, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import random_instance
-
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
+from tests.random_instances import GOALS, random_instance
 
 
 def machine(gpus: int, memory: int = 10**6, name: str = "s0") -> Server:

@@ -16,9 +16,9 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType, Step
+from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
 from jigsaw_opt.problem.pieces import cut
-from jigsaw_opt.solvers.allocation.packing import Memory, Packed, Timetables, fill, fluid_bound, pack
+from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, fluid_bound, pack
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 
@@ -37,7 +37,7 @@ BOX = ServerType(Server("box", "v", 4, 16_000_000_000, 10_000_000_000), 3, 1_250
 
 
 def queue(*counts: tuple[str, int, int, float]) -> PackingProblem:
-    classes = (JobClass(f"{m}/{w}/{k}", m, w, n, weight, STAIRCASE) for k, (m, w, n, weight) in enumerate(counts))
+    classes = (QueuedJobs(f"{m}/{w}/{k}", m, w, n, weight, STAIRCASE) for k, (m, w, n, weight) in enumerate(counts))
     return PackingProblem((BOX,), MODELS, tuple(classes))
 
 
@@ -46,7 +46,7 @@ MIXED = queue(
 )
 
 
-def require_fit(problem: PackingProblem, packed: Packed) -> None:
+def require_fit(problem: PackingProblem, packed: PackedQueue) -> None:
     jobs: Counter[int] = Counter()
     servers: Counter[int] = Counter()
     progress = [0.0] * len(problem.classes)
@@ -192,7 +192,7 @@ def test_falling_slopes_share_the_cluster_between_classes() -> None:
     plain = queue(("small", 4, 12, 4.1), ("large", 4, 12, 4.0))
     greedy = pack(plain)
     assert min(greedy.progress) < 1.0
-    steps = (Step(0.1, 2.0), Step(0.2, 1.5), Step(float("inf"), 0.2))
+    steps = (ValueStep(0.1, 2.0), ValueStep(0.2, 1.5), ValueStep(float("inf"), 0.2))
     fair = replace(plain, classes=tuple(replace(c, steps=steps) for c in plain.classes))
     packed = pack(fair)
     require_fit(fair, packed)
@@ -258,7 +258,7 @@ def test_filling_alone_fits_and_has_no_bound() -> None:
 
 def test_the_fluid_bound_is_above_every_other() -> None:
     mixed, free = MIXED, replace(MIXED, classes=tuple(replace(c, depth=FreeDepth()) for c in MIXED.classes))
-    steps = (Step(0.1, 2.0), Step(0.2, 1.5), Step(float("inf"), 0.2))
+    steps = (ValueStep(0.1, 2.0), ValueStep(0.2, 1.5), ValueStep(float("inf"), 0.2))
     fair = replace(MIXED, classes=tuple(replace(c, steps=steps) for c in MIXED.classes))
     for problem in (mixed, free, fair):
         packed = pack(problem)
@@ -269,7 +269,7 @@ def test_the_fluid_bound_holds_for_jobs_of_different_widths_on_the_same_gpus() -
     # One exchanges most of its time; the others compute on its GPUs meanwhile, which no gang of `pack` does.
     models = {"wide": network(200, 300, 20_000_000), "narrow": network(2_000, 4_000, 1_000)}
     shared = replace(BOX, count=2)
-    classes = (JobClass("w", "wide", 8, 1, 8.0, STAIRCASE), JobClass("n", "narrow", 4, 2, 4.0, STAIRCASE))
+    classes = (QueuedJobs("w", "wide", 8, 1, 8.0, STAIRCASE), QueuedJobs("n", "narrow", 4, 2, 4.0, STAIRCASE))
     problem = PackingProblem((shared,), models, classes)
     jobs = (
         Job("w", "wide", 8, 1, depth=STAIRCASE),

@@ -23,15 +23,10 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import driver
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
 
 pytest.importorskip("ortools")
 
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
 TINY = tuple(f"tiny/{number:03}" for number in (1, 3, 7, 9, 11, 14, 21, 26, 30, 33, 41, 52))
 
 

@@ -17,15 +17,10 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
 from jigsaw_opt.solvers.result import Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
 
 pytest.importorskip("ortools")
 
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
 ONE = Options(workers=1, work_limit=0.01)
 
 

@@ -34,15 +34,9 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
 from tests.oracle import optimum
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
 
 pytest.importorskip("ortools")
-
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
 
 
 def searched(instance: Instance, work: float, seed: int = 0) -> Result:

@@ -38,13 +38,8 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
 
-GOALS: tuple[tuple[Horizon, Objective], ...] = (
-    ("finite", "makespan"),
-    ("finite", "weighted_completion"),
-    ("cyclic", "period"),
-)
 PERIODS = st.one_of(st.none(), st.integers(1, 24))
 REQUESTS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 7)), max_size=12)
 

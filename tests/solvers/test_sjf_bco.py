@@ -11,10 +11,10 @@ import pytest
 
 from jigsaw_opt.formulations.sjf_bco import (
     Batch,
-    Chain,
-    Network,
+    BatchNetwork,
+    BatchSchedule,
+    ExchangeChain,
     RingJob,
-    Schedule,
     completion,
     conflict_free,
     overestimate,
@@ -22,7 +22,7 @@ from jigsaw_opt.formulations.sjf_bco import (
 )
 from jigsaw_opt.problem.contention import Degraded
 from jigsaw_opt.solvers.allocation.sjf_bco import (
-    Outcome,
+    BatchOutcome,
     Variant,
     all_schedules,
     best_schedule,
@@ -50,7 +50,7 @@ def random_batch(
 ) -> Batch:
     draw = random.Random(seed)
     contention = Degraded(Fraction(draw.randrange(3), 4), draw.choice((ONE, ONE / 2)))
-    network = Network(10**10, 10**9, 10**10, contention, Fraction(draw.choice((0, 5000))))
+    network = BatchNetwork(10**10, 10**9, 10**10, contention, Fraction(draw.choice((0, 5000))))
     made = tuple(
         RingJob(
             f"j{k}",
@@ -66,7 +66,7 @@ def random_batch(
     return Batch(gpus, made, network, 10**6, 2000)
 
 
-def outcomes(batch: Batch, seed: int) -> dict[str, Outcome | None]:
+def outcomes(batch: Batch, seed: int) -> dict[str, BatchOutcome | None]:
     order = list(range(len(batch.jobs)))
     random.Random(seed).shuffle(order)
     return {
@@ -92,7 +92,7 @@ def iterations_in_a_slot(batch: Batch, job: RingJob, spread: Sequence[int], runn
     return floor(Fraction(batch.slot_us, 10**6) / tau)
 
 
-def slot_by_slot(batch: Batch, outcome: Outcome) -> tuple[int, ...]:
+def slot_by_slot(batch: Batch, outcome: BatchOutcome) -> tuple[int, ...]:
     """Ends of the jobs, with the constraints (1), (2) and (5) checked in every slot."""
     starts, spreads = outcome.schedule.starts, outcome.schedule.spreads
     left = [job.iterations for job in batch.jobs]
@@ -137,7 +137,7 @@ def test_no_makespan_is_above_the_largest_ring_times_the_largest_load(seed: int)
 def test_waiting_for_the_least_busy_server_alone_can_break_that_bound() -> None:
     # Two servers of one GPU, and 6 iterations a slot: 6, 5, 1 and 6 slots. The first two are estimated at 5 slots each,
     # so the third waits for the first server, and the fourth behind it, while the second server is idle for a slot.
-    network = Network(10**9, 10**9, 10**9, Degraded(ONE), Fraction(0))
+    network = BatchNetwork(10**9, 10**9, 10**9, Degraded(ONE), Fraction(0))
     jobs = tuple(RingJob(f"j{k}", 1, iterations, 0, 0, 0, 155_000) for k, iterations in enumerate((31, 27, 6, 36)))
     known = Estimates(Batch((1, 1), jobs, network, 10**6, 99))
     found = list_schedule(known, range(4), least_busy_servers_as_printed(ONE), 99, 99)
@@ -218,7 +218,7 @@ def test_gpus_over_the_limit_are_no_candidates() -> None:
 def tiny_batch(seed: int) -> Batch:
     """Three jobs on four GPUs, of two or three slots each; alone on two servers they are half as fast."""
     draw = random.Random(seed)
-    network = Network(10**12, 10**9, 10**12, Degraded(Fraction(1, 2)), Fraction(0))
+    network = BatchNetwork(10**12, 10**9, 10**12, Degraded(Fraction(1, 2)), Fraction(0))
     jobs = tuple(
         RingJob(f"j{k}", draw.choice((1, 2, 2, 3)), draw.randint(4, 9), 4 * 10**7, 1, 0, 220_000) for k in range(3)
     )
@@ -260,7 +260,7 @@ def every_schedule(batch: Batch, limit: int) -> set[tuple[tuple[int, ...], tuple
     found = set()
     for starts in itertools.product(range(limit), repeat=len(batch.jobs)):
         for placed in itertools.product(*spreads):
-            ends = completion(replace(batch, horizon=limit), Schedule(starts, placed))
+            ends = completion(replace(batch, horizon=limit), BatchSchedule(starts, placed))
             if ends is None:
                 continue
             held = [[j for j in range(len(starts)) if starts[j] <= t < ends[j]] for t in range(max(ends))]
@@ -278,7 +278,7 @@ def test_enumeration_misses_no_schedule(seed: int) -> None:
     assert set(listed) == every_schedule(batch, 6)
 
 
-def least_slots(chains: Sequence[Chain], preemptive: bool) -> int:
+def least_slots(chains: Sequence[ExchangeChain], preemptive: bool) -> int:
     """Makespan of the best choice of exchanges in every slot, by breadth-first search."""
     goal, clock, reached = tuple(chain.slots for chain in chains), 0, {(0,) * len(chains)}
     while goal not in reached:
@@ -287,17 +287,17 @@ def least_slots(chains: Sequence[Chain], preemptive: bool) -> int:
     return clock
 
 
-def choices(chains: Sequence[Chain], done: tuple[int, ...], preemptive: bool) -> list[tuple[int, ...]]:
+def choices(chains: Sequence[ExchangeChain], done: tuple[int, ...], preemptive: bool) -> list[tuple[int, ...]]:
     due = [k for k, chain in enumerate(chains) if chain.exchanges(done[k])]
     begun = {k for k in due if not preemptive and chains[k].mid_exchange(done[k])}
     sets = [it for n in range(len(due) + 1) for it in itertools.combinations(due, n) if begun <= set(it)]
     return [it for it in sets if conflict_free(chains, it)]
 
 
-def random_chains(seed: int, iterations: int) -> list[Chain]:
+def random_chains(seed: int, iterations: int) -> list[ExchangeChain]:
     draw = random.Random(seed)
     return [
-        Chain(
+        ExchangeChain(
             draw.randint(1, iterations),
             draw.randint(0, 2),
             draw.randint(1, 2),
@@ -325,7 +325,7 @@ def test_with_one_iteration_on_one_link_it_is_optimal() -> None:
 def test_preemptive_it_is_not_optimal_for_two_jobs_on_one_link(order: Sequence[int]) -> None:
     # The follow-up claims that it is. The longer chain goes first whenever both are due, and then neither computes
     # while the other sends: 10 slots. 9 are enough, and without preemption the same rule finds them.
-    both = [Chain(2, 1, 2, frozenset({0})), Chain(2, 2, 2, frozenset({0}))]
+    both = [ExchangeChain(2, 1, 2, frozenset({0})), ExchangeChain(2, 2, 2, frozenset({0}))]
     chains = [both[k] for k in order]
     assert max(longest_remaining_first(chains, True)) == 10
     assert least_slots(chains, True) == 9
@@ -334,7 +334,7 @@ def test_preemptive_it_is_not_optimal_for_two_jobs_on_one_link(order: Sequence[i
 
 def test_preemptive_it_is_not_optimal_for_single_exchanges_on_a_path_of_links() -> None:
     # Exchanges are the vertices of a path, links its edges: two slots colour it, the wrong ends first take three.
-    path = [Chain(1, 0, 1, frozenset(links)) for links in ({0}, {0, 1}, {2}, {1, 2})]
+    path = [ExchangeChain(1, 0, 1, frozenset(links)) for links in ({0}, {0, 1}, {2}, {1, 2})]
     assert max(longest_remaining_first(path, True)) == 3
     assert least_slots(path, True) == 2
 

@@ -15,7 +15,7 @@ from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.simulations import measure
 from jigsaw_opt.sweeps.sweep import sweep
-from jigsaw_opt.sweeps.task import Task
+from jigsaw_opt.sweeps.task import SweepTask
 
 
 def note(folder: Path, word: str) -> None:
@@ -68,10 +68,10 @@ def broken(folder: Path) -> dict[str, Any]:
     sys.exit(3)
 
 
-def gated_tasks(folder: Path) -> list[Task]:
+def gated_tasks(folder: Path) -> list[SweepTask]:
     """Two that end at once, then two that wait for the gate."""
     functions = (squared, squared, squared_once_open, squared_once_open)
-    return [Task(f"{n}", function, (folder, n), {"number": n}) for n, function in enumerate(functions)]
+    return [SweepTask(f"{n}", function, (folder, n), {"number": n}) for n, function in enumerate(functions)]
 
 
 if __name__ == "__main__":

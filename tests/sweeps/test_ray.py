@@ -18,7 +18,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.sweeps.engine_ray import RayEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
-from jigsaw_opt.sweeps.task import Task
+from jigsaw_opt.sweeps.task import SweepTask
 from tests.sweeps.calls import calls, killed, measured_once_open, squared, squared_once_open
 from tests.sweeps.test_sweep import alive, wait_for
 
@@ -45,7 +45,7 @@ def cluster() -> Iterator[Any]:
 def test_a_node_that_dies_in_mid_run_loses_nothing(cluster: Any, tmp_path: Path) -> None:
     node = cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES)
     functions = (squared, squared_once_open, squared_once_open, squared)
-    tasks = [Task(f"{n}", function, (tmp_path, n), {"number": n}) for n, function in enumerate(functions)]
+    tasks = [SweepTask(f"{n}", function, (tmp_path, n), {"number": n}) for n, function in enumerate(functions)]
     reported: list[str] = []
 
     def kill_the_node_once(row: dict[str, Any]) -> None:
@@ -68,7 +68,7 @@ def test_a_node_that_dies_in_mid_run_loses_nothing(cluster: Any, tmp_path: Path)
 
 
 def test_a_task_that_kills_its_process_is_an_error_row(cluster: Any, tmp_path: Path) -> None:
-    tasks = [Task("killed", killed, (tmp_path, 99)), Task("0", squared, (tmp_path, 3))]
+    tasks = [SweepTask("killed", killed, (tmp_path, 99)), SweepTask("0", squared, (tmp_path, 3))]
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(tasks, RayEngine(cluster.address), record)
         died, fine = rows_of(tasks, record)
@@ -129,4 +129,4 @@ def test_simulations_on_the_cluster_are_those_of_this_machine_though_a_node_dies
 
 def test_a_task_larger_than_every_node_is_refused(cluster: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no node of the Ray cluster has more than 1"):
-        next(RayEngine(cluster.address, cores=64).run([Task("0", squared, (tmp_path, 3))]))
+        next(RayEngine(cluster.address, cores=64).run([SweepTask("0", squared, (tmp_path, 3))]))

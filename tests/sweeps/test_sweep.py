@@ -19,7 +19,7 @@ from jigsaw_opt.sweeps.bench.summary import is_row
 from jigsaw_opt.sweeps.engine_local import LocalEngine
 from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep, unfinished
-from jigsaw_opt.sweeps.task import Outcome, Task
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome
 from tests.processes import alive, wait_for
 from tests.sweeps.calls import broken, calls, gated_tasks, killed, squared
 
@@ -39,8 +39,8 @@ with Record(Path(sys.argv[1]) / "rows.jsonl") as record:
 """
 
 
-def squares(folder: Path, count: int) -> list[Task]:
-    return [Task(f"{n}", squared, (folder, n), {"number": n}) for n in range(count)]
+def squares(folder: Path, count: int) -> list[SweepTask]:
+    return [SweepTask(f"{n}", squared, (folder, n), {"number": n}) for n in range(count)]
 
 
 def lines(folder: Path) -> list[str]:
@@ -159,7 +159,7 @@ def test_two_drivers_do_not_write_one_record(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_once_is_tried_again(tmp_path: Path) -> None:
-    tasks = [Task("killed", killed, (tmp_path, 1)), *squares(tmp_path, 2)]
+    tasks = [SweepTask("killed", killed, (tmp_path, 1)), *squares(tmp_path, 2)]
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(tasks, LocalEngine(), record)
         rows = rows_of(tasks, record)
@@ -168,7 +168,11 @@ def test_a_worker_that_is_killed_once_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_always_dies_is_an_error_row_and_costs_no_other(tmp_path: Path) -> None:
-    tasks = [Task("killed", killed, (tmp_path, 9)), Task("broken", broken, (tmp_path,)), *squares(tmp_path, 2)]
+    tasks = [
+        SweepTask("killed", killed, (tmp_path, 9)),
+        SweepTask("broken", broken, (tmp_path,)),
+        *squares(tmp_path, 2),
+    ]
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(tasks, LocalEngine(jobs=2), record)
         errors = [row["error"] for row in rows_of(tasks, record)]
@@ -223,22 +227,22 @@ def test_ctrl_c_while_a_process_starts_ends_it(monkeypatch: pytest.MonkeyPatch) 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            list(LocalEngine().run([Task("long", time.sleep, (1000,), {})]))
+            list(LocalEngine().run([SweepTask("long", time.sleep, (1000,), {})]))
     finally:
         signal.signal(signal.SIGINT, before)
     assert [process.is_alive() for process in started] == [False]
 
 
 def test_rows_of_other_tasks_are_left_out_and_labels_are_the_tasks(tmp_path: Path) -> None:
-    renamed = Task("1", squared, (tmp_path, 1), {"number": "one"})
+    renamed = SweepTask("1", squared, (tmp_path, 1), {"number": "one"})
     with Record(tmp_path / "rows.jsonl") as record:
         sweep(squares(tmp_path, 3), LocalEngine(jobs=2), record)
         assert rows_of([renamed], record) == [{"key": "1", "number": "one", "error": None, "square": 1}]
 
 
 def test_a_function_may_tell_an_error_of_its_own() -> None:
-    task = Task("a", squared, labels={"number": 1})
-    assert Outcome(task, {"error": "no"}).row() == {"key": "a", "number": 1, "error": "no"}
+    task = SweepTask("a", squared, labels={"number": 1})
+    assert TaskOutcome(task, {"error": "no"}).row() == {"key": "a", "number": 1, "error": "no"}
 
 
 @pytest.mark.parametrize("numbers", [(0, 1), (1, 0)])

@@ -19,7 +19,7 @@ from jigsaw_opt.problem.replay import (
     MeasuredIteration,
     MeasuredJob,
     Replay,
-    Summary,
+    ReplaySummary,
     Timeline,
 )
 from jigsaw_opt.views.html import timeline_html
@@ -28,7 +28,7 @@ from jigsaw_opt.views.perfetto import perfetto_trace
 from jigsaw_opt.views.replay import replay_picture
 from tests.views.test_views import crossing, embedded
 
-SUMMARY = Summary("makespan", 1800, 1980, 0.1, 0.2, 0.05, 3, 0.8, 0.7)
+SUMMARY = ReplaySummary("makespan", 1800, 1980, 0.1, 0.2, 0.05, 3, 0.8, 0.7)
 
 
 def carried_out(plan: Plan, passes: int, origins: tuple[int, ...], first: int = 0) -> Replay:

@@ -13,7 +13,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.views.simulation_report import simulation_html
 from tests.simulation.cases import SECOND, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 
 @pytest.fixture
-def simulated() -> tuple[Setting, Outcome]:
+def simulated() -> tuple[Setting, SimulationOutcome]:
     made = setting(TraceJob("</script><b>x", 0, "<!--m", 8, 600), *random_jobs(1, 30), restart_s=10)
     return made, run(made, FIFO)
 
 
-def page_of(made: Setting, outcome: Outcome) -> str:
+def page_of(made: Setting, outcome: SimulationOutcome) -> str:
     return simulation_html(made, outcome, summarise(made, outcome), "fifo")
 
 
@@ -43,7 +43,7 @@ def data_of(page: str) -> dict[str, object]:
     return data
 
 
-def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Outcome]) -> None:
+def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, SimulationOutcome]) -> None:
     made, outcome = simulated
     data = data_of(page_of(made, outcome))
     charts = {chart["name"]: chart["values"] for chart in data["charts"]}  # type: ignore[attr-defined]
@@ -60,13 +60,13 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Out
     assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
 
 
-def test_names_are_never_markup(simulated: tuple[Setting, Outcome]) -> None:
+def test_names_are_never_markup(simulated: tuple[Setting, SimulationOutcome]) -> None:
     page = page_of(*simulated)
     assert "</script><b>" not in page
     assert "<!--m" not in page
 
 
-def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[Setting, Outcome]) -> None:
+def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[Setting, SimulationOutcome]) -> None:
     show(browser, tmp_path, page_of(*simulated))
     assert browser.execute_script("return document.querySelectorAll('canvas').length") == 5
     area = browser.execute_script("const a = timeline.getBoundingClientRect(); return [a.left, a.top, a.width]")

@@ -15,7 +15,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, Layer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, MeasuredLayer, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
@@ -96,7 +96,7 @@ def _runs(lines: Lines) -> list[Run]:
     return [run for run in runs if run]
 
 
-def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> Layer | None:
+def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> MeasuredLayer | None:
     shape = tuple(int(length) for length in (match["shape"] or match["length"]).split(","))
     try:
         parameters: Any = json.loads(match["parameters"])
@@ -104,13 +104,13 @@ def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> Layer
         kept = int(match["batch"]) * sum(map(prod, outputs))
         forward, backward = whole(Decimal(match["forward"])), whole(Decimal(match["backward"]))
         sizes_in_bytes = whole(Decimal(4 * weights)), whole(Decimal(4 * kept))
-        return Layer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
+        return MeasuredLayer(f"{match['kind']}{index}", forward, backward, *sizes_in_bytes)
     except (ValueError, RecursionError) as error:
         lines.add(number, f"layer {match['kind']}: {error}")
         return None
 
 
-def _groups(layers: list[Layer]) -> list[Group]:
+def _groups(layers: list[MeasuredLayer]) -> list[Group]:
     groups: list[Group] = []
     for layer in layers:
         if groups and layer.name.startswith("ReLU"):

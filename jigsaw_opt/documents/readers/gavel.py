@@ -17,7 +17,7 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.documents.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["Kind", "Throughputs", "read_gavel", "read_throughputs"]
+__all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs"]
 
 _COLUMNS = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor", "priority", "slo")
 _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
@@ -27,14 +27,14 @@ _LEAST, _MOST = 1e-9, 1e9
 """Iterations a second that a pace can state."""
 
 
-class Kind(NamedTuple):
+class GavelJobType(NamedTuple):
     """A type of job and its number of GPUs."""
 
     model: str
     gpus: int
 
 
-Throughputs = Mapping[str, Mapping[Kind, Mapping[Kind | None, tuple[float, ...]]]]
+Throughputs = Mapping[str, Mapping[GavelJobType, Mapping[GavelJobType | None, tuple[float, ...]]]]
 """Iterations a second by GPU type and kind: under None the one of the kind alone, else its own and its partner's."""
 
 
@@ -69,7 +69,7 @@ def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
     InvalidInputError
         With everything that is wrong.
     """
-    found: dict[str, dict[Kind, dict[Kind | None, tuple[float, ...]]]] = {}
+    found: dict[str, dict[GavelJobType, dict[GavelJobType | None, tuple[float, ...]]]] = {}
 
     def read(tree: dict[str, Any], report: Report) -> None:
         found.update((gpu, _of_type(table, gpu, report)) for gpu, table in tree.items())
@@ -78,7 +78,7 @@ def read_throughputs(data: bytes | str, source: str = "$") -> Throughputs:
     return found
 
 
-def _of_type(table: Any, gpu: str, report: Report) -> dict[Kind, dict[Kind | None, tuple[float, ...]]]:
+def _of_type(table: Any, gpu: str, report: Report) -> dict[GavelJobType, dict[GavelJobType | None, tuple[float, ...]]]:
     if not isinstance(table, dict):
         report.add(("$", gpu), "the throughputs of a GPU type are an object by kind of job")
         return {}
@@ -89,12 +89,12 @@ def _of_type(table: Any, gpu: str, report: Report) -> dict[Kind, dict[Kind | Non
     }
 
 
-def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[Kind | None, tuple[float, ...]]:
+def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[GavelJobType | None, tuple[float, ...]]:
     place = (("$", where[0]), where[1])
     if not isinstance(rates, dict) or "null" not in rates:
         report.add(place, 'the throughputs of a kind of job are an object with "null", its throughput alone')
         return {}
-    found: dict[Kind | None, tuple[float, ...]] = {}
+    found: dict[GavelJobType | None, tuple[float, ...]] = {}
     for key, value in rates.items():
         other = None if key == "null" else _kind(key, place, report)
         numbers = value if isinstance(value, list) else [value]
@@ -105,12 +105,12 @@ def _of_kind(rates: Any, where: tuple[str, str], report: Report) -> dict[Kind | 
     return found
 
 
-def _kind(key: str, place: Any, report: Report) -> Kind | None:
+def _kind(key: str, place: Any, report: Report) -> GavelJobType | None:
     match = _KIND.fullmatch(key)
     if match is None:
         report.add(place, f"{quoted(key)} is no kind of job, as in ('ResNet-18 (batch size 64)', 2)")
         return None
-    return Kind(match["model"], int(match["gpus"]))
+    return GavelJobType(match["model"], int(match["gpus"]))
 
 
 def _is_rate(value: object) -> bool:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import Model, Segment
 
-__all__ = ["MOST_LINES", "Layer", "model_of"]
+__all__ = ["MOST_LINES", "MeasuredLayer", "model_of"]
 
 MOST_LINES = 10_000
 """Of a profile: layers are merged in a time that grows with the square of their number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class MeasuredLayer:
     """One measured layer; times in microseconds, sizes in bytes."""
 
     name: str
@@ -30,7 +30,7 @@ class Layer:
         return self.forward_us + self.backward_us
 
 
-Group = list[Layer]
+Group = list[MeasuredLayer]
 
 
 def model_of(groups: Sequence[Group], gpu_type: str, segments: int | None) -> Model:

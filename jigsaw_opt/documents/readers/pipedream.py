@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, Layer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, MeasuredLayer, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
 
@@ -30,8 +30,8 @@ _EDGE = re.compile(r"\s+(?P<tail>\w+) -- (?P<head>\w+)")
 
 
 @dataclass(slots=True)
-class _Graph:
-    layers: dict[str, Layer] = field(default_factory=dict)
+class _ProfileGraph:
+    layers: dict[str, MeasuredLayer] = field(default_factory=dict)
     kinds: dict[str, str] = field(default_factory=dict)
     before: dict[str, dict[str, int]] = field(default_factory=dict)
     """For each node its predecessors, each with the line of the edge."""
@@ -93,8 +93,8 @@ def read_pipedream(
     return model_of(_groups(graph, order), gpu_type, segments)
 
 
-def _parse(lines: Lines) -> _Graph:
-    graph = _Graph()
+def _parse(lines: Lines) -> _ProfileGraph:
+    graph = _ProfileGraph()
     edges: list[tuple[int, str, str]] = []
     for number, line in lines:
         if node := _NODE.fullmatch(line):
@@ -111,7 +111,7 @@ def _parse(lines: Lines) -> _Graph:
     return graph
 
 
-def _add_node(graph: _Graph, node: re.Match[str], number: int, lines: Lines) -> None:
+def _add_node(graph: _ProfileGraph, node: re.Match[str], number: int, lines: Lines) -> None:
     name = node["name"]
     if name in graph.kinds:
         lines.add(number, f"duplicate node {name}")
@@ -121,12 +121,12 @@ def _add_node(graph: _Graph, node: re.Match[str], number: int, lines: Lines) -> 
     graph.before.setdefault(name, {})
     try:
         forward, backward, parameters = map(whole, quantities)
-        graph.layers[name] = Layer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
+        graph.layers[name] = MeasuredLayer(name, forward, backward, parameters, whole(sum(outputs, Decimal())))
     except ValueError as error:
         lines.add(number, f"a number is {error}")
 
 
-def _order(graph: _Graph, lines: Lines) -> list[str]:
+def _order(graph: _ProfileGraph, lines: Lines) -> list[str]:
     """The nodes so that every edge goes forward."""
     try:
         return list(TopologicalSorter(graph.before).static_order())
@@ -136,7 +136,7 @@ def _order(graph: _Graph, lines: Lines) -> list[str]:
         return []
 
 
-def _groups(graph: _Graph, order: list[str]) -> list[Group]:
+def _groups(graph: _ProfileGraph, order: list[str]) -> list[Group]:
     """Nodes between neighbouring cuts, nodes that no gradient reaches first.
 
     Such a node (an attention mask, say) has no parameters and no backward time, and neither has anything before it.
@@ -157,7 +157,7 @@ def _groups(graph: _Graph, order: list[str]) -> list[Group]:
     return [group for group in groups if group]
 
 
-def _cuts(graph: _Graph, active: list[str]) -> set[str]:
+def _cuts(graph: _ProfileGraph, active: list[str]) -> set[str]:
     """The nodes of `active`, which stand in topological order, that every path among them passes through.
 
     Such a node has no sink before it and no source after it, and no edge jumps over it.

@@ -16,7 +16,7 @@ from jigsaw_opt.documents.readers.table import JobTable, Row
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
-__all__ = ["Application", "Curve", "Epoch", "Sample", "read_applications"]
+__all__ = ["Application", "Curve", "Epoch", "PolluxSample", "read_applications"]
 
 _LEAST_S = 1e-9
 _LEAST_GRADIENT = 1e-100
@@ -25,7 +25,7 @@ _BATCH = re.compile("[1-9][0-9]{0,14}")
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class PolluxSample:
     """Seconds of an iteration at `local_batch` samples a GPU, and those of them in which gradients are exchanged."""
 
     local_batch: int
@@ -33,7 +33,7 @@ class Sample:
     sync_s: float
 
 
-Curve = tuple[Sample, ...]
+Curve = tuple[PolluxSample, ...]
 """Samples of one placement in ascending order of their batch."""
 
 
@@ -95,7 +95,7 @@ def read_applications(folder: Path, gpu: str) -> dict[str, Application]:
 
 def _read_application(folder: Path, gpu: str) -> Application:
     problems = Problems()
-    placements: dict[tuple[int, ...], list[Sample]] = {}
+    placements: dict[tuple[int, ...], list[PolluxSample]] = {}
     with problems.of(str(folder)):
         for row, sample in _samples(folder / f"placements-{gpu}.csv", "placement"):
             placements.setdefault(_placement(row), []).append(sample)
@@ -144,12 +144,12 @@ def _table(path: Path, columns: Sequence[str]) -> JobTable:
     return JobTable(read_file(path), str(path), columns)
 
 
-def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, Sample]]:
+def _samples(path: Path, *keys: str) -> Iterator[tuple[Row, PolluxSample]]:
     table = _table(path, (*keys, "local_bsz", "step_time", "sync_time"))
     empty = True
     for row in table:
         empty = False
-        yield row, Sample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
+        yield row, PolluxSample(row.integer("local_bsz"), row.real("step_time", _LEAST_S), row.real("sync_time"))
     if empty:
         table.lines.add(None, "has no measurement")
     table.lines.raise_if_any()
@@ -171,9 +171,9 @@ def _epochs(path: Path) -> tuple[Epoch, ...]:
     return tuple(epochs)
 
 
-def _means(placements: Mapping[tuple[int, ...], list[Sample]]) -> dict[tuple[int, int], list[Sample]]:
+def _means(placements: Mapping[tuple[int, ...], list[PolluxSample]]) -> dict[tuple[int, int], list[PolluxSample]]:
     """Mean times of all placements with as many servers and GPUs, by samples a GPU."""
-    groups: dict[tuple[int, int], dict[int, list[Sample]]] = {}
+    groups: dict[tuple[int, int], dict[int, list[PolluxSample]]] = {}
     for placement, samples in placements.items():
         group = groups.setdefault((len(placement), sum(placement)), {})
         for sample in samples:
@@ -181,10 +181,10 @@ def _means(placements: Mapping[tuple[int, ...], list[Sample]]) -> dict[tuple[int
     return {key: [_mean(batch, samples) for batch, samples in group.items()] for key, group in groups.items()}
 
 
-def _mean(local_batch: int, samples: list[Sample]) -> Sample:
+def _mean(local_batch: int, samples: list[PolluxSample]) -> PolluxSample:
     count = len(samples)
-    return Sample(local_batch, sum(s.step_s for s in samples) / count, sum(s.sync_s for s in samples) / count)
+    return PolluxSample(local_batch, sum(s.step_s for s in samples) / count, sum(s.sync_s for s in samples) / count)
 
 
-def _curve(samples: list[Sample]) -> Curve:
+def _curve(samples: list[PolluxSample]) -> Curve:
     return tuple(sorted(samples, key=lambda sample: sample.local_batch))

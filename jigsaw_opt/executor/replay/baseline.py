@@ -40,7 +40,7 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
     """
     usual = at_full_depth(instance)
     pieces = cut(usual)
-    schedule = _Schedule(pieces, plan)
+    schedule = _BaselineSchedule(pieces, plan)
     for job in _turns(pieces, policy):
         schedule.add_iteration(job)
     jobs = assemble(pieces, schedule.decisions)
@@ -66,7 +66,7 @@ def _turns(pieces: Pieces, policy: Policy) -> Iterator[int]:
     return (job for turn in rounds for job in turn if job is not None)
 
 
-class _Schedule:
+class _BaselineSchedule:
     """Iterations, one behind the other on every GPU."""
 
     def __init__(self, pieces: Pieces, plan: Plan) -> None:

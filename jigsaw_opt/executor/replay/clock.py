@@ -7,14 +7,14 @@ from time import perf_counter_ns, sleep
 import torch
 import torch.distributed as dist
 
-__all__ = ["Clock"]
+__all__ = ["ReplayClock"]
 
 _ROUNDS = 32
 _LEAD_US = 3000
 """Time for the agreed moment to reach every process before it comes."""
 
 
-class Clock:
+class ReplayClock:
     """Microseconds by the clock of the first process.
 
     Every process of `control` makes it at the same time. The difference of the clocks is that of the round trip

@@ -9,7 +9,7 @@ from typing import Literal
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.records import BlockRecord, Found, Part, TransferRecord
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan, Transfer
@@ -20,7 +20,7 @@ from jigsaw_opt.problem.replay import (
     MeasuredIteration,
     MeasuredJob,
     Replay,
-    Summary,
+    ReplaySummary,
     Timeline,
 )
 from jigsaw_opt.problem.timetable import job_end
@@ -31,7 +31,7 @@ _DIGITS = 4
 
 
 def replay_of(
-    request: ReplayRequest, plans: Sequence[Plan], found: Sequence[Found], machine: Mapping[str, str | int]
+    request: ReplayRequest, plans: Sequence[Plan], found: Sequence[RankReport], machine: Mapping[str, str | int]
 ) -> Replay:
     """The replay.
 
@@ -114,7 +114,7 @@ def _iteration(
     return MeasuredIteration(tuple(MeasuredBlock(b.level, b.start_us, b.end_us, b.loss) for b in own), tuple(moved))
 
 
-def summary(plan: Plan, found: Timeline) -> Summary:
+def summary(plan: Plan, found: Timeline) -> ReplaySummary:
     """Predicted against measured.
 
     Parameters
@@ -134,7 +134,7 @@ def summary(plan: Plan, found: Timeline) -> Summary:
     planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
     busy_us = median(_busy_by_pass(plan, found).values())
     objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
-    return Summary(
+    return ReplaySummary(
         objective=objective,
         predicted_us=predicted,
         measured_us=measured,

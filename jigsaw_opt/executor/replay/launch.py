@@ -18,9 +18,9 @@ from jigsaw_opt.executor.processes import LostProcessError, run_group
 from jigsaw_opt.executor.replay.baseline import baseline_plan
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
-from jigsaw_opt.executor.replay.member import TIMEOUT, member
 from jigsaw_opt.executor.replay.order import used_gpus
-from jigsaw_opt.executor.replay.records import Found
+from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
+from jigsaw_opt.executor.replay.records import RankReport
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Replay
@@ -56,24 +56,24 @@ def replay(request: ReplayRequest) -> Replay | None:
     return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
 
 
-def _started(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found]:
+def _started(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[RankReport]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
-        found = run_group(member, len(gpus), request, plans, backend=request.backend, timeout=TIMEOUT)[0]
+        found = run_group(run_rank, len(gpus), request, plans, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
         raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
     assert found is not None
     return found
 
 
-def _joined(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[Found] | None:
+def _joined(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[RankReport] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)
-        found = member(request, plans)
+        found = run_rank(request, plans)
         dist.destroy_process_group()
     return found
 

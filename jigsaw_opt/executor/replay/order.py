@@ -22,7 +22,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["Order", "Progress", "Step", "TransferKey", "used_gpus"]
+__all__ = ["BlockStep", "ReplayExtent", "ReplayOrder", "TransferKey", "used_gpus"]
 
 _EVERYWHERE = -1
 """A link that every transfer uses, where only one may run at a time."""
@@ -36,7 +36,7 @@ class TransferKey(NamedTuple):
     bucket: int
 
 
-class Step(NamedTuple):
+class BlockStep(NamedTuple):
     """A block: its job, worker, iteration counted over all passes, level and planned start."""
 
     job: int
@@ -47,7 +47,7 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Progress:
+class ReplayExtent:
     """How far a run goes.
 
     Parameters
@@ -62,7 +62,7 @@ class Progress:
     passes: int | None
 
 
-class _Turn(NamedTuple):
+class _LinkTurn(NamedTuple):
     """A transfer of one pass on a link, by its place in a window."""
 
     offset_us: int
@@ -72,7 +72,7 @@ class _Turn(NamedTuple):
     shift: int
 
 
-class Order:
+class ReplayOrder:
     """Who comes after whom.
 
     Parameters
@@ -136,7 +136,7 @@ class Order:
         iterations = self.jobs[job].iterations
         return tuple(block.level for block in iterations[iteration % len(iterations)].blocks)
 
-    def release_us(self, step: Step) -> int:
+    def release_us(self, step: BlockStep) -> int:
         """Moment before which a block must not start, as its job is not there yet."""
         turn, number = divmod(step.iteration, len(self.jobs[step.job].iterations))
         return turn * self.period_us + self._releases[step.job] if number == 0 else 0
@@ -146,7 +146,7 @@ class Order:
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
         return self.jobs[key.job].iterations[number].transfers[key.bucket - 1].start_us + turn * self.period_us
 
-    def windows(self, progress: Progress) -> Iterator[int]:
+    def windows(self, progress: ReplayExtent) -> Iterator[int]:
         """Windows in which something is left to do, the same for all processes.
 
         `progress` is looked at anew for each, so the number of passes may be said meanwhile, as long as it
@@ -158,12 +158,12 @@ class Order:
                 return
             yield window
 
-    def steps(self, rank: int, window: int, progress: Progress) -> Iterator[Step]:
+    def steps(self, rank: int, window: int, progress: ReplayExtent) -> Iterator[BlockStep]:
         """Blocks of one process in a window, in their order."""
         for start, job, number, slot, shift, level in self._blocks[rank]:
             iteration = self._iteration(job, number, window - shift)
             if self._happens(job, iteration, window - shift, progress):
-                yield Step(job, slot, iteration, level, window * self.period_us + start)
+                yield BlockStep(job, slot, iteration, level, window * self.period_us + start)
 
     def _blocks_of(self, rank: int) -> list[tuple[int, ...]]:
         """Place in a window, job, iteration, worker, windows after that of its pass, and level."""
@@ -174,7 +174,7 @@ class Order:
             for block in (iteration.blocks[slot],)
         )
 
-    def before(self, key: TransferKey, progress: Progress) -> set[TransferKey]:
+    def before(self, key: TransferKey, progress: ReplayExtent) -> set[TransferKey]:
         """The last transfer before `key` on each of its links, those of its own job left out."""
         found = set()
         for link in self._links[key.job]:
@@ -183,7 +183,7 @@ class Order:
                 found.add(last)
         return found
 
-    def told(self, job: int) -> bool:
+    def must_notify(self, job: int) -> bool:
         """Whether processes without a worker of `job` wait for its transfers.
 
         Where all workers of one job have processes with workers of the other, each waits for itself.
@@ -197,7 +197,7 @@ class Order:
         """Whether all workers of `earlier` have processes with workers of `job`."""
         return set(self.ranks[earlier]) <= set(self.ranks[job])
 
-    def _last_before(self, key: TransferKey, link: int, progress: Progress) -> TransferKey | None:
+    def _last_before(self, key: TransferKey, link: int, progress: ReplayExtent) -> TransferKey | None:
         turn, number = divmod(key.iteration, len(self.jobs[key.job].iterations))
         turns, own = self._turns[link], self._places.get((link, key.job, number, key.bucket))
         if own is None:
@@ -215,18 +215,18 @@ class Order:
     def _iteration(self, job: int, number: int, turn: int) -> int:
         return turn * len(self.jobs[job].iterations) + number
 
-    def _happens(self, job: int, iteration: int, turn: int, progress: Progress) -> bool:
+    def _happens(self, job: int, iteration: int, turn: int, progress: ReplayExtent) -> bool:
         return turn >= 0 and iteration >= progress.done[job] and (progress.passes is None or turn < progress.passes)
 
-    def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[_Turn]]:
-        found: dict[int, list[_Turn]] = {link: [] for links in self._links for link in links}
+    def _turns_by_link(self, sizes: Sequence[Sequence[int]]) -> dict[int, list[_LinkTurn]]:
+        found: dict[int, list[_LinkTurn]] = {link: [] for links in self._links for link in links}
         for job, plan in enumerate(self.jobs):
             for number, iteration in enumerate(plan.iterations):
                 for transfer in iteration.transfers:
                     shift, offset = divmod(transfer.start_us, self.period_us)
                     # An empty bucket is not sent, so it needs no turn.
                     for link in self._links[job] if sizes[job][transfer.bucket - 1] else ():
-                        found[link].append(_Turn(offset, job, number, transfer.bucket, shift))
+                        found[link].append(_LinkTurn(offset, job, number, transfer.bucket, shift))
         return {link: sorted(turns) for link, turns in found.items()}
 
 

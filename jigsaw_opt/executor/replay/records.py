@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.executor.replay.order import TransferKey
 
-__all__ = ["BlockRecord", "Found", "Part", "TransferRecord"]
+__all__ = ["BlockRecord", "Part", "RankReport", "TransferRecord"]
 
 
 class BlockRecord(NamedTuple):
@@ -54,7 +54,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
+class RankReport:
     """What one process found.
 
     Parameters

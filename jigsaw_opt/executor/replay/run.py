@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
-from jigsaw_opt.executor.replay.clock import Clock
-from jigsaw_opt.executor.replay.order import Order, Progress, Step, TransferKey
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
+from jigsaw_opt.executor.replay.link_order import LinkOrder, Windows
+from jigsaw_opt.executor.replay.order import BlockStep, ReplayExtent, ReplayOrder, TransferKey
 from jigsaw_opt.executor.replay.records import Part
-from jigsaw_opt.executor.replay.resident import Resident
-from jigsaw_opt.executor.replay.turns import Turns, Windows
 
 __all__ = ["Run"]
 
@@ -23,9 +23,9 @@ class Run:
     ----------
     order, progress
         What all processes do, and how far.
-    rank, residents
+    rank, replicas
         This process, and its workers by job.
-    windows, turns, clock
+    windows, link_order, clock
         When it may go on.
     pace
         Whether nothing starts before its planned start.
@@ -35,13 +35,13 @@ class Run:
         Where the workers are saved after so many iterations; None for not at all.
     """
 
-    order: Order
-    progress: Progress
+    order: ReplayOrder
+    progress: ReplayExtent
     rank: int
-    residents: Mapping[int, Resident]
+    replicas: Mapping[int, HostedReplica]
     windows: Windows
-    turns: Turns
-    clock: Clock
+    link_order: LinkOrder
+    clock: ReplayClock
     pace: bool = False
     exclusive: bool = False
     checkpoint: Checkpoint | None = None
@@ -79,40 +79,40 @@ class Run:
                 return min(starts)
         return 0
 
-    def _step(self, step: Step, zero: int) -> None:
-        resident = self.residents[step.job]
+    def _step(self, step: BlockStep, zero: int) -> None:
+        replica = self.replicas[step.job]
         if self.exclusive:
             self._wait()
-        resident.wait()
-        self._save(step.job, resident)
+        replica.wait()
+        self._save(step.job, replica)
         levels = self.order.levels(step.job, step.iteration)
         starts = [0] * self.order.depths[step.job]
         if self.pace and len(levels) > 1:
             keys = (TransferKey(step.job, step.iteration, bucket) for bucket in range(1, len(starts) + 1))
             starts = [zero + self.order.transfer_start_us(key) for key in keys]
         self.clock.wait_until(zero + (step.start_us if self.pace else self.order.release_us(step)))
-        resident.run(step, levels, self.turns, self.clock, starts)
+        replica.run(step, levels, self.link_order, self.clock, starts)
 
     def _wait(self) -> None:
-        for resident in self.residents.values():
-            resident.wait()
+        for replica in self.replicas.values():
+            replica.wait()
 
-    def _save(self, job: int, resident: Resident) -> None:
-        finished = resident.worker.iteration
+    def _save(self, job: int, replica: HostedReplica) -> None:
+        finished = replica.worker.iteration
         if self.checkpoint and self.every and finished > self.progress.done[job] and finished % self.every == 0:
-            self.checkpoint.save(job, resident.worker)
+            self.checkpoint.save(job, replica.worker)
 
     def _save_all(self) -> None:
         """At the end, so that a longer run can go on from there."""
-        for job, resident in self.residents.items():
-            if self.checkpoint and resident.worker.iteration > self.progress.done[job]:
-                self.checkpoint.save(job, resident.worker)
+        for job, replica in self.replicas.items():
+            if self.checkpoint and replica.worker.iteration > self.progress.done[job]:
+                self.checkpoint.save(job, replica.worker)
 
     def _part(self, begin: int, origins: list[int], passes: int) -> Part:
-        blocks = [b for resident in self.residents.values() for b in resident.blocks]
-        transfers = [t for resident in self.residents.values() for t in resident.transfers]
-        for resident in self.residents.values():
-            resident.blocks, resident.transfers = [], []
+        blocks = [b for replica in self.replicas.values() for b in replica.blocks]
+        transfers = [t for replica in self.replicas.values() for t in replica.transfers]
+        for replica in self.replicas.values():
+            replica.blocks, replica.transfers = [], []
         return Part(
             [b._replace(start_us=b.start_us - begin, end_us=b.end_us - begin) for b in blocks],
             [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],

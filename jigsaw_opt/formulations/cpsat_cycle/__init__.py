@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_cycle.resources import Clock, add_blocks_disjoint, add_transfers_disjoint
+from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock, add_blocks_disjoint, add_transfers_disjoint
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_timetable.job import add_job
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_memory
@@ -19,7 +19,7 @@ from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_loads_of_p
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
@@ -28,10 +28,10 @@ from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "build"]
+__all__ = ["CpSatCycle", "build"]
 
 
-class Model:
+class CpSatCycle:
     """Variables and constraints of one instance.
 
     Parameters
@@ -46,7 +46,9 @@ class Model:
         The CP-SAT model.
     """
 
-    def __init__(self, network: Network, jobs: Sequence[JobVariables], clock: Clock, proto: cp_model.CpModel) -> None:
+    def __init__(
+        self, network: RoutedNetwork, jobs: Sequence[JobVariables], clock: ModuloClock, proto: cp_model.CpModel
+    ) -> None:
         self.network, self.jobs, self.clock, self.proto = network, tuple(jobs), clock, proto
 
     def plan(self, value: Value) -> Timetable:
@@ -72,7 +74,7 @@ class Model:
             self.proto.add_hint(phase, (starts[plan.name] - anchor) % period)
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Model:
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> CpSatCycle:
     """Build the model of a cyclic instance.
 
     The period is a variable, so what the engine proves of it holds for every period there is.
@@ -87,13 +89,13 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
         Every period is at least `bound`, and only periods at most `limit` are of interest.
     """
     proto, ground = new_model(), Ground(pieces)
-    network = Network(ground)
+    network = RoutedNetwork(ground)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
-    clock = Clock(proto, jobs, bound, limit)
+    clock = ModuloClock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
-        return Model(network, jobs, clock, proto)
+        return CpSatCycle(network, jobs, clock, proto)
     paces = [add_job(proto, network, it) for it in jobs]
     for it in jobs:
         add_wrap(proto, it, clock)
@@ -102,10 +104,10 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
     add_transfers_disjoint(proto, jobs, paces, clock)
     add_order(proto, network, jobs)
     add_loads_of_period(proto, ground, jobs, clock.period)
-    return Model(network, jobs, clock, proto)
+    return CpSatCycle(network, jobs, clock, proto)
 
 
-def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: Clock) -> None:
+def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> None:
     """The barrier wraps, so a job's span is at most the period (specification: period)."""
     model.add(it.ends[-1] <= clock.period)
 

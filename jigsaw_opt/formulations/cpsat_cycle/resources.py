@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
 from jigsaw_opt.formulations.cpsat_timetable.resources import contended_links, lasting
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["Clock", "add_blocks_disjoint", "add_transfers_disjoint"]
+__all__ = ["ModuloClock", "add_blocks_disjoint", "add_transfers_disjoint"]
 
 
-class Clock:
+class ModuloClock:
     """The period, and the phase of each job: the moment at which its own clock reads 0.
 
     A plan may be shifted as a whole, so the first job has phase 0.
@@ -80,7 +80,9 @@ class Clock:
         return model.new_optional_interval_var(start, size, end, literal, "")
 
 
-def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: Clock) -> None:
+def add_blocks_disjoint(
+    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], clock: ModuloClock
+) -> None:
     """On a GPU, blocks do not overlap (specification: exclusive, cyclic-horizon)."""
     for g in range(len(ground.gpus)):
         intervals: list[cp_model.IntervalVar] = []
@@ -103,7 +105,7 @@ def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_mo
 
 
 def add_transfers_disjoint(
-    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace], clock: Clock
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace], clock: ModuloClock
 ) -> None:
     """On a link, transfers do not overlap (specification: exclusive, cyclic-horizon)."""
     contended = contended_links(jobs)

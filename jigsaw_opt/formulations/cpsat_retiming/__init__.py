@@ -1,7 +1,7 @@
 """Some placed jobs timed anew between fixed others, as a CP-SAT model; see ``docs/search.md`` for it in formulas.
 
 Every worker keeps its GPU; levels and starts are free. On a line the latest end or the weighted sum of all ends is
-least; on a circle the period is given and any solution will do.
+least; on the cyclic horizon the period is given and any solution will do.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.cpsat_retiming.levels import add_depth_rule
 from jigsaw_opt.formulations.cpsat_retiming.resources import Busy, add_disjoint
 from jigsaw_opt.formulations.cpsat_retiming.timing import add_job
-from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, Task, TaskVariables
+from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, RetimingTask, TaskVariables
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Busy", "Frame", "Model", "Task", "Timing", "build"]
+__all__ = ["Busy", "CpSatRetiming", "Frame", "RetimedTiming", "RetimingTask", "build"]
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class RetimedTiming:
     """Levels and starts of one job.
 
     Parameters
@@ -38,7 +38,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CpSatRetiming:
     """Variables and constraints.
 
     Parameters
@@ -52,10 +52,10 @@ class Model:
     tasks: Sequence[TaskVariables]
     proto: cp_model.CpModel
 
-    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[Timing]:
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> list[RetimedTiming]:
         """Timing of each job in a solution, given the value of each variable."""
         return [
-            Timing(
+            RetimedTiming(
                 [tuple(_chosen(literals, value) for literals in row) for row in it.levels],
                 [[value(start) for start in row] for row in it.starts],
                 [[value(start) for start in row] for row in it.moves],
@@ -63,7 +63,7 @@ class Model:
             for it in self.tasks
         ]
 
-    def hint(self, timings: Sequence[Timing]) -> None:
+    def hint(self, timings: Sequence[RetimedTiming]) -> None:
         """Offer a timing to the engine as its first solution."""
         for it, timing in zip(self.tasks, timings, strict=True):
             for rows, values in ((it.starts, timing.blocks), (it.moves, timing.transfers)):
@@ -76,7 +76,7 @@ class Model:
                         self.proto.add_hint(literal, d == level)
 
 
-def build(tasks: Sequence[Task], frame: Frame, busy_gpus: Busy, busy_links: Busy) -> Model:
+def build(tasks: Sequence[RetimingTask], frame: Frame, busy_gpus: Busy, busy_links: Busy) -> CpSatRetiming:
     """Build the model.
 
     Parameters
@@ -96,7 +96,7 @@ def build(tasks: Sequence[Task], frame: Frame, busy_gpus: Busy, busy_links: Busy
     add_disjoint(proto, jobs, frame, busy_gpus, busy_links)
     if frame.period is None:
         _add_objective(proto, jobs, frame)
-    return Model(jobs, proto)
+    return CpSatRetiming(jobs, proto)
 
 
 def _add_objective(proto: cp_model.CpModel, jobs: Sequence[TaskVariables], frame: Frame) -> None:

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (specification: exclusive), on a line or on a circle of known length."""
+"""GPUs and links, each for one piece at a time (specification: exclusive), on either horizon of known length."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ __all__ = ["add_job"]
 
 
 def add_job(model: cp_model.CpModel, it: TaskVariables, frame: Frame) -> None:
-    """All iterations of a job; on a circle its barrier wraps (specification: readiness, order, barrier, period)."""
+    """All iterations of a job, whose barrier may wrap (specification: readiness, order, barrier, period)."""
     task, period = it.task, frame.period
     latest = task.deadline if period is None else 2 * period
     phase = None if period is None else model.new_int_var(0, period - 1, "")

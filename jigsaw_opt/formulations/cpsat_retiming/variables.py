@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.disjoint import Expression
 
-__all__ = ["Frame", "Task", "TaskVariables"]
+__all__ = ["Frame", "RetimingTask", "TaskVariables"]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class RetimingTask:
     """A placed job.
 
     Parameters
@@ -34,7 +34,7 @@ class Task:
     caps
         Deepest level of each slot that memory admits.
     deadline
-        It ends no later; on a circle its span is at most this.
+        It ends no later; on the cyclic horizon its span is at most this.
     """
 
     job: PieceGraph
@@ -83,7 +83,7 @@ class TaskVariables:
         Start and duration of each transfer, by iteration.
     """
 
-    task: Task
+    task: RetimingTask
     levels: list[list[dict[int, cp_model.IntVar]]] = field(default_factory=list)
     starts: list[list[cp_model.IntVar]] = field(default_factory=list)
     sizes: list[list[Expression]] = field(default_factory=list)

@@ -14,7 +14,7 @@ from jigsaw_opt.formulations.cpsat_timetable.strengthening import add_gpu_loads,
 from jigsaw_opt.formulations.cpsat_timetable.symmetry import add_order, ordered_twin
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import (
     Window,
     interval_count,
@@ -29,10 +29,19 @@ from jigsaw_opt.problem.timetable import Timetable, assemble
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Model", "Window", "build", "interval_count", "readiness_count", "serial_end", "serial_limit", "windows"]
+__all__ = [
+    "CpSatTimetable",
+    "Window",
+    "build",
+    "interval_count",
+    "readiness_count",
+    "serial_end",
+    "serial_limit",
+    "windows",
+]
 
 
-class Model:
+class CpSatTimetable:
     """Variables and constraints of one instance.
 
     Parameters
@@ -45,7 +54,7 @@ class Model:
         The CP-SAT model.
     """
 
-    def __init__(self, network: Network, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
+    def __init__(self, network: RoutedNetwork, jobs: Sequence[JobVariables], proto: cp_model.CpModel) -> None:
         self.network, self.jobs, self.proto = network, tuple(jobs), proto
 
     def plan(self, value: Value) -> Timetable:
@@ -60,7 +69,7 @@ class Model:
             add_hint(self.proto, it, plan, gpus)
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Model:
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> CpSatTimetable:
     """Build the model of a finite instance.
 
     Parameters
@@ -73,18 +82,18 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> Mo
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
     proto, ground = new_model(), Ground(pieces)
-    network = Network(ground)
+    network = RoutedNetwork(ground)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         proto.add_bool_or([])
-        return Model(network, jobs, proto)
+        return CpSatTimetable(network, jobs, proto)
     paces = [add_job(proto, network, it) for it in jobs]
     add_memory(proto, ground, jobs)
     add_blocks_disjoint(proto, ground, jobs)
     add_transfers_disjoint(proto, jobs, paces)
     add_order(proto, network, jobs)
     _add_objective(proto, ground, jobs, bound, limit)
-    return Model(network, jobs, proto)
+    return CpSatTimetable(network, jobs, proto)
 
 
 def _add_objective(

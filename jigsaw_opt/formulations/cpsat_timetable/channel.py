@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable import pace
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.pace import Ladder
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["Pace", "add_links", "add_pace"]
+__all__ = ["ChannelPace", "add_links", "add_pace"]
 
-Pace: TypeAlias = pace.Pace["cp_model.IntVar"]
+ChannelPace: TypeAlias = pace.ChannelPace["cp_model.IntVar"]
 
 
-def add_links(model: cp_model.CpModel, network: Network, it: JobVariables) -> None:
+def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> None:
     """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
     if it.job.slots < 2 or not network.cluster.links:
         return
@@ -38,7 +38,7 @@ def add_links(model: cp_model.CpModel, network: Network, it: JobVariables) -> No
 
 
 def _bridge(
-    model: cp_model.CpModel, network: Network, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
+    model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
 ) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
     part = {network.ground.pieces.routes.component[s] for s in side}
@@ -52,7 +52,7 @@ def _bridge(
 
 
 def _any_used(
-    model: cp_model.CpModel, network: Network, it: JobVariables, servers: Sequence[int]
+    model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, servers: Sequence[int]
 ) -> cp_model.IntVar | None:
     """Literal of a worker on one of the servers."""
     if len(servers) == 1:
@@ -64,7 +64,7 @@ def _any_used(
 
 def _ring_neighbours(
     model: cp_model.CpModel,
-    network: Network,
+    network: RoutedNetwork,
     it: JobVariables,
     literal: cp_model.IntVar,
     pairs: Iterable[tuple[int, int]],
@@ -80,10 +80,10 @@ def _ring_neighbours(
         model.add_bool_or([*both, *outside])
 
 
-def add_pace(model: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
+def add_pace(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
     """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
     if it.job.slots < 2:
-        return Pace(Ladder((1,), ()), Ladder((0,), ()))
+        return ChannelPace(Ladder((1,), ()), Ladder((0,), ()))
     cluster = network.cluster
     uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
     for s in it.used:
@@ -93,7 +93,7 @@ def add_pace(model: cp_model.CpModel, network: Network, it: JobVariables) -> Pac
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
     rate = ladder(model, [(-rate, literal) for rate, _, literal in uses])
     latency = ladder(model, [(latency, literal) for _, latency, literal in uses])
-    return Pace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
+    return ChannelPace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
 
 
 def _shared(model: cp_model.CpModel, workers: Sequence[cp_model.IntVar]) -> cp_model.IntVar:

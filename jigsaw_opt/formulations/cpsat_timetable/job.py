@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace, add_links, add_pace
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace, add_links, add_pace
 from jigsaw_opt.formulations.cpsat_timetable.placement import add_depth_rule, add_placement
 from jigsaw_opt.formulations.cpsat_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["add_job"]
 
 
-def add_job(proto: cp_model.CpModel, network: Network, it: JobVariables) -> Pace:
+def add_job(proto: cp_model.CpModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
     """Add the variables and constraints of one job, and return the pace of its transfers."""
     add_placement(proto, network.ground, it)
     add_depth_rule(proto, it)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
-from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, JobVariables
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _block(
     return model.new_optional_interval_var(start, size, end, here, "")
 
 
-def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
+def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
     """On a link, transfers do not overlap (specification: exclusive)."""
     contended = contended_links(jobs)
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
@@ -75,7 +75,7 @@ def contended_links(jobs: Sequence[JobVariables]) -> set[int]:
 
 
 def lasting(
-    model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int, literal: cp_model.IntVar
+    model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, bucket: int, literal: cp_model.IntVar
 ) -> cp_model.IntVar | None:
     """Literal that the transfer uses the link for some time: one of no duration overlaps nothing."""
     if it.job.transfers[bucket - 1].payload_bytes > 0 or pace.latency.values[0] > 0:
@@ -89,5 +89,5 @@ def lasting(
     return both
 
 
-def _interval(model: cp_model.CpModel, exchange: Exchange, literal: cp_model.IntVar) -> cp_model.IntervalVar:
+def _interval(model: cp_model.CpModel, exchange: ExchangeVariables, literal: cp_model.IntVar) -> cp_model.IntervalVar:
     return model.new_optional_interval_var(exchange.start, exchange.duration, exchange.end, literal, "")

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.network import Network, identical_jobs, identical_servers
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import Timetable, job_end
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add_order", "ordered_twin"]
 
 
-def add_order(model: cp_model.CpModel, network: Network, jobs: Sequence[JobVariables]) -> None:
+def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
     ground = network.ground
     for group in identical_jobs(ground.pieces):
@@ -49,7 +49,7 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
         equal = [still]
 
 
-def ordered_twin(network: Network, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
+def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
     """For each job, the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
     plans = list(timetable.jobs)
     for group in identical_jobs(network.ground.pieces):
@@ -60,7 +60,7 @@ def ordered_twin(network: Network, timetable: Timetable) -> list[tuple[JobPlan, 
     return [(plan, [names[g] for g in row]) for plan, row in zip(plans, gpus, strict=True)]
 
 
-def _gpu_names(network: Network, placed: Sequence[set[int]]) -> dict[int, int]:
+def _gpu_names(network: RoutedNetwork, placed: Sequence[set[int]]) -> dict[int, int]:
     """What each GPU is called in the ordered twin, given the GPUs of each job."""
     by_server = network.ground.by_server
     names: dict[int, int] = {}

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_timetable.channel import Pace
-from jigsaw_opt.formulations.cpsat_timetable.variables import Exchange, JobVariables
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
 from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
@@ -38,7 +38,7 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list[list[Expression]]:
+def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
@@ -50,7 +50,7 @@ def add_durations(model: cp_model.CpModel, it: JobVariables, pace: Pace) -> list
     ]
 
 
-def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int) -> Expression:
+def _known(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, bucket: int) -> Expression:
     """Duration of a transfer whose number of contributors is known."""
     count, least = it.fewest[bucket - 1], it.shortest[bucket - 1]
     if pace.fixed:
@@ -60,7 +60,7 @@ def _known(model: cp_model.CpModel, it: JobVariables, pace: Pace, bucket: int) -
     return value
 
 
-def _chosen(model: cp_model.CpModel, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
+def _chosen(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest = it.job, it.fewest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
@@ -101,14 +101,14 @@ def add_exchanges(model: cp_model.CpModel, it: JobVariables, durations: Sequence
         it.exchanges.append(exchanges)
 
 
-def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expression, name: str) -> Exchange:
+def _exchange(model: cp_model.CpModel, it: JobVariables, i: int, duration: Expression, name: str) -> ExchangeVariables:
     earliest, latest = it.earliest(i), it.latest(i)
     start = model.new_int_var(earliest, latest, f"start of {name}")
     if isinstance(duration, int):
-        return Exchange(start, duration, start + duration)
+        return ExchangeVariables(start, duration, start + duration)
     end = model.new_int_var(earliest, latest, f"end of {name}")
     model.add(end == start + duration)
-    return Exchange(start, duration, end)
+    return ExchangeVariables(start, duration, end)
 
 
 def add_readiness(

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     Expression = cp_model.LinearExpr | int
 
-__all__ = ["Exchange", "JobVariables", "add_any"]
+__all__ = ["ExchangeVariables", "JobVariables", "add_any"]
 
-Exchange = variables.Exchange["cp_model.IntVar", "Expression"]
+ExchangeVariables = variables.ExchangeVariables["cp_model.IntVar", "Expression"]
 JobVariables = variables.JobVariables["cp_model.IntVar", "Expression"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import Pace, add_links, add_pace
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace, add_links, add_pace
 from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pairs
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
@@ -15,13 +15,13 @@ from jigsaw_opt.formulations.ilp_timetable.symmetry import add_order
 from jigsaw_opt.formulations.ilp_timetable.timing import add_durations, add_exchanges, add_iterations, add_readiness
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_limit, windows
 from jigsaw_opt.problem.pieces import Pieces
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 __all__ = [
-    "Model",
+    "IlpTimetable",
     "Value",
     "Window",
     "build",
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-class Model:
+class IlpTimetable:
     """Variables and constraints of one instance.
 
     Parameters
@@ -54,7 +54,7 @@ class Model:
         return Timetable(assemble(self.ground.pieces, decisions_of(self.ground, self.jobs, value)))
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> Model:
+def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> IlpTimetable:
     """Build the model of a finite instance.
 
     Parameters
@@ -67,23 +67,23 @@ def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> 
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
     model, ground = AlgebraicModel("jigsaw"), Ground(pieces)
-    network = Network(ground)
+    network = RoutedNetwork(ground)
     objective = model.time(pieces.objective, bound, limit)
     model.minimize(objective)
     jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
     if not all(ground.allowed(job) for job in pieces.jobs):
         model.add(False)
-        return Model(ground, jobs, model)
+        return IlpTimetable(ground, jobs, model)
     paces = [_add_job(model, network, it) for it in jobs]
     add_memory(model, ground, jobs)
     add_blocks_disjoint(model, ground, jobs)
     add_transfers_disjoint(model, jobs, paces)
     add_order(model, network, jobs)
     _add_objective(model, ground, jobs, objective)
-    return Model(ground, jobs, model)
+    return IlpTimetable(ground, jobs, model)
 
 
-def _add_job(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
+def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
     """Everything that concerns one job alone."""
     add_placement(model, network.ground, it)
     add_depth_rule(model, it)

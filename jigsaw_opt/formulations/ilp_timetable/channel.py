@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from jigsaw_opt.formulations.algebra import AlgebraicModel
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_any
 from jigsaw_opt.formulations.timetable import pace
-from jigsaw_opt.formulations.timetable.network import Network
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.pace import Ladder
 
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Pace", "add_links", "add_pace"]
+__all__ = ["ChannelPace", "add_links", "add_pace"]
 
-Pace: TypeAlias = pace.Pace["pulp.LpVariable"]
+ChannelPace: TypeAlias = pace.ChannelPace["pulp.LpVariable"]
 
 
-def add_links(model: AlgebraicModel, network: Network, it: JobVariables) -> None:
+def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> None:
     """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
     if it.job.slots < 2 or not network.cluster.links:
         return
@@ -33,7 +33,7 @@ def add_links(model: AlgebraicModel, network: Network, it: JobVariables) -> None
             _ring_neighbours(model, network, it, literal, pairs)
 
 
-def _bridge(model: AlgebraicModel, network: Network, it: JobVariables, link: int, side: frozenset[int]) -> None:
+def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, link: int, side: frozenset[int]) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
     component = network.ground.pieces.routes.component
     part = {component[s] for s in side}
@@ -56,7 +56,7 @@ def _any_used(model: AlgebraicModel, it: JobVariables, name: str, servers: Seque
 
 def _ring_neighbours(
     model: AlgebraicModel,
-    network: Network,
+    network: RoutedNetwork,
     it: JobVariables,
     literal: pulp.LpVariable,
     pairs: Iterable[tuple[int, int]],
@@ -70,10 +70,10 @@ def _ring_neighbours(
             model.add(literal >= both - model.total(it.used[s] for s in others if (first < s < second) != outside))
 
 
-def add_pace(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
+def add_pace(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -> ChannelPace:
     """Smallest rate and largest latency among links and shared fabrics in use (specification: ring)."""
     if it.job.slots < 2:
-        return Pace(Ladder((1,), ()), Ladder((0,), ()))
+        return ChannelPace(Ladder((1,), ()), Ladder((0,), ()))
     cluster = network.cluster
     uses = [(cluster.links[k].bandwidth, cluster.links[k].latency_us, literal) for k, literal in it.links.items()]
     for s in it.used:
@@ -83,7 +83,7 @@ def add_pace(model: AlgebraicModel, network: Network, it: JobVariables) -> Pace:
             uses.append((cluster.servers[s].fabric_bandwidth, cluster.servers[s].fabric_latency_us, shared))
     rate = _ladder(model, f"slower_{it.number}", [(-rate, literal) for rate, _, literal in uses])
     latency = _ladder(model, f"later_{it.number}", [(latency, literal) for _, latency, literal in uses])
-    return Pace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
+    return ChannelPace(Ladder(tuple(-value for value in rate.values), rate.steps), latency)
 
 
 def _shared(model: AlgebraicModel, name: str, workers: Sequence[pulp.LpVariable]) -> pulp.LpVariable:

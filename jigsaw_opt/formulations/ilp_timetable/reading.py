@@ -29,14 +29,14 @@ def decisions_of(ground: Ground, jobs: Sequence[JobVariables], value: Value) -> 
 
     Its starts serve as priorities only, so the times are exact, and no piece runs later than in the solution.
     """
-    runs = [_Run(ground, it, value) for it in jobs]
+    runs = [_JobRun(ground, it, value) for it in jobs]
     free: _Free = defaultdict(int)
     for turn in merge(*(run.turns() for run in runs)):
         runs[turn.job].take(turn, free)
     return [run.decision for run in runs]
 
 
-class _Turn(NamedTuple):
+class _PieceTurn(NamedTuple):
     """A piece's place in the order; `piece` counts the blocks of an iteration, then its transfers."""
 
     priority: float
@@ -46,7 +46,7 @@ class _Turn(NamedTuple):
     piece: int
 
 
-class _Run:
+class _JobRun:
     """One job, run piece by piece on the resources that it shares."""
 
     def __init__(self, ground: Ground, it: JobVariables, value: Value) -> None:
@@ -63,13 +63,13 @@ class _Run:
         self.end = self.barrier = self.exchanged = it.job.release_us
         self.decision = JobDecision([ground.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
 
-    def turns(self) -> Iterator[_Turn]:
+    def turns(self) -> Iterator[_PieceTurn]:
         """All pieces in their order; rounding and ties never reverse two iterations or two buckets."""
         now = 0.0
         for i in range(len(self.levels)):
             for position, (priority, piece) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
                 now = max(now, priority)
-                yield _Turn(now, self.it.number, i, position, piece)
+                yield _PieceTurn(now, self.it.number, i, position, piece)
 
     def _priorities(self, i: int) -> list[float]:
         """Starts of blocks and transfers; transfers without variables share nothing and may come last.
@@ -85,7 +85,7 @@ class _Run:
         )
         return blocks + list(accumulate(transfers, max))
 
-    def take(self, turn: _Turn, free: _Free) -> None:
+    def take(self, turn: _PieceTurn, free: _Free) -> None:
         """Run a piece as soon as what comes before it and its resources allow."""
         if turn.position == 0:
             self.barrier = self.exchanged = self.end

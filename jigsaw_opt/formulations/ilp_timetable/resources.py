@@ -7,7 +7,7 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import Pace
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables, add_both
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.problem.critical import candidate_levels, tails_us
@@ -74,7 +74,7 @@ def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> 
     ]
 
 
-def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[Pace]) -> None:
+def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
     """On a link, transfers do not overlap. One order for all links that two jobs share (specification: exclusive)."""
     pieces = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
@@ -86,7 +86,7 @@ def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], 
             _add_disjoint(model, "link", meet, pieces[one], pieces[two])
 
 
-def _transfers(it: JobVariables, pace: Pace) -> list[_Piece]:
+def _transfers(it: JobVariables, pace: ChannelPace) -> list[_Piece]:
     """Transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
     for i, exchanges in enumerate(it.exchanges):

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
-from jigsaw_opt.formulations.timetable.network import Network, identical_jobs, identical_servers
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs, identical_servers
 
 __all__ = ["add_order"]
 
@@ -15,7 +15,7 @@ _LARGEST_CODE = 2**12
 """A list of workers by job is read as one number up to this, from as many of the first jobs as fit into it."""
 
 
-def add_order(model: AlgebraicModel, network: Network, jobs: Sequence[JobVariables]) -> None:
+def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
     ground = network.ground
     for group in identical_jobs(ground.pieces):

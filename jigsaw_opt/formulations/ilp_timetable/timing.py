@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
-from jigsaw_opt.formulations.ilp_timetable.channel import Pace
-from jigsaw_opt.formulations.ilp_timetable.variables import Exchange, JobVariables
+from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.ilp_timetable.variables import ExchangeVariables, JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 from jigsaw_opt.formulations.timetable.pace import climb, transfer_expression
 from jigsaw_opt.problem.critical import fewest_contributors, shortest_transfers, tails_us
@@ -37,7 +37,7 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
         it.starts.append(starts)
 
 
-def add_durations(model: AlgebraicModel, it: JobVariables, pace: Pace) -> list[list[Expression]]:
+def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
     buckets = [piece.bucket for piece in job.transfers]
@@ -49,7 +49,7 @@ def add_durations(model: AlgebraicModel, it: JobVariables, pace: Pace) -> list[l
     ]
 
 
-def _chosen(model: AlgebraicModel, it: JobVariables, pace: Pace, i: int, bucket: int) -> Expression:
+def _chosen(model: AlgebraicModel, it: JobVariables, pace: ChannelPace, i: int, bucket: int) -> Expression:
     """Duration where the levels decide how many workers contribute; more of them never make it shorter."""
     job, fewest, least = it.job, it.fewest[bucket - 1], it.shortest[bucket - 1]
     longest = job.transfer_us(bucket, job.slots, pace.worst)
@@ -91,9 +91,9 @@ def add_exchanges(model: AlgebraicModel, it: JobVariables, durations: Sequence[S
         it.exchanges.append(exchanges)
 
 
-def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, duration: Expression) -> Exchange:
+def _exchange(model: AlgebraicModel, it: JobVariables, i: int, bucket: int, duration: Expression) -> ExchangeVariables:
     start = model.time(f"exchange_{it.number}_{i}_{bucket}", it.earliest(i), it.latest(i))
-    return Exchange(start, duration, start + duration)
+    return ExchangeVariables(start, duration, start + duration)
 
 
 def add_readiness(

@@ -11,9 +11,9 @@ from jigsaw_opt.formulations.timetable import variables
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Exchange", "JobVariables", "add_any", "add_both"]
+__all__ = ["ExchangeVariables", "JobVariables", "add_any", "add_both"]
 
-Exchange = variables.Exchange["pulp.LpVariable", Expression]
+ExchangeVariables = variables.ExchangeVariables["pulp.LpVariable", Expression]
 JobVariables = variables.JobVariables["pulp.LpVariable", Expression]
 
 

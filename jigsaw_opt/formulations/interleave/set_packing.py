@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Model", "build"]
+__all__ = ["GroupPacking", "build"]
 
 _CHUNK = 20_000
 """Columns whose values are found at once; the arrays of more would not stay in the cache, and of all not in memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class GroupPacking:
     """Maximise ``values @ x``: each part as often as it is there, the GPUs within their number, ``x`` integer.
 
     Parameters
@@ -54,7 +54,7 @@ class Model:
         return found
 
 
-def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Timing) -> Model:
+def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Timing) -> GroupPacking:
     """The program over all groups that some parts make up.
 
     Parameters
@@ -78,7 +78,7 @@ def build(parts: Mapping[Group, int], most_parts: int, capacity: int, timing: Ti
     columns = list(chain.from_iterable(makes.values()))
     filled = [column + (-1,) * (most_parts - len(column)) for column in columns]
     gpus = [items[column[0]][0].gpus for column in columns]
-    return Model(
+    return GroupPacking(
         tuple(items), tuple(parts.values()), np.array(filled), np.concatenate(values), np.array(gpus), capacity
     )
 

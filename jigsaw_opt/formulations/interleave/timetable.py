@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.formulations.interleave.staged import Group, StagedJob
 
-__all__ = ["Timetable", "saved_alone_us", "timetable"]
+__all__ = ["GroupTimetable", "saved_alone_us", "timetable"]
 
 _BACKWARD = Fraction(2, 3)
 """Share of the GPU stage that is the backward pass; traces do not split it."""
@@ -36,7 +36,7 @@ _ROUNDS = 6
 """Rounds after which the timing of an order has settled."""
 
 
-class Timetable(NamedTuple):
+class GroupTimetable(NamedTuple):
     """A period of a group.
 
     Parameters
@@ -63,7 +63,7 @@ class Timetable(NamedTuple):
     backward: tuple[bool, ...]
 
 
-class _Stages(NamedTuple):
+class _GroupStages(NamedTuple):
     """Of an iteration: loading, computing on the first and on the last GPU, exchange."""
 
     load: int
@@ -77,17 +77,17 @@ class _Stages(NamedTuple):
         return self.load + max(self.first, self.last) + self.network
 
 
-class _Trial(NamedTuple):
+class _GroupTrial(NamedTuple):
     """What a timetable is made from, the least period that it may have, and who may load for whom within that."""
 
     least: int
-    stages: tuple[_Stages, ...]
+    stages: tuple[_GroupStages, ...]
     iterations: tuple[int, ...]
     loaders: tuple[tuple[int, ...], ...]
 
 
 @lru_cache(maxsize=1 << 16)
-def timetable(group: Group) -> Timetable:
+def timetable(group: Group) -> GroupTimetable:
     """The timetable with the largest sum of normalised throughputs that is found.
 
     Depths are full, or the staircase for every job that allows it, whichever is better.
@@ -118,11 +118,11 @@ def _value(group: Group, iterations: Sequence[int], period_us: int) -> float:
     return sum(number * job.alone_us for number, job in zip(iterations, group, strict=True)) / period_us
 
 
-def _full(job: StagedJob) -> _Stages:
-    return _Stages(job.load_us, job.compute_us, job.compute_us, job.network_us)
+def _full(job: StagedJob) -> _GroupStages:
+    return _GroupStages(job.load_us, job.compute_us, job.compute_us, job.network_us)
 
 
-def _orientations(group: Group) -> Iterator[tuple[_Stages, ...]]:
+def _orientations(group: Group) -> Iterator[tuple[_GroupStages, ...]]:
     """Each job with its deepest worker on the first or on the last GPU; the first job's is on the first."""
     choices = []
     for job in group:
@@ -134,7 +134,7 @@ def _orientations(group: Group) -> Iterator[tuple[_Stages, ...]]:
     yield from product(choices[0][:1], *(dict.fromkeys(choice) for choice in choices[1:]))
 
 
-def _best(group: Group, depths: Sequence[tuple[_Stages, ...]]) -> Timetable:
+def _best(group: Group, depths: Sequence[tuple[_GroupStages, ...]]) -> GroupTimetable:
     """The most promising trials are timed, until none left can be better."""
     trials = [trial for stages in depths for trial in _trials(stages)]
     trials.sort(key=lambda trial: _value(group, trial.iterations, trial.least), reverse=True)
@@ -149,7 +149,7 @@ def _best(group: Group, depths: Sequence[tuple[_Stages, ...]]) -> Timetable:
     return best
 
 
-def _trials(stages: tuple[_Stages, ...]) -> Iterator[_Trial]:
+def _trials(stages: tuple[_GroupStages, ...]) -> Iterator[_GroupTrial]:
     """Numbers of iterations that fit into the longest one, as far as the GPUs can hold them."""
     longest = max(one.chain for one in stages)
     often = [range(1, min(_MOST_ITERATIONS, longest // one.chain) + 1) for one in stages]
@@ -163,7 +163,7 @@ def _trials(stages: tuple[_Stages, ...]) -> Iterator[_Trial]:
         network = _load(iterations, [one.network for one in stages])
         chain = max(number * one.chain for one, number in zip(stages, iterations, strict=True))
         least = max(gpu, network, chain, min(split.values()))
-        yield _Trial(least, stages, iterations, tuple(loader for loader in loaders if split[loader] <= least))
+        yield _GroupTrial(least, stages, iterations, tuple(loader for loader in loaders if split[loader] <= least))
 
 
 def _load(iterations: Sequence[int], times: Sequence[int]) -> int:
@@ -175,14 +175,14 @@ def _halves(loads: Sequence[int], loader: Sequence[int]) -> tuple[int, int]:
     return sum(loads) - second, second
 
 
-def _planned(trial: _Trial) -> Timetable:
+def _planned(trial: _GroupTrial) -> GroupTimetable:
     """The least period over the loaders, and over the sequences in which the iterations of a job are spread evenly."""
     period, sequence, loader = min(_periods(trial), key=lambda found: found[0])
     backward = tuple(stages.last > stages.first for stages in trial.stages)
-    return Timetable(period, trial.iterations, False, sequence, loader, backward)
+    return GroupTimetable(period, trial.iterations, False, sequence, loader, backward)
 
 
-def _periods(trial: _Trial) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+def _periods(trial: _GroupTrial) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
     for sequence, loader in product(_sequences(trial.iterations), trial.loaders):
         period = _timed(trial.stages, sequence, loader)
         yield period, sequence, loader
@@ -201,7 +201,7 @@ def _sequences(iterations: Sequence[int]) -> Iterator[tuple[int, ...]]:
         yield tuple(job for *_, job in sorted(slots))
 
 
-def _timed(stages: Sequence[_Stages], sequence: Sequence[int], loader: Sequence[int]) -> int:
+def _timed(stages: Sequence[_GroupStages], sequence: Sequence[int], loader: Sequence[int]) -> int:
     """Period of a sequence: by how much the ends of a round are later than those of the round before.
 
     If the ends of all stages move by at most that much, the first of the two rounds can be repeated with this period.

@@ -3,9 +3,9 @@
 from jigsaw_opt.formulations.packing.fluid import fluid_program
 from jigsaw_opt.formulations.packing.gangs import (
     Gang,
-    Kind,
+    GangSite,
+    JobKind,
     Needs,
-    Site,
     busy_shares,
     gang_instance,
     gangs,
@@ -15,22 +15,22 @@ from jigsaw_opt.formulations.packing.gangs import (
     site,
 )
 from jigsaw_opt.formulations.packing.levels import cheapest_levels, with_cheapest_levels
-from jigsaw_opt.formulations.packing.master import Column, Master, Pattern, Rates, Team, column
+from jigsaw_opt.formulations.packing.master import Column, GangTeam, Master, Rates, ServerPattern, column
 from jigsaw_opt.formulations.packing.pricing import Priced, Prices, Pricing, Valued
 
 __all__ = [
     "Column",
     "Gang",
-    "Kind",
+    "GangSite",
+    "GangTeam",
+    "JobKind",
     "Master",
     "Needs",
-    "Pattern",
     "Priced",
     "Prices",
     "Pricing",
     "Rates",
-    "Site",
-    "Team",
+    "ServerPattern",
     "Valued",
     "busy_shares",
     "cheapest_levels",

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
-from jigsaw_opt.formulations.packing.gangs import Kind, Needs, kinds, needs, references_us
+from jigsaw_opt.formulations.packing.gangs import JobKind, Needs, kinds, needs, references_us
 from jigsaw_opt.formulations.packing.master import Master
 from jigsaw_opt.problem.packing import PackingProblem
 
@@ -82,7 +82,11 @@ def _flows(problem: PackingProblem) -> list[_Flow]:
 
 
 def _flow(
-    number: int, on: int, taken: Mapping[tuple[int, Kind], Needs | None], kind: Kind, references: Mapping[Kind, int]
+    number: int,
+    on: int,
+    taken: Mapping[tuple[int, JobKind], Needs | None],
+    kind: JobKind,
+    references: Mapping[JobKind, int],
 ) -> _Flow | None:
     own = taken[on, kind]
     if own is None:

@@ -15,18 +15,19 @@ from itertools import combinations_with_replacement
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.critical import deepest_level, least_work_us, shortest_transfers, tail_us
+from jigsaw_opt.problem.critical import least_work_us, shortest_transfers, tail_us
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FullDepth, Job
+from jigsaw_opt.problem.memory import deepest_level, most_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
 from jigsaw_opt.problem.pieces import PieceGraph, cut
 
 __all__ = [
     "Gang",
-    "Kind",
+    "GangSite",
+    "JobKind",
     "Needs",
-    "Site",
     "busy_shares",
     "gang_instance",
     "gangs",
@@ -41,7 +42,7 @@ _LONG = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     """Jobs of one model, number of workers and depth rule."""
 
     model: str
@@ -50,7 +51,7 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class GangSite:
     """GPUs that a gang takes.
 
     Parameters
@@ -81,8 +82,8 @@ class Gang:
         Time in which no timetable does more than one iteration of each job.
     """
 
-    kinds: tuple[Kind, ...]
-    site: Site
+    kinds: tuple[JobKind, ...]
+    site: GangSite
     references_us: tuple[int, ...]
     period_us: Fraction
 
@@ -114,23 +115,23 @@ class Needs:
     state_bytes: int
 
 
-def kinds(problem: PackingProblem) -> tuple[tuple[Kind, ...], tuple[int, ...]]:
+def kinds(problem: PackingProblem) -> tuple[tuple[JobKind, ...], tuple[int, ...]]:
     """The kinds of a problem, and for each class the number of its kind."""
-    numbers: dict[Kind, int] = {}
-    of_class = [numbers.setdefault(Kind(c.model, c.workers, c.depth), len(numbers)) for c in problem.classes]
+    numbers: dict[JobKind, int] = {}
+    of_class = [numbers.setdefault(JobKind(c.model, c.workers, c.depth), len(numbers)) for c in problem.classes]
     return tuple(numbers), tuple(of_class)
 
 
-def site(server_type: ServerType, workers: int) -> Site | None:
+def site(server_type: ServerType, workers: int) -> GangSite | None:
     """What a gang of `workers` GPUs takes of servers of a type; None where there are not enough, or no links."""
     servers = ceil_div(workers, server_type.server.gpus)
     if servers > server_type.count or (servers > 1 and not server_type.bandwidth):
         return None
-    return Site(servers, workers)
+    return GangSite(servers, workers)
 
 
 def gang_instance(
-    server_type: ServerType, members: Sequence[tuple[Kind, Model]], place: Site, iterations: int
+    server_type: ServerType, members: Sequence[tuple[JobKind, Model]], place: GangSite, iterations: int
 ) -> Instance:
     """The cyclic instance whose plan is a timetable of a gang; every job does `iterations` in a period."""
     models = {kind.model: model for kind, model in members}
@@ -140,7 +141,7 @@ def gang_instance(
     return Instance("gang", server_type.group(place.servers, place.gpus), models, jobs, "cyclic", "period")
 
 
-def gangs(problem: PackingProblem, number: int, references: Mapping[Kind, int]) -> Iterator[Gang]:
+def gangs(problem: PackingProblem, number: int, references: Mapping[JobKind, int]) -> Iterator[Gang]:
     """All gangs on servers of one type.
 
     Parameters
@@ -153,7 +154,7 @@ def gangs(problem: PackingProblem, number: int, references: Mapping[Kind, int]) 
         Time of an iteration alone at full depth on the reference type, by kind; see `references_us`.
     """
     server_type = problem.types[number]
-    measured = {kind: _Measured(problem, server_type, kind) for kind in references}
+    measured = {kind: _KindOnType(problem, server_type, kind) for kind in references}
     able = [m for m in measured.values() if m.fits]
     for own in able:
         assert own.site is not None
@@ -163,42 +164,42 @@ def gangs(problem: PackingProblem, number: int, references: Mapping[Kind, int]) 
             yield from _pair(first, second, references)
 
 
-def references_us(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, int]:
+def references_us(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, int]:
     """Least time of an iteration alone at full depth over all types of servers, of the kinds that some can run."""
     found = {}
     for kind in known:
-        able = [measured for t in problem.types if (measured := _Measured(problem, t, kind)).fits]
+        able = [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]
         if able:
             found[kind] = min(measured.alone_us for measured in able)
     return found
 
 
-def needs(problem: PackingProblem, number: int, kind: Kind) -> Needs | None:
+def needs(problem: PackingProblem, number: int, kind: JobKind) -> Needs | None:
     """What jobs of a kind take on servers of type `number`; None where they cannot run."""
-    own = _Measured(problem, problem.types[number], kind)
+    own = _KindOnType(problem, problem.types[number], kind)
     if not own.fits:
         return None
     assert own.site is not None
     return Needs(own.site.servers, own.iteration_us, own.work_us, own.links_us, kind.workers * own.full.state_bytes)
 
 
-def busy_shares(problem: PackingProblem, known: Iterable[Kind]) -> dict[Kind, float]:
+def busy_shares(problem: PackingProblem, known: Iterable[JobKind]) -> dict[JobKind, float]:
     """Least share of the GPUs' time that a job keeps busy while it makes the progress that it makes alone.
 
     The least over all types of servers, under its depth rule, for the kinds that some type can run.
     """
     found = {}
     for kind in known:
-        able = [measured for t in problem.types if (measured := _Measured(problem, t, kind)).fits]
+        able = [measured for t in problem.types if (measured := _KindOnType(problem, t, kind)).fits]
         if able:
             found[kind] = min(float(measured.work_us / (kind.workers * measured.alone_us)) for measured in able)
     return found
 
 
-class _Measured:
+class _KindOnType:
     """A kind of jobs on servers of one type."""
 
-    def __init__(self, problem: PackingProblem, server_type: ServerType, kind: Kind) -> None:
+    def __init__(self, problem: PackingProblem, server_type: ServerType, kind: JobKind) -> None:
         self.kind, self.type = kind, server_type
         self.model = problem.models[kind.model]
         self.site = site(server_type, kind.workers)
@@ -255,21 +256,20 @@ class _Measured:
         return found
 
     def _graph(self, depth: Depth) -> PieceGraph:
-        kind = Kind(self.kind.model, self.kind.workers, depth)
-        place = Site(1, kind.workers)
+        kind = JobKind(self.kind.model, self.kind.workers, depth)
+        place = GangSite(1, kind.workers)
         return cut(gang_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
 
     def _iteration_us(self, job: PieceGraph) -> int:
         return tail_us(self._table, shortest_transfers(job, self._channel), job.levels)
 
 
-def _have_room(server_type: ServerType, first: _Measured, second: _Measured) -> bool:
+def _have_room(server_type: ServerType, first: _KindOnType, second: _KindOnType) -> bool:
     """Whether two jobs fit into the memory of the same GPUs with any levels (specification: memory)."""
-    activations = max(first.full.activation_bytes[-1], second.full.activation_bytes[-1])
-    return first.full.state_bytes + second.full.state_bytes + activations <= server_type.server.gpu_memory
+    return most_bytes((first.full, second.full)) <= server_type.server.gpu_memory
 
 
-def _pair(first: _Measured, second: _Measured, references: Mapping[Kind, int]) -> Iterator[Gang]:
+def _pair(first: _KindOnType, second: _KindOnType, references: Mapping[JobKind, int]) -> Iterator[Gang]:
     """The gang of two jobs, unless taking turns in longer stretches does as well.
 
     One iteration of each takes at least the mean time of both on their GPUs, on their links, and of each alone.

@@ -18,15 +18,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
-from jigsaw_opt.problem.packing import JobClass, PackingProblem
+from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs
 
-__all__ = ["Column", "Master", "Pattern", "Rates", "Team", "column"]
+__all__ = ["Column", "GangTeam", "Master", "Rates", "ServerPattern", "column"]
 
 Rates = Sequence[Sequence[float]]
 """Rate of each job of a gang, by the number of the gang."""
 
 
-class Team(NamedTuple):
+class GangTeam(NamedTuple):
     """A gang with the class of each of its jobs."""
 
     gang: int
@@ -34,7 +34,7 @@ class Team(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class ServerPattern:
     """What a group of servers of one type runs.
 
     Parameters
@@ -47,7 +47,7 @@ class Pattern:
 
     type: int
     servers: int
-    teams: tuple[tuple[Team, int], ...]
+    teams: tuple[tuple[GangTeam, int], ...]
 
     def jobs(self) -> Counter[int]:
         """Number of jobs by class, ``a_cp``."""
@@ -124,7 +124,7 @@ class Master:
         builder.add_rows(Entries(rows, columns, [1.0] * len(rows)), float("-inf"), self.upper)
         return builder.program()
 
-    def _value(self, number: int, of_class: JobClass) -> None:
+    def _value(self, number: int, of_class: QueuedJobs) -> None:
         reached = 0.0
         for step in of_class.steps:
             self.costs.append(of_class.weight * step.slope)
@@ -134,7 +134,7 @@ class Master:
             reached = step.share
 
 
-def column(master: Master, pattern: Pattern, rates: Rates) -> Column:
+def column(master: Master, pattern: ServerPattern, rates: Rates) -> Column:
     """The column of a pattern at given rates of its gangs."""
     entries = {master.servers(pattern.type): float(pattern.servers)}
     entries.update((master.jobs(c), float(count)) for c, count in pattern.jobs().items())

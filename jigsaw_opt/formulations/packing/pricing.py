@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing.gangs import Gang, Kind
-from jigsaw_opt.formulations.packing.master import Pattern, Rates, Team
+from jigsaw_opt.formulations.packing.gangs import Gang, JobKind
+from jigsaw_opt.formulations.packing.master import GangTeam, Rates, ServerPattern
 
 __all__ = ["Priced", "Prices", "Pricing", "Valued"]
 
@@ -48,7 +48,7 @@ class Valued:
     """A team and what it is worth."""
 
     value: float
-    team: Team
+    team: GangTeam
     servers: int
     gpus: int
 
@@ -58,7 +58,7 @@ class Priced:
     """A pattern and what it is worth beyond the price of its servers."""
 
     value: float
-    pattern: Pattern
+    pattern: ServerPattern
 
 
 class Pricing:
@@ -82,7 +82,7 @@ class Pricing:
         gpus: int,
         gangs: Sequence[Gang],
         on_type: Sequence[int],
-        members: dict[Kind, list[int]],
+        members: dict[JobKind, list[int]],
     ) -> None:
         self.number, self.gpus = number, gpus
         self.gangs, self.on_type, self.members = gangs, on_type, members
@@ -124,11 +124,11 @@ class Pricing:
                 value, classes = value + worth, (*classes, chosen)
             size = gang.site.gpus
             if value > 0.0 and (size not in best or value > best[size].value):
-                best[size] = Valued(value, Team(number, classes), gang.site.servers, size)
+                best[size] = Valued(value, GangTeam(number, classes), gang.site.servers, size)
         return best
 
-    def _pattern(self, prices: Prices, teams: Counter[Team], servers: int, value: float) -> Priced:
-        pattern = Pattern(self.number, servers, tuple(sorted(teams.items())))
+    def _pattern(self, prices: Prices, teams: Counter[GangTeam], servers: int, value: float) -> Priced:
+        pattern = ServerPattern(self.number, servers, tuple(sorted(teams.items())))
         return Priced(value - servers * prices.servers[self.number], pattern)
 
 
@@ -137,19 +137,19 @@ def _choose(terms: list[tuple[float, float, int]], rate: float, taken: list[int]
     return max(((rate * worth - price, c) for worth, price, c in terms if c not in taken), default=(_NEVER, -1))
 
 
-class _Filled(NamedTuple):
+class _FilledServer(NamedTuple):
     value: float
-    teams: Counter[Team]
+    teams: Counter[GangTeam]
 
 
-def _fill(best: dict[int, Valued], gpus: int) -> list[_Filled]:
+def _fill(best: dict[int, Valued], gpus: int) -> list[_FilledServer]:
     """Most valuable teams on 0, 1, ... `gpus` GPUs."""
-    filled = [_Filled(0.0, Counter())]
+    filled = [_FilledServer(0.0, Counter())]
     for room in range(1, gpus + 1):
         found = filled[-1]
         for size, valued in best.items():
             before = filled[room - size] if size <= room else found
             if size <= room and before.value + valued.value > found.value:
-                found = _Filled(before.value + valued.value, before.teams + Counter([valued.team]))
+                found = _FilledServer(before.value + valued.value, before.teams + Counter([valued.team]))
         filled.append(found)
     return filled

@@ -6,7 +6,7 @@ contention*, MobiHoc 2022.
 
 from jigsaw_opt.formulations.sjf_bco.batch import (
     Batch,
-    Network,
+    BatchNetwork,
     RingJob,
     Spread,
     estimate,
@@ -15,18 +15,18 @@ from jigsaw_opt.formulations.sjf_bco.batch import (
     sharing,
     speed,
 )
-from jigsaw_opt.formulations.sjf_bco.chains import Chain, conflict_free, step
-from jigsaw_opt.formulations.sjf_bco.program import Model, build
-from jigsaw_opt.formulations.sjf_bco.schedule import Progress, Schedule, completion
+from jigsaw_opt.formulations.sjf_bco.chains import ExchangeChain, conflict_free, step
+from jigsaw_opt.formulations.sjf_bco.program import ScheduleChoice, build
+from jigsaw_opt.formulations.sjf_bco.schedule import BatchProgress, BatchSchedule, completion
 
 __all__ = [
     "Batch",
-    "Chain",
-    "Model",
-    "Network",
-    "Progress",
+    "BatchNetwork",
+    "BatchProgress",
+    "BatchSchedule",
+    "ExchangeChain",
     "RingJob",
-    "Schedule",
+    "ScheduleChoice",
     "Spread",
     "build",
     "completion",

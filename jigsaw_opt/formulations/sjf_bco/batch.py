@@ -10,7 +10,7 @@ from typing import TypeAlias
 from jigsaw_opt.problem.contention import Degraded, degradation
 from jigsaw_opt.problem.costs import ceil_fraction
 
-__all__ = ["Batch", "Network", "RingJob", "Spread", "estimate", "iteration_us", "overestimate", "sharing", "speed"]
+__all__ = ["Batch", "BatchNetwork", "RingJob", "Spread", "estimate", "iteration_us", "overestimate", "sharing", "speed"]
 
 Spread: TypeAlias = tuple[int, ...]
 """Workers of a job on every server, ``y_js`` over ``s``."""
@@ -48,7 +48,7 @@ class RingJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class BatchNetwork:
     """What exchanges go over.
 
     Parameters
@@ -90,7 +90,7 @@ class Batch:
 
     gpus: tuple[int, ...]
     jobs: tuple[RingJob, ...]
-    network: Network
+    network: BatchNetwork
     slot_us: int
     horizon: int
 
@@ -109,7 +109,7 @@ def sharing(spreads: Sequence[Spread]) -> tuple[int, ...]:
     )
 
 
-def iteration_us(network: Network, job: RingJob, servers: int, sharing: int) -> Fraction:
+def iteration_us(network: BatchNetwork, job: RingJob, servers: int, sharing: int) -> Fraction:
     """Time of an iteration, ``tau_j`` of equation (8), in microseconds.
 
     Parameters
@@ -148,7 +148,7 @@ def overestimate(batch: Batch) -> Fraction:
     )
 
 
-def _iteration_us(network: Network, job: RingJob, servers: int, bandwidth: Fraction) -> Fraction:
+def _iteration_us(network: BatchNetwork, job: RingJob, servers: int, bandwidth: Fraction) -> Fraction:
     part = Fraction(job.gradient * (job.workers - 1), job.workers)
     exchange = 10**6 * part * (2 / bandwidth + Fraction(1, network.reduction))
     return exchange + servers * network.overhead_us + job.forward_us * job.samples + job.backward_us

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["Chain", "conflict_free", "step"]
+__all__ = ["ExchangeChain", "conflict_free", "step"]
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ExchangeChain:
     """A placed job.
 
     Parameters
@@ -46,13 +46,13 @@ class Chain:
         return done % (self.compute + self.exchange) > self.compute
 
 
-def conflict_free(chains: Sequence[Chain], chosen: Sequence[int]) -> bool:
+def conflict_free(chains: Sequence[ExchangeChain], chosen: Sequence[int]) -> bool:
     """Whether no two of the chosen chains use a link together."""
     links = [link for k in chosen for link in chains[k].links]
     return len(links) == len(set(links))
 
 
-def step(chains: Sequence[Chain], done: Sequence[int], sending: Sequence[int]) -> tuple[int, ...]:
+def step(chains: Sequence[ExchangeChain], done: Sequence[int], sending: Sequence[int]) -> tuple[int, ...]:
     """Work done after one more slot, in which all that compute go on, and of the others those in `sending`."""
     return tuple(
         slots + (slots < chain.slots and (k in sending or not chain.exchanges(slots)))

@@ -12,13 +12,13 @@ from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 if TYPE_CHECKING:
     import pulp
 
-__all__ = ["Model", "build"]
+__all__ = ["ScheduleChoice", "build"]
 
 Choice: TypeAlias = "tuple[tuple[pulp.LpVariable, ...], ...]"
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class ScheduleChoice:
     """The program and its variables.
 
     Parameters
@@ -38,7 +38,7 @@ class Model:
         return max(range(len(first)), key=lambda k: values[self.program.column(first[k])])
 
 
-def build(ends: Sequence[Sequence[int]]) -> Model:
+def build(ends: Sequence[Sequence[int]]) -> ScheduleChoice:
     """The program that chooses one of the listed schedules, ``Y``.
 
     Parameters
@@ -54,7 +54,7 @@ def build(ends: Sequence[Sequence[int]]) -> Model:
     _every_end_is_within_the_makespan(program, makespan, choice, ends)
     _every_job_has_one_schedule(program, choice)
     _all_jobs_have_the_same(program, choice)
-    return Model(program, choice)
+    return ScheduleChoice(program, choice)
 
 
 def _every_end_is_within_the_makespan(

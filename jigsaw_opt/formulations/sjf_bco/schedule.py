@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from jigsaw_opt.formulations.sjf_bco.batch import Batch, Spread, sharing, speed
 from jigsaw_opt.problem.costs import ceil_div
 
-__all__ = ["Progress", "Schedule", "completion"]
+__all__ = ["BatchProgress", "BatchSchedule", "completion"]
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class BatchSchedule:
     """One ``y^k``: where and when every job runs.
 
     Parameters
@@ -26,7 +26,7 @@ class Schedule:
     spreads: tuple[Spread, ...]
 
 
-class Progress:
+class BatchProgress:
     """Jobs that run, from slot to slot.
 
     Parameters
@@ -43,9 +43,9 @@ class Progress:
         self._left: dict[int, int] = {}
         self._speeds: dict[tuple[int, int, int], int] = {}
 
-    def copy(self) -> Progress:
+    def copy(self) -> BatchProgress:
         """The same state, which goes its own way from here."""
-        twin = Progress(self.batch)
+        twin = BatchProgress(self.batch)
         twin.clock, twin._speeds = self.clock, self._speeds
         twin.running, twin.ends, twin._left = dict(self.running), dict(self.ends), dict(self._left)
         return twin
@@ -90,12 +90,12 @@ class Progress:
         return self._speeds[key]
 
 
-def completion(batch: Batch, schedule: Schedule) -> tuple[int, ...] | None:
+def completion(batch: Batch, schedule: BatchSchedule) -> tuple[int, ...] | None:
     """End of every job, ``T_j``, or None where one does not end within the horizon.
 
     A job that starts in slot ``a`` and needs ``n`` slots ends at ``a + n``, the first slot without it.
     """
-    progress = Progress(batch)
+    progress = BatchProgress(batch)
     for job in sorted(range(len(batch.jobs)), key=lambda job: schedule.starts[job]):
         while progress.clock < schedule.starts[job]:
             progress.to_next_end(schedule.starts[job])

@@ -11,10 +11,10 @@ from typing import cast
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.problem.pieces import Pieces
 
-__all__ = ["Network", "identical_jobs", "identical_servers"]
+__all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
 
-class Network:
+class RoutedNetwork:
     """What the routes have in common for all jobs.
 
     Parameters
@@ -66,7 +66,7 @@ def identical_jobs(pieces: Pieces) -> list[list[int]]:
     return groups
 
 
-def identical_servers(network: Network) -> list[list[int]]:
+def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
 
     In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides

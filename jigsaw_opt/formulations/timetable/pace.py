@@ -15,7 +15,7 @@ from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.pieces import PieceGraph
 
-__all__ = ["Ladder", "Pace", "climb", "transfer_expression"]
+__all__ = ["ChannelPace", "Ladder", "climb", "transfer_expression"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Ladder(Generic[Variable]):
 
 
 @dataclass(frozen=True)
-class Pace(Generic[Variable]):
+class ChannelPace(Generic[Variable]):
     """Rate and latency of the channel of a job."""
 
     rate: Ladder[Variable]
@@ -49,7 +49,7 @@ class Pace(Generic[Variable]):
         return Channel((), self.rate.values[-1], self.latency.values[-1])
 
 
-def transfer_expression(job: PieceGraph, pace: Pace[Variable], bucket: int, contributors: int) -> Any:
+def transfer_expression(job: PieceGraph, pace: ChannelPace[Variable], bucket: int, contributors: int) -> Any:
     """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
     moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + job.slots - 2

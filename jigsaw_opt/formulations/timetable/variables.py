@@ -9,16 +9,17 @@ from typing import Generic, TypeVar
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.critical import candidate_levels
+from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.pieces import PieceGraph
 
-__all__ = ["Exchange", "Expression", "JobVariables", "Variable", "tight_gpus"]
+__all__ = ["ExchangeVariables", "Expression", "JobVariables", "Variable", "tight_gpus"]
 
 Variable = TypeVar("Variable")
 Expression = TypeVar("Expression")
 
 
 @dataclass(slots=True)
-class Exchange(Generic[Variable, Expression]):
+class ExchangeVariables(Generic[Variable, Expression]):
     """The transfer of one bucket in one iteration of a job that may use links."""
 
     start: Variable
@@ -61,7 +62,7 @@ class JobVariables(Generic[Variable, Expression]):
     levels: list[dict[int, dict[int, Variable]]] = field(default_factory=list)
     starts: list[dict[int, Variable]] = field(default_factory=list)
     ends: list[Variable] = field(default_factory=list)
-    exchanges: list[list[Exchange[Variable, Expression]]] = field(default_factory=list)
+    exchanges: list[list[ExchangeVariables[Variable, Expression]]] = field(default_factory=list)
     fewest: list[int] = field(default_factory=list)
     shortest: list[int] = field(default_factory=list)
 
@@ -96,6 +97,5 @@ def tight_gpus(
     """GPUs whose memory the jobs that may sit on them can exceed, with these jobs."""
     for g in range(len(ground.gpus)):
         inside = [it for it in jobs if g in it.here]
-        largest = max((it.job.activation_bytes[-1] for it in inside), default=0)
-        if sum(it.job.state_bytes for it in inside) + largest > ground.memory(g):
+        if most_bytes(it.job for it in inside) > ground.memory(g):
             yield g, inside

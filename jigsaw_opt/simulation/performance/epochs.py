@@ -15,7 +15,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.profiles import Batch, Profile
+from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
 
 __all__ = ["Epochs", "epochs"]
 
@@ -35,7 +35,7 @@ class Epochs:
 
     name = "epochs"
 
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, Profile]]) -> None:
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, ApplicationProfile]]) -> None:
         self.cluster = cluster
         self.profiles = profiles
         self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
@@ -43,12 +43,12 @@ class Epochs:
         self._alone: dict[TraceJob, int] = {}
 
     @cached_property
-    def _models(self) -> dict[str, Profile]:
+    def _models(self) -> dict[str, ApplicationProfile]:
         """A profile of each model, on the first type of GPU that has one."""
         return {name: p for table in reversed(list(self.profiles.values())) for name, p in table.items()}
 
     @property
-    def figures(self) -> Mapping[str, Mapping[str, Profile]]:
+    def figures(self) -> Mapping[str, Mapping[str, ApplicationProfile]]:
         """The profiles."""
         return self.profiles
 
@@ -119,7 +119,7 @@ class Epochs:
             self._paces[key] = Pace(rate, until, sync_s / seconds if len(placement) > 1 else 0.0)
         return self._paces[key]
 
-    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Batch:
+    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> BatchSplit:
         """How the batch of an iteration is spread."""
         assert job.batch_size is not None
         return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement))
@@ -153,4 +153,4 @@ def epochs(source: Path | None, cluster: Cluster, stages: Mapping[str, StageTime
         raise UsageError(f"performance 'epochs' needs the folder of the profiles, as in epochs:FOLDER, not {source}")
     types = dict.fromkeys(server.gpu_type for server in cluster.servers)
     tables = {name: read_applications(source, name) for name in types}
-    return Epochs(cluster, {gpu: {m: Profile(a) for m, a in table.items()} for gpu, table in tables.items()})
+    return Epochs(cluster, {gpu: {m: ApplicationProfile(a) for m, a in table.items()} for gpu, table in tables.items()})

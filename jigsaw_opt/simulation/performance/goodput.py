@@ -19,7 +19,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance.epochs import Epochs, epochs
 from jigsaw_opt.simulation.performance.pace import UNITS
-from jigsaw_opt.simulation.performance.profiles import Batch, Profile
+from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.simulation.performance.throughput import Measured, ThroughputModel, fit
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _RESTART_US = {
 class Adaptive:
     """A model on one type of GPU, with its batch size free."""
 
-    profile: Profile
+    profile: ApplicationProfile
 
     @cached_property
     def throughput(self) -> ThroughputModel:
@@ -87,7 +87,7 @@ class Adaptive:
         square, variance = measured.grad_sqr, measured.grad_var
         return (variance + square) / (variance * smallest / samples + square)
 
-    def goodput(self, servers: int, gpus: int, epoch: int, model: ThroughputModel) -> tuple[float, Batch]:
+    def goodput(self, servers: int, gpus: int, epoch: int, model: ThroughputModel) -> tuple[float, BatchSplit]:
         """The greatest progress a second on some GPUs by a throughput model, and the batch that gives it.
 
         Without any batch that fits the goodput is 0.
@@ -100,7 +100,7 @@ class Adaptive:
         fits = (gpus <= self.most_gpus) & (self.fewest_local <= local) & (local <= self.largest_local)
         value = np.where(fits, self.gains(samples, epoch) / step, 0.0)
         best = int(value.argmax())
-        return float(value[best]), Batch(int(local[best]), int(passes[best]), gpus)
+        return float(value[best]), BatchSplit(int(local[best]), int(passes[best]), gpus)
 
     def _candidates(self, gpus: int) -> tuple[Integers, Integers]:
         """Samples of a GPU and pass, and passes, of batches from the smallest to the largest."""
@@ -129,7 +129,7 @@ class Goodput(Epochs):
 
     name = "goodput"
 
-    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, Profile]]) -> None:
+    def __init__(self, cluster: Cluster, profiles: Mapping[str, Mapping[str, ApplicationProfile]]) -> None:
         super().__init__(cluster, profiles)
         self.adaptive = {gpu: {name: Adaptive(p) for name, p in table.items()} for gpu, table in profiles.items()}
         self._goodputs: dict[
@@ -147,7 +147,9 @@ class Goodput(Epochs):
         gpu_type = self.cluster.servers[next(iter(servers))].gpu_type
         placement = tuple(servers.values())
         batch = self._batch(job, gpu_type, placement, self._models[job.model].epoch(done))
-        step_s, sync_s = self.profiles[gpu_type][job.model].iteration_s(placement, Batch(batch.local, 1, batch.gpus))
+        step_s, sync_s = self.profiles[gpu_type][job.model].iteration_s(
+            placement, BatchSplit(batch.local, 1, batch.gpus)
+        )
         return gpu_type, Measured(len(placement), batch.gpus, batch.local, step_s, sync_s)
 
     def goodputs(
@@ -219,7 +221,7 @@ class Goodput(Epochs):
             done = end
         return left
 
-    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> Batch:
+    def _batch(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...], epoch: int) -> BatchSplit:
         if job.min_gpus == 0:
             return self._fixed(job, gpu_type, placement)
         adaptive = self.adaptive[gpu_type][job.model]
@@ -228,7 +230,7 @@ class Goodput(Epochs):
     def _slowdown(self, job: TraceJob) -> float:
         return _SLOWDOWN.get(job.model, 1.0)
 
-    def _fixed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> Batch:
+    def _fixed(self, job: TraceJob, gpu_type: str, placement: tuple[int, ...]) -> BatchSplit:
         assert job.batch_size is not None
         most = self.adaptive[gpu_type][job.model].largest_local
         return self.profiles[gpu_type][job.model].spread(job.batch_size, sum(placement), most)

@@ -11,6 +11,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.costs import transfer_us
 from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
@@ -105,7 +106,7 @@ class Profiled:
 
     def _fitting(self, model: Model) -> list[int]:
         """Servers that can hold a worker at full depth."""
-        need = model.state_bytes + model.activation_bytes()[-1]
+        need = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])])
         types = set(model.gpu_types)
         return [k for k, s in enumerate(self.cluster.servers) if s.gpu_type in types and s.gpu_memory >= need]
 

@@ -15,14 +15,14 @@ from functools import cached_property
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Curve, Epoch
 from jigsaw_opt.simulation.performance.pace import UNITS
 
-__all__ = ["Batch", "Profile"]
+__all__ = ["ApplicationProfile", "BatchSplit"]
 
 # The authors' simulator holds yolov3 to 8 samples a GPU though more were measured.
 _LARGEST_LOCAL = {"yolov3": 8}
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchSplit:
     """How a batch is spread: samples a GPU and pass, and passes whose gradients are added up before an exchange."""
 
     local: int
@@ -36,7 +36,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ApplicationProfile:
     """What follows from the measurements of an application."""
 
     application: Application
@@ -66,7 +66,7 @@ class Profile:
         """The epoch, from 0, in which a job is that has done so many units of work."""
         return min(bisect_right(self.ends, done), len(self.ends) - 1)
 
-    def spread(self, batch_size: int, gpus: int, most: int | None = None) -> Batch:
+    def spread(self, batch_size: int, gpus: int, most: int | None = None) -> BatchSplit:
         """A batch on a number of GPUs, with as few passes as memory allows (Pollux's ``update_local_bsz``).
 
         `most` is the most samples of a GPU in one pass; None for `largest_local`.
@@ -76,9 +76,9 @@ class Profile:
         if gpus == 1 and batch_size > self.smallest_batch:
             passes = max(2, passes)  # the noise of the gradient is estimated from at least two
         local = min(-(-share // passes), self.largest_batch // (gpus * passes))
-        return Batch(max(1, local), passes, gpus)
+        return BatchSplit(max(1, local), passes, gpus)
 
-    def iteration_s(self, placement: Sequence[int], batch: Batch) -> tuple[float, float]:
+    def iteration_s(self, placement: Sequence[int], batch: BatchSplit) -> tuple[float, float]:
         """Seconds of an iteration on the GPUs of each server, and those of them in which gradients are exchanged."""
         step, sync = self._step(placement, batch.local)
         return step + (batch.passes - 1) * (step - sync), sync

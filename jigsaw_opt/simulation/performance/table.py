@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
-from jigsaw_opt.documents.readers.gavel import Kind, Throughputs, read_throughputs
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs, read_throughputs
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
@@ -76,7 +76,7 @@ class Table:
 
         Also 0 where the cluster has fewer GPUs of the type than the job asks for.
         """
-        rates = self.throughputs.get(gpu_type, {}).get(Kind(job.model, job.gpus), {})
+        rates = self.throughputs.get(gpu_type, {}).get(GavelJobType(job.model, job.gpus), {})
         return rates[None][0] if None in rates and self._counts[gpu_type] >= job.gpus else 0.0
 
     def iterations_left(self, job: TraceJob, done: int) -> float:
@@ -100,7 +100,7 @@ class Table:
 
     def _rates(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[float, ...]:
         gpu_type = self.cluster.servers[self._server_of[share.gpus[0]]].gpu_type
-        first, *others = (Kind(job.model, job.gpus) for job in jobs)
+        first, *others = (GavelJobType(job.model, job.gpus) for job in jobs)
         rates = self.throughputs[gpu_type].get(first, {})
         if self._is_spread(share, gpu_type):  # what was not measured there is taken to run as on few servers
             rates = self.throughputs.get(gpu_type + _SPREAD, {}).get(first, rates)

@@ -14,7 +14,7 @@ __all__ = ["FIFO"]
 
 
 @dataclass(slots=True)
-class _Scheduler(Stateless):
+class _FifoScheduler(Stateless):
     setting: Setting
     placement: str
 
@@ -40,9 +40,9 @@ class _Fifo:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"placement": PLACEMENTS}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _FifoScheduler:
         require_equal_gpus(setting, self.name)
-        return _Scheduler(setting, options["placement"])
+        return _FifoScheduler(setting, options["placement"])
 
 
 FIFO = _Fifo()

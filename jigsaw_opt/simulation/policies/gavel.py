@@ -29,7 +29,7 @@ _DIGITS = 5
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _GavelScheduler:
     setting: Setting
     performance: ByType
     objective: str
@@ -170,7 +170,7 @@ class _Gavel:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"objective": ("max_sum", "max_min", "makespan")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _GavelScheduler:
         if not isinstance(setting.performance, ByType):
             raise UsageError(
                 "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table'),"
@@ -186,7 +186,7 @@ class _Gavel:
         for job in setting.workload.jobs:
             if not any(setting.performance.throughput(job, gpu_type) > 0 for gpu_type in types):
                 raise UsageError(f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them")
-        return _Scheduler(setting, setting.performance, options["objective"], types)
+        return _GavelScheduler(setting, setting.performance, options["objective"], types)
 
 
 GAVEL = _Gavel()

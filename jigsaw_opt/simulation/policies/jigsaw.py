@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.formulations.packing import Kind, busy_shares
+from jigsaw_opt.formulations.packing import JobKind, busy_shares
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
-from jigsaw_opt.problem.packing import JobClass, PackingProblem, ServerType
+from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.blocks import Blocks, Team
@@ -24,9 +24,9 @@ from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policies.interleave import Interleaving
 from jigsaw_opt.simulation.policy import Active, Moment, Scheduler, Setting
-from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, Packed, Timetables, fill, pack
+from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, Timetables, fill, pack
 
-__all__ = ["JIGSAW", "Packing"]
+__all__ = ["JIGSAW", "JigsawScheduler"]
 
 _CANDIDATES = 4.0
 """Jobs are packed from the front of the queue until they would keep so many times all GPUs busy."""
@@ -34,7 +34,7 @@ _DEPTHS: Mapping[str, Depth] = {"free": FreeDepth(), "staircase": StaircaseDepth
 
 
 @dataclass(slots=True)
-class Packing:
+class JigsawScheduler:
     """The policy at work.
 
     Parameters
@@ -54,7 +54,7 @@ class Packing:
     servers: tuple[tuple[int, ...], ...] = field(init=False)
     memory: Memory = field(init=False)
     empty: PackingProblem = field(init=False)
-    busy: dict[Kind, float] = field(init=False)
+    busy: dict[JobKind, float] = field(init=False)
 
     def __post_init__(self) -> None:
         performance = self.setting.performance
@@ -62,7 +62,7 @@ class Packing:
         self.types, self.servers = _types(self.setting)
         kinds = dict.fromkeys(self._kind(job) for job in self.setting.workload.jobs)
         # Classes of all kinds, so that the gangs are the same in every round.
-        classes = tuple(JobClass(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in kinds)
+        classes = tuple(QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in kinds)
         self.empty = PackingProblem(self.types, performance.models, classes)
         self.busy = busy_shares(self.empty, kinds)
         for job in self.setting.workload.jobs:
@@ -135,8 +135,8 @@ class Packing:
                 apart.append(team)
         return apart
 
-    def _kind(self, job: TraceJob) -> Kind:
-        return Kind(job.model, job.gpus, self.depth if job.gpus > 1 else FullDepth())
+    def _kind(self, job: TraceJob) -> JobKind:
+        return JobKind(job.model, job.gpus, self.depth if job.gpus > 1 else FullDepth())
 
     def _left_us(self, active: Active) -> tuple[float, int]:
         """GPU time that the job still keeps busy, with its start if it does not run."""
@@ -154,10 +154,10 @@ class Packing:
                 break
         return front
 
-    def _class(self, active: Active, worth: int) -> JobClass:
+    def _class(self, active: Active, worth: int) -> QueuedJobs:
         kind = self._kind(active.job)
         value = float(worth * kind.workers)
-        return JobClass(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
+        return QueuedJobs(str(active.index), kind.model, kind.workers, 1, value, kind.depth)
 
     def _share(self, team: Team, gpus: tuple[int, ...]) -> Share:
         if len(team.jobs) == 1:
@@ -177,7 +177,7 @@ def _types(setting: Setting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, .
     return types, tuple(tuple(numbers) for numbers in alike.values())
 
 
-def _teams(packed: Packed, numbers: Sequence[int]) -> Iterator[Team]:
+def _teams(packed: PackedQueue, numbers: Sequence[int]) -> Iterator[Team]:
     for pattern, copies in packed.patterns:
         for team, count in pattern.teams:
             jobs = tuple(numbers[c] for c in team.classes)
@@ -238,7 +238,7 @@ class _Jigsaw:
             return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'jigsaw' needs jobs whose models are known by segments or by stages")
-        return Packing(setting, _DEPTHS[options["depth"]], options["packing"] == "columns")
+        return JigsawScheduler(setting, _DEPTHS[options["depth"]], options["packing"] == "columns")
 
 
 JIGSAW = _Jigsaw()

@@ -21,7 +21,7 @@ _HOUR_US = 3_600_000_000
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _LasScheduler:
     setting: Setting
     threshold: int
     placement: str
@@ -65,9 +65,9 @@ class _Las:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _LasScheduler:
         require_equal_gpus(setting, self.name)
-        return _Scheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
+        return _LasScheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
 
 
 LAS = _Las()

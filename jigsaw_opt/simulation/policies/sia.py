@@ -68,7 +68,7 @@ class _Past:
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _SiaScheduler:
     setting: Setting
     performance: Goodput
     configurations: tuple[Configured, ...]
@@ -178,14 +178,14 @@ class _Sia:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"power": ("-0.5", "-1", "0.5", "1")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _SiaScheduler:
         if not isinstance(setting.performance, Goodput):
             raise UsageError(f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}")
         found = all_configurations(setting)
         for job in setting.workload.jobs:
             if not any(job.fewest <= one.gpus <= job.most for one in found):
                 raise UsageError(f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has")
-        return _Scheduler(setting, setting.performance, found, float(options["power"]))
+        return _SiaScheduler(setting, setting.performance, found, float(options["power"]))
 
 
 SIA = _Sia()

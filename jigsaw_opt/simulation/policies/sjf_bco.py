@@ -22,7 +22,7 @@ __all__ = ["SJF_BCO"]
 
 
 @dataclass(slots=True)
-class _Board:
+class _LiveLedger:
     """What the rules see: loads are times that jobs take alone, as far as they are known before they run."""
 
     setting: Setting
@@ -45,7 +45,7 @@ class _Board:
 
 
 @dataclass(slots=True)
-class _Scheduler:
+class _SjfBcoScheduler:
     setting: Setting
     variant: Variant
     threshold: int
@@ -81,7 +81,7 @@ class _Scheduler:
             self._load(index, gpus, 1)
 
     def _started(self, free: set[int]) -> list[Share]:
-        board = _Board(self.setting, self.loads, free)
+        board = _LiveLedger(self.setting, self.loads, free)
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
         for _, index in self.waiting:
@@ -123,11 +123,11 @@ class _SjfBco:
             "spread": ("1", "2", "4", "8"),
         }
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _SjfBcoScheduler:
         require_equal_gpus(setting, self.name)
         variant: Variant = "intent" if options["variant"] == "intent" else "literal"
         loads = [0] * setting.gpu_count
-        return _Scheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
+        return _SjfBcoScheduler(setting, variant, int(options["threshold"]), int(options["spread"]), loads)
 
 
 SJF_BCO = _SjfBco()

@@ -14,7 +14,7 @@ __all__ = ["SRTF"]
 
 
 @dataclass(slots=True)
-class _Scheduler(Stateless):
+class _SrtfScheduler(Stateless):
     setting: Setting
     service: bool
     placement: str
@@ -50,9 +50,9 @@ class _Srtf:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"measure": ("time", "service"), "placement": PLACEMENTS}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _SrtfScheduler:
         require_equal_gpus(setting, self.name)
-        return _Scheduler(setting, options["measure"] == "service", options["placement"])
+        return _SrtfScheduler(setting, options["measure"] == "service", options["placement"])
 
 
 SRTF = _Srtf()

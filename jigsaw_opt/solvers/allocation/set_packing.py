@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.interleave import Model
+from jigsaw_opt.formulations.interleave import GroupPacking
 from jigsaw_opt.formulations.linear import Entries, LinearProgram, ProgramBuilder
 from jigsaw_opt.solvers.engines.highs import Setting, solve_program
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers
 
-__all__ = ["Packed", "optimum", "relaxation"]
+__all__ = ["SetPackingOutcome", "optimum", "relaxation"]
 
 _FEW = 2_000
 """A program of so many columns is solved whole; a larger one begins with as many."""
@@ -28,7 +28,7 @@ _SETTINGS: Mapping[str, Setting] = {"mip_heuristic_run_root_reduced_cost": False
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class SetPackingOutcome:
     """What an integer program has found.
 
     Parameters
@@ -47,18 +47,18 @@ class Packed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Relaxation:
+class _PackingRelaxation:
     bound: float
     columns: Integers
     reduced: Floats
 
 
-def relaxation(model: Model) -> float:
+def relaxation(model: GroupPacking) -> float:
     """The value of the linear relaxation, made safe: no solution is above it."""
     return _relax(model).bound
 
 
-def optimum(model: Model, gap: float = 0.0, nodes: int | None = None) -> Packed:
+def optimum(model: GroupPacking, gap: float = 0.0, nodes: int | None = None) -> SetPackingOutcome:
     """The best solution, or one that is good enough.
 
     The relaxation bounds every solution. A column whose reduced value is below what a known solution lacks to the
@@ -84,10 +84,10 @@ def optimum(model: Model, gap: float = 0.0, nodes: int | None = None) -> Packed:
     first = _integer(model, relaxed.columns, stop)
     found = _integer(model, np.flatnonzero(relaxed.reduced >= first.value - relaxed.bound - _PAYS), stop)
     best = max(first, found, key=lambda packed: packed.value)
-    return Packed(best.solution, best.value, min(relaxed.bound, max(first.value, found.bound)))
+    return SetPackingOutcome(best.solution, best.value, min(relaxed.bound, max(first.value, found.bound)))
 
 
-def _relax(model: Model) -> _Relaxation:
+def _relax(model: GroupPacking) -> _PackingRelaxation:
     import numpy as np
 
     columns = np.sort(np.argsort(model.values)[::-1][:_FEW])
@@ -103,26 +103,26 @@ def _relax(model: Model) -> _Relaxation:
     # Prices are correct to a tolerance; a group holds a job at least, so this is what they may leave out.
     error = sum(model.counts) * max(0.0, float(reduced.max()))
     bound = float(prices @ np.array([*model.counts, model.capacity])) + error
-    return _Relaxation(bound, columns, reduced)
+    return _PackingRelaxation(bound, columns, reduced)
 
 
-def _reduced(model: Model, prices: Floats) -> Floats:
+def _reduced(model: GroupPacking, prices: Floats) -> Floats:
     import numpy as np
 
     by_part = np.append(prices[:-1], 0.0)  # Empty places of a column are -1, which is the last.
     return np.asarray(model.values - by_part[model.columns].sum(axis=1) - model.gpus * prices[-1])
 
 
-def _integer(model: Model, columns: Integers, limits: Mapping[str, Setting]) -> Packed:
+def _integer(model: GroupPacking, columns: Integers, limits: Mapping[str, Setting]) -> SetPackingOutcome:
     found = solve_program(_program(model, columns, integer=True), {**_SETTINGS, **limits})
     if not found.feasible:
-        return Packed({}, sum(model.counts) * _MISSING, -found.bound)
+        return SetPackingOutcome({}, sum(model.counts) * _MISSING, -found.bound)
     taken = zip(columns.tolist(), found.values[: len(columns)].tolist(), strict=True)
     solution = {column: round(value) for column, value in taken if round(value)}
-    return Packed(solution, -found.objective, -found.bound)
+    return SetPackingOutcome(solution, -found.objective, -found.bound)
 
 
-def _program(model: Model, columns: Integers, *, integer: bool) -> LinearProgram:
+def _program(model: GroupPacking, columns: Integers, *, integer: bool) -> LinearProgram:
     """Some columns, and one more a part for what no group holds; it minimises the negative of the value."""
     import numpy as np
 

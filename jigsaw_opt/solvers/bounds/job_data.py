@@ -9,6 +9,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.memory import deepest_level
 from jigsaw_opt.problem.pieces import PieceGraph, Pieces
 
 __all__ = ["GpuClass", "JobClass", "JobData", "gather_job_data", "gpu_classes"]
@@ -137,7 +138,7 @@ def _blocks(
     servers = pieces.cluster.servers
     there = {(servers[s].gpu_type, servers[s].gpu_memory) for s in gpus}
     blocks = {
-        k: job.blocks[0].duration_us[each.gpu_type][: critical.deepest_level(job, each.memory)]
+        k: job.blocks[0].duration_us[each.gpu_type][: deepest_level(job, each.memory)]
         for k, each in enumerate(classes)
         if (each.gpu_type, each.memory) in there
     }

@@ -19,7 +19,7 @@ from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jigsaw_opt.solvers.engines.native import Recipe
+from jigsaw_opt.solvers.engines.native import CompilationRecipe
 
 __all__ = ["available", "find", "keep"]
 
@@ -35,7 +35,7 @@ def available() -> bool:
     return _environment() is not None
 
 
-def find(recipe: Recipe) -> bytes | None:
+def find(recipe: CompilationRecipe) -> bytes | None:
     """The code of a function, if it is on disk, whole and to be trusted."""
     for folder in _folders():
         content = _read(folder / _name(recipe)) if _trusted(folder) else None
@@ -44,7 +44,7 @@ def find(recipe: Recipe) -> bytes | None:
     return None
 
 
-def keep(recipe: Recipe, code: bytes) -> Path | None:
+def keep(recipe: CompilationRecipe, code: bytes) -> Path | None:
     """Write the code of a function to the first folder that takes it; returns the file, None where there is none."""
     for folder in _folders():
         try:
@@ -110,11 +110,11 @@ def _write(path: Path, content: bytes) -> Path:
             Path(name).unlink()
 
 
-def _name(recipe: Recipe) -> str:
+def _name(recipe: CompilationRecipe) -> str:
     return f"{recipe.function.__name__}-{sha256((_environment() or '').encode()).hexdigest()[:20]}.code"
 
 
-def _digest(recipe: Recipe, code: bytes) -> bytes:
+def _digest(recipe: CompilationRecipe, code: bytes) -> bytes:
     known = sha256(repr((recipe.name, _environment(), recipe.lists)).encode())
     for path in recipe.sources():
         known.update(sha256(path.read_bytes()).digest())

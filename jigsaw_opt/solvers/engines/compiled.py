@@ -19,7 +19,7 @@ from types import FunctionType
 from typing import Any, TypeAlias, TypeVar, get_type_hints
 
 from jigsaw_opt.solvers.engines import code_cache, compiler
-from jigsaw_opt.solvers.engines.native import RECIPES, Recipe, loaded
+from jigsaw_opt.solvers.engines.native import RECIPES, CompilationRecipe, loaded
 
 __all__ = ["Numbers", "Reals", "arrays", "compiled", "kernel", "prepare"]
 
@@ -49,7 +49,7 @@ def kernel(lists: bool = False) -> Callable[[Function], Function]:
 
     def known(function: Function) -> Function:
         assert isinstance(function, FunctionType)
-        RECIPES[function] = Recipe(function, partial(_signature, function), tuple(_called(function)), lists)
+        RECIPES[function] = CompilationRecipe(function, partial(_signature, function), tuple(_called(function)), lists)
         return function
 
     return known
@@ -96,7 +96,7 @@ class _Preparation(threading.Thread):
         Set once those that are on the disk can be used.
     """
 
-    def __init__(self, recipes: Iterable[Recipe]) -> None:
+    def __init__(self, recipes: Iterable[CompilationRecipe]) -> None:
         # Not waited for by Python itself, which does not know how to stop it.
         super().__init__(name="jigsaw-compile", daemon=True)
         self.read = threading.Event()
@@ -131,13 +131,13 @@ class _Preparation(threading.Thread):
                 self._process.kill()
         self.join()
 
-    def _find(self, one: Recipe) -> bool:
+    def _find(self, one: CompilationRecipe) -> bool:
         code = None if self._stopped else code_cache.find(one)
         if code is not None:
             _compiled[one.function] = loaded(one, code)
         return code is not None
 
-    def _compile(self, missing: list[Recipe]) -> None:
+    def _compile(self, missing: list[CompilationRecipe]) -> None:
         with self._guard:
             if self._stopped:
                 return

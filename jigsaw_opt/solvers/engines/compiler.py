@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from jigsaw_opt.solvers.engines import code_cache
-from jigsaw_opt.solvers.engines.native import RECIPES, Recipe, code_of
+from jigsaw_opt.solvers.engines.native import RECIPES, CompilationRecipe, code_of
 
 __all__ = ["main", "results", "start"]
 
@@ -28,7 +28,7 @@ _NICE = 5
 """How far the process steps back behind those that solve."""
 
 
-def start(recipes: Sequence[Recipe]) -> subprocess.Popen[bytes]:
+def start(recipes: Sequence[CompilationRecipe]) -> subprocess.Popen[bytes]:
     """Begin to compile functions, in a process of its own; Ctrl-C does not reach it.
 
     Raises

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
-__all__ = ["RECIPES", "Recipe", "code_of", "loaded"]
+__all__ = ["RECIPES", "CompilationRecipe", "code_of", "loaded"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class CompilationRecipe:
     """How a function is compiled.
 
     Parameters
@@ -50,11 +50,11 @@ class Recipe:
         return sorted(Path(file) for file in (sys.modules[module].__file__ for module in packaged) if file)
 
 
-RECIPES: dict[Callable[..., int], Recipe] = {}
+RECIPES: dict[Callable[..., int], CompilationRecipe] = {}
 """Functions that are to be compiled."""
 
 
-def code_of(recipe: Recipe) -> bytes:
+def code_of(recipe: CompilationRecipe) -> bytes:
     """Compile a function: some seconds.
 
     Returns
@@ -88,7 +88,7 @@ def code_of(recipe: Recipe) -> bytes:
     return json.dumps(symbols).encode() + b"\n" + bytes(machine_code) + bytes(bitcode)
 
 
-def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
+def loaded(recipe: CompilationRecipe, code: bytes) -> Callable[..., int]:
     """The function from its native code: some milliseconds, once numba is imported.
 
     Parameters
@@ -135,7 +135,7 @@ def loaded(recipe: Recipe, code: bytes) -> Callable[..., int]:
     return function
 
 
-def _with_parts(numba: Any, recipe: Recipe) -> Callable[..., int]:
+def _with_parts(numba: Any, recipe: CompilationRecipe) -> Callable[..., int]:
     """The function as one that calls its parts compiled."""
     function, parts = recipe.function, recipe.parts
     partly = numba.njit(nogil=True, _nrt=False)

@@ -13,6 +13,7 @@ from itertools import combinations, islice
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.memory import levels_within
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us
 from jigsaw_opt.solvers.greedy.levels import level_plan
 
@@ -214,7 +215,7 @@ def exact(layout: Layout, jobs: Sequence[Demand], order: Iterable[int]) -> Place
 def level_caps(layout: Layout, demand: Demand, gpus: Sequence[int], state: Sequence[int]) -> list[int]:
     """Deepest level that memory admits at each slot, 0 for none, with `state` bytes resident on each GPU."""
     activations = demand.job.activation_bytes
-    return [sum(need <= layout.memory[gpu] - state[gpu] for need in activations) for gpu in gpus]
+    return [levels_within(activations, layout.memory[gpu] - state[gpu]) for gpu in gpus]
 
 
 def resident(layout: Layout, jobs: Sequence[Demand], placement: Placement) -> list[int]:

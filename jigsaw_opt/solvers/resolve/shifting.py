@@ -25,7 +25,7 @@ def shifted(pieces: Pieces, decisions: Sequence[JobDecision], moment: int) -> li
     moment
         What started earlier stays; the rest starts no earlier than it, in microseconds.
     """
-    clocks = [_Clock(pieces, job, decision) for job, decision in zip(pieces.jobs, decisions, strict=True)]
+    clocks = [_JobClock(pieces, job, decision) for job, decision in zip(pieces.jobs, decisions, strict=True)]
     free: defaultdict[object, int] = defaultdict(int)
     order = sorted(entry for number, clock in enumerate(clocks) for entry in clock.entries(number))
     for start, iteration, bucket, slot, number in order:
@@ -39,7 +39,7 @@ def shifted(pieces: Pieces, decisions: Sequence[JobDecision], moment: int) -> li
     return [clock.decision() for clock in clocks]
 
 
-class _Clock:
+class _JobClock:
     """How far a job has come."""
 
     def __init__(self, pieces: Pieces, job: PieceGraph, old: JobDecision) -> None:

@@ -17,13 +17,13 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["Limits", "measure"]
+__all__ = ["SolveLimits", "measure"]
 
 _MAXRSS_PER_MIB = 1024 * 1024 if platform.system() == "Darwin" else 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SolveLimits:
     """What one solve is given: the fields of `Options` that can be sent to another process."""
 
     time_limit: float | None
@@ -33,7 +33,7 @@ class Limits:
     workers: int
 
 
-def measure(document: bytes, solver: str, limits: Limits) -> dict[str, Any]:
+def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]:
     """Solve an instance and tell what came out and what it cost.
 
     Parameters

@@ -9,8 +9,8 @@ from typing import Any
 
 from jigsaw_opt.documents import encode_instance, instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.sweeps.bench.trial import Limits, measure
-from jigsaw_opt.sweeps.task import Task
+from jigsaw_opt.sweeps.bench.trial import SolveLimits, measure
+from jigsaw_opt.sweeps.task import SweepTask
 
 __all__ = ["Design", "Entry", "trials"]
 
@@ -56,7 +56,7 @@ class Design:
     threads: int = 1
 
 
-def trials(entries: Iterable[Entry], design: Design) -> tuple[Task, ...]:
+def trials(entries: Iterable[Entry], design: Design) -> tuple[SweepTask, ...]:
     """One task for every combination, each once, instance by instance; the same input gives the same list."""
     tasks = {
         task.key: task
@@ -67,20 +67,20 @@ def trials(entries: Iterable[Entry], design: Design) -> tuple[Task, ...]:
     return tuple(tasks.values())
 
 
-def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Iterable[Task]:
+def _of_instance(document: bytes, labels: dict[str, Any], design: Design) -> Iterable[SweepTask]:
     for limit, solver, seed in product(design.time_limits, design.solvers, design.seeds):
-        limits = Limits(limit, design.work_limit, design.gap, seed, design.threads)
+        limits = SolveLimits(limit, design.work_limit, design.gap, seed, design.threads)
         told = {**labels, "solver": solver, **_limit_labels(limits)}
-        yield Task(_key(labels["instance_sha256"], solver, limits), measure, (document, solver, limits), told)
+        yield SweepTask(_key(labels["instance_sha256"], solver, limits), measure, (document, solver, limits), told)
 
 
-def _key(sha256: str, solver: str, limits: Limits) -> str:
+def _key(sha256: str, solver: str, limits: SolveLimits) -> str:
     """What decides the result, as far as anything does: the instance's content, never its name."""
     given = (f"{name}={value}" for name, value in asdict(limits).items() if value is not None)
     return " ".join((sha256, solver, *given))
 
 
-def _limit_labels(limits: Limits) -> dict[str, Any]:
+def _limit_labels(limits: SolveLimits) -> dict[str, Any]:
     """The limits under the names of columns, where ``gap`` and ``workers`` mean the plan's and the jobs'."""
     return {
         "seed": limits.seed,

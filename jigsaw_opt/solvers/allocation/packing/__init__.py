@@ -2,13 +2,13 @@
 
 from jigsaw_opt.solvers.allocation.packing.fluid import fluid_bound
 from jigsaw_opt.solvers.allocation.packing.generation import Memory
-from jigsaw_opt.solvers.allocation.packing.packing import Packed, fill, pack
+from jigsaw_opt.solvers.allocation.packing.packing import PackedQueue, fill, pack
 from jigsaw_opt.solvers.allocation.packing.timetables import ITERATIONS, Timetables, cyclic_plan, shortest_period
 
 __all__ = [
     "ITERATIONS",
     "Memory",
-    "Packed",
+    "PackedQueue",
     "Timetables",
     "cyclic_plan",
     "fill",

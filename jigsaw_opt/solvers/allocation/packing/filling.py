@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.formulations.packing import Kind, Team, Valued
+from jigsaw_opt.formulations.packing import GangTeam, JobKind, Valued
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
 
 __all__ = ["Filling"]
@@ -47,13 +47,13 @@ class Filling:
         fitting = [v for v in found if v is not None and (v.gpus <= room or v.servers <= servers)]
         return max(fitting, key=lambda valued: (valued.value / valued.gpus, valued.gpus), default=None)
 
-    def take(self, team: Team, copies: int, gpus: int) -> None:
+    def take(self, team: GangTeam, copies: int, gpus: int) -> None:
         """Take the jobs of `copies` such teams, of `gpus` GPUs each, from those that are left."""
         for number in team.classes:
             self._jobs[number] -= copies
         self._best.pop(gpus, None)
 
-    def copies(self, team: Team) -> int:
+    def copies(self, team: GangTeam) -> int:
         """How many such teams the jobs left allow."""
         return min(self._jobs[c] // team.classes.count(c) for c in team.classes)
 
@@ -73,21 +73,21 @@ class Filling:
                 site = generation.gangs[team.gang].site
                 return Valued(value, team, site.servers, site.gpus)
 
-    def _team(self, number: int) -> tuple[float, Team] | None:
+    def _team(self, number: int) -> tuple[float, GangTeam] | None:
         """The jobs of most worth in a gang, and the value of that; None where there are too few."""
         kinds, rates = self._generation.gangs[number].kinds, self._generation.rates[number]
         first = self._front(kinds[0], 0)
         if first is None:
             return None
         if len(kinds) == 1:
-            return first.worth * rates[0], Team(number, (first.of_class,))
+            return first.worth * rates[0], GangTeam(number, (first.of_class,))
         again = kinds[1] == kinds[0] and self._jobs[first.of_class] == 1
         second = self._front(kinds[1], 1 if again else 0)
         if second is None:
             return None
-        return first.worth * rates[0] + second.worth * rates[1], Team(number, (first.of_class, second.of_class))
+        return first.worth * rates[0] + second.worth * rates[1], GangTeam(number, (first.of_class, second.of_class))
 
-    def _front(self, kind: Kind, skipped: int) -> _Front | None:
+    def _front(self, kind: JobKind, skipped: int) -> _Front | None:
         """The class of most worth that has jobs left, after so many others; classes without are forgotten."""
         line = self._lines[kind]
         while line and not self._jobs[line[-1]]:
@@ -99,6 +99,8 @@ class Filling:
         return None if found is None else _Front(self._worth[found], found)
 
 
-def _lines(members: Mapping[Kind, Iterable[int]], jobs: Sequence[int], worth: Sequence[float]) -> dict[Kind, list[int]]:
+def _lines(
+    members: Mapping[JobKind, Iterable[int]], jobs: Sequence[int], worth: Sequence[float]
+) -> dict[JobKind, list[int]]:
     """Classes with jobs by kind, those of most worth last."""
     return {kind: sorted((c for c in own if jobs[c]), key=lambda c: (worth[c], -c)) for kind, own in members.items()}

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.formulations.packing import (
     Gang,
-    Kind,
+    GangTeam,
+    JobKind,
     Master,
-    Pattern,
     Prices,
     Pricing,
-    Team,
+    ServerPattern,
     column,
     gangs,
     kinds,
@@ -83,7 +83,7 @@ class Generation:
     def __init__(self, problem: PackingProblem, memory: Memory) -> None:
         self.problem, self.memory = problem, memory
         found, of_class = kinds(problem)
-        members: dict[Kind, list[int]] = {}
+        members: dict[JobKind, list[int]] = {}
         for number, kind in enumerate(of_class):
             members.setdefault(found[kind], []).append(number)
         catalogue = _catalogue(problem, found, memory)
@@ -92,7 +92,7 @@ class Generation:
         self.master = Master(problem)
         self.counts = [c.count for c in problem.classes]
         self.bound = float("inf")
-        self.columns: dict[Pattern, None] = {}
+        self.columns: dict[ServerPattern, None] = {}
         self.pricings = [
             Pricing(t, own.server.gpus, self.gangs, [g for g, on in enumerate(self.on_type) if on == t], members)
             for t, own in enumerate(problem.types)
@@ -102,7 +102,7 @@ class Generation:
         ]
         self._certified = [len(gang.kinds) == 1 for gang in self.gangs]
 
-    def relax(self) -> list[Pattern]:
+    def relax(self) -> list[ServerPattern]:
         """Solve the program at rates that no timetable beats, for the bound; the patterns that it uses."""
         program, patterns = RelaxedMaster(self.master), dict.fromkeys(self._remembered())
         for pattern in patterns:
@@ -115,7 +115,7 @@ class Generation:
             solution = program.solve()
         return [pattern for pattern, taken in zip(patterns, solution.columns, strict=True) if taken > 0.0]
 
-    def certify(self, used: Iterable[Pattern]) -> tuple[RelaxedMaster, MasterSolution]:
+    def certify(self, used: Iterable[ServerPattern]) -> tuple[RelaxedMaster, MasterSolution]:
         """The program over patterns with timetables, beginning with those that are `used`, and its solution."""
         program = RelaxedMaster(self.master)
         for pattern in dict.fromkeys((*used, *self._remembered())):
@@ -130,10 +130,12 @@ class Generation:
         self._remember(solution)
         return program, solution
 
-    def _entering(self, solution: MasterSolution, known: Container[Pattern], bounding: bool) -> dict[Pattern, None]:
+    def _entering(
+        self, solution: MasterSolution, known: Container[ServerPattern], bounding: bool
+    ) -> dict[ServerPattern, None]:
         """Patterns not yet known that pay at the prices of a solution; also lowers the bound with rates for it."""
         prices = self.prices(solution.prices)
-        entering: dict[Pattern, None] = {}
+        entering: dict[ServerPattern, None] = {}
         bound = self._worth(prices)
         scale = _PAYS * max(solution.value, 1e-300) / sum(t.count for t in self.problem.types)
         for number, pricing in enumerate(self.pricings):
@@ -168,7 +170,7 @@ class Generation:
             rates if known else (0.0,) * len(rates) for rates, known in zip(self.rates, self._certified, strict=True)
         ]
 
-    def _take(self, program: RelaxedMaster, pattern: Pattern) -> None:
+    def _take(self, program: RelaxedMaster, pattern: ServerPattern) -> None:
         for team, _ in pattern.teams:
             self.timetable(team.gang)
         self.columns[pattern] = None
@@ -192,7 +194,7 @@ class Generation:
                 teams = tuple((tuple(names[c] for c in team.classes), copies) for team, copies in pattern.teams)
                 self.memory.recipes[pattern.type, pattern.servers, teams] = None
 
-    def _remembered(self) -> Iterator[Pattern]:
+    def _remembered(self) -> Iterator[ServerPattern]:
         number = {c.name: k for k, c in enumerate(self.problem.classes)}
         gang_of = {(t, g.kinds): k for k, (t, g) in enumerate(zip(self.on_type, self.gangs, strict=True))}
         for on, servers, recipe in self.memory.recipes:
@@ -202,16 +204,16 @@ class Generation:
                 gang = gang_of.get((on, tuple(self._kind(c) for c in classes)))
                 if gang is None or len(classes) < len(own):
                     break
-                teams.append((Team(gang, classes), copies))
+                teams.append((GangTeam(gang, classes), copies))
             else:
-                yield Pattern(on, servers, tuple(sorted(teams)))
+                yield ServerPattern(on, servers, tuple(sorted(teams)))
 
-    def _kind(self, number: int) -> Kind:
+    def _kind(self, number: int) -> JobKind:
         own = self.problem.classes[number]
-        return Kind(own.model, own.workers, own.depth)
+        return JobKind(own.model, own.workers, own.depth)
 
 
-def _catalogue(problem: PackingProblem, found: tuple[Kind, ...], memory: Memory) -> list[tuple[int, Gang]]:
+def _catalogue(problem: PackingProblem, found: tuple[JobKind, ...], memory: Memory) -> list[tuple[int, Gang]]:
     key = (problem.types, found, tuple(problem.models))
     if key not in memory.catalogues:
         known = references_us(problem, found)

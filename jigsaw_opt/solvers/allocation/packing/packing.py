@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from jigsaw_opt.formulations.packing import Gang, Pattern
+from jigsaw_opt.formulations.packing import Gang, ServerPattern
 from jigsaw_opt.problem.packing import PackingProblem
 from jigsaw_opt.solvers.allocation.packing.generation import Generation, Memory
 from jigsaw_opt.solvers.allocation.packing.rounding import Rounding, value_of
 
-__all__ = ["Packed", "fill", "pack"]
+__all__ = ["PackedQueue", "fill", "pack"]
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedQueue:
     """A packing.
 
     Parameters
@@ -32,7 +32,7 @@ class Packed:
         No packing of such gangs is worth more; infinite where none was sought.
     """
 
-    patterns: tuple[tuple[Pattern, int], ...]
+    patterns: tuple[tuple[ServerPattern, int], ...]
     gangs: tuple[Gang, ...]
     types: tuple[int, ...]
     rates: tuple[tuple[float, ...], ...]
@@ -46,7 +46,7 @@ class Packed:
         return 0.0 if self.bound <= 0.0 else max(0.0, 1.0 - self.objective / self.bound)
 
 
-def pack(problem: PackingProblem, memory: Memory | None = None) -> Packed:
+def pack(problem: PackingProblem, memory: Memory | None = None) -> PackedQueue:
     """Choose which jobs share which GPUs.
 
     Parameters
@@ -64,7 +64,7 @@ def pack(problem: PackingProblem, memory: Memory | None = None) -> Packed:
     return _filled(rounding)
 
 
-def fill(problem: PackingProblem, memory: Memory | None = None) -> Packed:
+def fill(problem: PackingProblem, memory: Memory | None = None) -> PackedQueue:
     """Choose which jobs share which GPUs by filling server after server, without a linear program or a bound.
 
     Parameters are those of `pack`.
@@ -72,10 +72,10 @@ def fill(problem: PackingProblem, memory: Memory | None = None) -> Packed:
     return _filled(Rounding(Generation(problem, memory if memory is not None else Memory())))
 
 
-def _filled(rounding: Rounding) -> Packed:
+def _filled(rounding: Rounding) -> PackedQueue:
     rounding.fill()
     generation, progress = rounding.generation, tuple(rounding.progress)
-    return Packed(
+    return PackedQueue(
         patterns=tuple(rounding.taken.items()),
         gangs=tuple(generation.gangs),
         types=tuple(generation.on_type),

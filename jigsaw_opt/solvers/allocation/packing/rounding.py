@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from jigsaw_opt.formulations.packing import Pattern, Team, Valued
-from jigsaw_opt.problem.packing import JobClass
+from jigsaw_opt.formulations.packing import GangTeam, ServerPattern, Valued
+from jigsaw_opt.problem.packing import QueuedJobs
 from jigsaw_opt.solvers.allocation.packing.filling import Filling
 from jigsaw_opt.solvers.allocation.packing.generation import Generation
 from jigsaw_opt.solvers.allocation.packing.program import MasterSolution, RelaxedMaster
@@ -41,7 +41,7 @@ class Rounding:
     def __init__(self, generation: Generation) -> None:
         self.generation = generation
         problem = generation.problem
-        self.taken: Counter[Pattern] = Counter()
+        self.taken: Counter[ServerPattern] = Counter()
         self.servers = [t.count for t in problem.types]
         self.jobs = [c.count for c in problem.classes]
         self.progress = [0.0] * len(problem.classes)
@@ -57,7 +57,7 @@ class Rounding:
             program.limit([*map(float, self.servers), *map(float, self.jobs), *self.progress])
             solution = program.solve()
 
-    def take(self, pattern: Pattern, copies: int) -> int:
+    def take(self, pattern: ServerPattern, copies: int) -> int:
         """Use a pattern up to `copies` times, as far as servers and jobs go; how often it was used."""
         needs = pattern.jobs()
         room = min(self.jobs[c] // count for c, count in needs.items())
@@ -85,13 +85,13 @@ class Rounding:
                     break
                 self.take(pattern, 1)
 
-    def _server(self, number: int, filling: Filling) -> Pattern | None:
+    def _server(self, number: int, filling: Filling) -> ServerPattern | None:
         """A server, or several for a wide gang, filled with gangs in order of value for a GPU; None for no gang."""
         gpus = self.generation.problem.types[number].server.gpus
         lead = filling.best(gpus, self.servers[number])
         if lead is None:
             return None
-        teams: Counter[Team] = Counter()
+        teams: Counter[GangTeam] = Counter()
         room = lead.servers * gpus
         chosen: Valued | None = lead
         while chosen is not None:
@@ -100,7 +100,7 @@ class Rounding:
             room -= copies * chosen.gpus
             filling.take(chosen.team, copies, chosen.gpus)
             chosen = filling.best(room, 0)
-        return Pattern(number, lead.servers, tuple(sorted(teams.items())))
+        return ServerPattern(number, lead.servers, tuple(sorted(teams.items())))
 
     @property
     def _linear(self) -> bool:
@@ -111,13 +111,13 @@ class Rounding:
         return [marginal(c, gained) for c, gained in zip(self.generation.problem.classes, self.progress, strict=True)]
 
 
-def marginal(of_class: JobClass, progress: float) -> float:
+def marginal(of_class: QueuedJobs, progress: float) -> float:
     """Worth of one more unit of progress of a class."""
     step = next((s for s in of_class.steps if progress < s.share * of_class.count), None)
     return 0.0 if step is None else of_class.weight * step.slope
 
 
-def value_of(of_class: JobClass, progress: float) -> float:
+def value_of(of_class: QueuedJobs, progress: float) -> float:
     """Worth of all progress of a class."""
     value = reached = 0.0
     for step in of_class.steps:

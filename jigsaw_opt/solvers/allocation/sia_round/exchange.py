@@ -108,8 +108,8 @@ def best_exchange(base: Base, picked: Integers, cells: int, jobs: int) -> Intege
 
     limit = base.excess(picked)
     moves = _core(base, limit, jobs)
-    window = _Window.around(base.columns.slack(base.picked), cells)
-    steps = [_Step.of(base, moves, job) for job in dict.fromkeys(moves.jobs.tolist())]
+    window = _CapacityWindow.around(base.columns.slack(base.picked), cells)
+    steps = [_JobMoves.of(base, moves, job) for job in dict.fromkeys(moves.jobs.tolist())]
     costs = window.start()
     decisions = []
     for step in steps:
@@ -147,7 +147,7 @@ def _core(base: Base, limit: float, jobs: int) -> _Moves:
     return _Moves(owners[kept], targets[kept], costs[kept])
 
 
-class _Step(NamedTuple):
+class _JobMoves(NamedTuple):
     """The moves of one job: new configurations, GPUs that each frees, and its costs."""
 
     job: int
@@ -156,7 +156,7 @@ class _Step(NamedTuple):
     costs: Floats
 
     @classmethod
-    def of(cls, base: Base, moves: _Moves, job: int) -> _Step:
+    def of(cls, base: Base, moves: _Moves, job: int) -> _JobMoves:
         import numpy as np
 
         own = moves.jobs == job
@@ -165,7 +165,7 @@ class _Step(NamedTuple):
         return cls(job, targets, freed.astype(np.int64), moves.costs[own])
 
 
-class _Window(NamedTuple):
+class _CapacityWindow(NamedTuple):
     """GPUs left, from `low` on in `shape` cells along each type; the base leaves `first`."""
 
     low: Integers
@@ -173,7 +173,7 @@ class _Window(NamedTuple):
     first: Integers
 
     @classmethod
-    def around(cls, slack: Floats, cells: int) -> _Window:
+    def around(cls, slack: Floats, cells: int) -> _CapacityWindow:
         """A window that holds 0 and, where it can, what the base leaves."""
         import numpy as np
 
@@ -190,7 +190,7 @@ class _Window(NamedTuple):
         costs[tuple(self.first - self.low)] = 0.0
         return costs
 
-    def after(self, costs: Floats, step: _Step) -> tuple[Floats, NDArray[np.int16]]:
+    def after(self, costs: Floats, step: _JobMoves) -> tuple[Floats, NDArray[np.int16]]:
         """Costs after a job, and what it decided: 0 to stay, or one more than the index of its move."""
         import numpy as np
 

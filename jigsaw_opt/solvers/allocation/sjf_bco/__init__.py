@@ -7,15 +7,15 @@ from jigsaw_opt.solvers.allocation.sjf_bco.algorithm import (
     sjf_bco,
     smallest_first,
 )
-from jigsaw_opt.solvers.allocation.sjf_bco.board import Board, Rule
+from jigsaw_opt.solvers.allocation.sjf_bco.board import GpuLedger, Rule
 from jigsaw_opt.solvers.allocation.sjf_bco.enumeration import all_schedules, best_schedule, choose
 from jigsaw_opt.solvers.allocation.sjf_bco.lretf import longest_remaining_first
-from jigsaw_opt.solvers.allocation.sjf_bco.machine import Outcome
+from jigsaw_opt.solvers.allocation.sjf_bco.machine import BatchOutcome
 from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, rule_of
 
 __all__ = [
-    "Board",
-    "Outcome",
+    "BatchOutcome",
+    "GpuLedger",
     "Rule",
     "Variant",
     "all_schedules",

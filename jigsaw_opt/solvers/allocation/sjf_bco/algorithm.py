@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 
 from jigsaw_opt.formulations.sjf_bco import Batch
-from jigsaw_opt.solvers.allocation.sjf_bco.machine import Estimates, Outcome, best_limit, list_schedule
+from jigsaw_opt.solvers.allocation.sjf_bco.machine import BatchOutcome, Estimates, best_limit, list_schedule
 from jigsaw_opt.solvers.allocation.sjf_bco.rules import Variant, first_gpus, least_loaded, random_gpus, rule_of
 
 __all__ = ["first_fit", "least_load", "random_fit", "sjf_bco", "smallest_first"]
@@ -18,7 +18,7 @@ def sjf_bco(
     variant: Variant = "intent",
     thresholds: Sequence[int] | None = None,
     spread: Fraction = Fraction(1),
-) -> Outcome | None:
+) -> BatchOutcome | None:
     """Smallest jobs first, with balanced contention and overhead.
 
     For every limit on the load of a GPU, tried by bisection, and every threshold, jobs of at most that many GPUs are
@@ -46,7 +46,7 @@ def sjf_bco(
     kappas = sorted({job.workers for job in batch.jobs}) if thresholds is None else thresholds
     rules = [rule_of(variant, kappa, spread) for kappa in kappas]
 
-    def attempt(limit: int, before: int) -> Outcome | None:
+    def attempt(limit: int, before: int) -> BatchOutcome | None:
         best = None
         for rule in rules:
             found = list_schedule(known, order, rule, limit, before)
@@ -57,17 +57,17 @@ def sjf_bco(
     return best_limit(batch.horizon, attempt)
 
 
-def first_fit(batch: Batch, order: Sequence[int]) -> Outcome | None:
+def first_fit(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
     """Baseline FF: the first GPUs under the best limit, for jobs in the given order."""
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, first_gpus))
 
 
-def least_load(batch: Batch, order: Sequence[int]) -> Outcome | None:
+def least_load(batch: Batch, order: Sequence[int]) -> BatchOutcome | None:
     """Baseline LS: the least-loaded GPUs under the best limit, for jobs in the given order."""
     return best_limit(batch.horizon, partial(list_schedule, Estimates(batch), order, least_loaded))
 
 
-def random_fit(batch: Batch, order: Sequence[int], seed: int = 0) -> Outcome | None:
+def random_fit(batch: Batch, order: Sequence[int], seed: int = 0) -> BatchOutcome | None:
     """Baseline RAND: any free GPUs, limited by the horizon alone, for jobs in the given order."""
     return list_schedule(Estimates(batch), order, random_gpus(seed), batch.horizon, batch.horizon)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias
 
-__all__ = ["Board", "Rule"]
+__all__ = ["GpuLedger", "Rule"]
 
 
-class Board(Protocol):
+class GpuLedger(Protocol):
     """GPUs, numbered from 0 through the servers, with what is planned on them."""
 
     @property
@@ -30,5 +30,5 @@ class Board(Protocol):
         """GPUs, ascending, on which the job may start now."""
 
 
-Rule: TypeAlias = Callable[[int, Board], "Sequence[int] | None"]
+Rule: TypeAlias = Callable[[int, GpuLedger], "Sequence[int] | None"]
 """Chooses the GPUs of a job, or None where it has to wait."""

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cache
 
-from jigsaw_opt.formulations.sjf_bco import Batch, Progress, Schedule, Spread, build, completion
+from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule, Spread, build, completion
 from jigsaw_opt.solvers.engines.highs_search import HighsSearch
 from jigsaw_opt.solvers.engines.mip import Ending, MipTask
 
 __all__ = ["all_schedules", "best_schedule", "choose"]
 
 
-def all_schedules(batch: Batch, limit: int) -> Iterator[Schedule]:
+def all_schedules(batch: Batch, limit: int) -> Iterator[BatchSchedule]:
     """Every schedule whose makespan is at most `limit`, up to slots in which nothing runs.
 
     Idle slots help nobody, as all jobs are there from the beginning. A slot without a start may help, also
     when nothing ends in it: to wait may spare contention.
     """
-    return _extend(Progress(batch), {}, limit)
+    return _extend(BatchProgress(batch), {}, limit)
 
 
-def best_schedule(batch: Batch, limit: int) -> Schedule | None:
+def best_schedule(batch: Batch, limit: int) -> BatchSchedule | None:
     """The schedule with the least makespan, proved by the program (10) to (13); None where none is within `limit`.
 
     Of schedules with the same ends one is listed.
@@ -48,11 +48,11 @@ def choose(ends: Sequence[Sequence[int]]) -> int:
     return min(map(model.chosen, found), key=lambda k: max(ends[k]))
 
 
-def _extend(progress: Progress, starts: dict[int, tuple[int, Spread]], limit: int) -> Iterator[Schedule]:
+def _extend(progress: BatchProgress, starts: dict[int, tuple[int, Spread]], limit: int) -> Iterator[BatchSchedule]:
     """Schedules that go on from here: `starts` has first slot and spread of the jobs started before."""
     batch = progress.batch
     if len(starts) == len(batch.jobs) and not progress.running:
-        yield Schedule(*zip(*(starts[job] for job in range(len(starts))), strict=True))
+        yield BatchSchedule(*zip(*(starts[job] for job in range(len(starts))), strict=True))
         return
     waiting = [job for job in range(len(batch.jobs)) if job not in starts]
     for chosen in _starts(progress, waiting):
@@ -65,7 +65,7 @@ def _extend(progress: Progress, starts: dict[int, tuple[int, Spread]], limit: in
         yield from _extend(now, starts | {job: (progress.clock, spread) for job, spread in chosen.items()}, limit)
 
 
-def _starts(progress: Progress, waiting: Sequence[int]) -> Iterator[dict[int, Spread]]:
+def _starts(progress: BatchProgress, waiting: Sequence[int]) -> Iterator[dict[int, Spread]]:
     """Every choice of waiting jobs to start now, with their spreads, that the free GPUs allow."""
     held = [sum(column) for column in zip(*progress.running.values())] or [0] * len(progress.batch.gpus)
     free = tuple(count - used for count, used in zip(progress.batch.gpus, held, strict=True))
@@ -93,7 +93,7 @@ def _spreads(workers: int, free: Spread) -> tuple[Spread, ...]:
     return tuple((k, *others) for k in range(min(workers, first) + 1) for others in _spreads(workers - k, rest))
 
 
-def _can_end(progress: Progress, limit: int) -> bool:
+def _can_end(progress: BatchProgress, limit: int) -> bool:
     """Whether the jobs that run may all end within the limit."""
     ends = [progress.least_end(job) for job in progress.running]
     return all(end is not None and end <= limit for end in ends)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.formulations.sjf_bco import Chain, conflict_free, step
+from jigsaw_opt.formulations.sjf_bco import ExchangeChain, conflict_free, step
 
 __all__ = ["longest_remaining_first"]
 
 
-def longest_remaining_first(chains: Sequence[Chain], preemptive: bool) -> tuple[int, ...]:
+def longest_remaining_first(chains: Sequence[ExchangeChain], preemptive: bool) -> tuple[int, ...]:
     """Slot by slot, let exchanges go that meet on no link, those of the longest remaining chains first.
 
     Parameters
@@ -36,7 +36,7 @@ def longest_remaining_first(chains: Sequence[Chain], preemptive: bool) -> tuple[
     return tuple(ends)
 
 
-def _sending(chains: Sequence[Chain], done: Sequence[int], preemptive: bool) -> list[int]:
+def _sending(chains: Sequence[ExchangeChain], done: Sequence[int], preemptive: bool) -> list[int]:
     """Whose exchange goes on in this slot."""
     due = [k for k, chain in enumerate(chains) if chain.exchanges(done[k])]
     begun = [] if preemptive else [k for k in due if chains[k].mid_exchange(done[k])]

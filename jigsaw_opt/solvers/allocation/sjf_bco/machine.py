@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.formulations.sjf_bco import Batch, Progress, Schedule, estimate, overestimate
+from jigsaw_opt.formulations.sjf_bco import Batch, BatchProgress, BatchSchedule, estimate, overestimate
 from jigsaw_opt.solvers.allocation.sjf_bco.board import Rule
 
-__all__ = ["Estimates", "Machine", "Outcome", "best_limit", "list_schedule"]
+__all__ = ["BatchOutcome", "Estimates", "Machine", "best_limit", "list_schedule"]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """A schedule that an algorithm made.
 
     Parameters
@@ -25,7 +25,7 @@ class Outcome:
         The GPUs of every job, ascending; they are numbered from 0 through the servers.
     """
 
-    schedule: Schedule
+    schedule: BatchSchedule
     ends: tuple[int, ...]
     gpus: tuple[tuple[int, ...], ...]
 
@@ -80,7 +80,7 @@ class Machine:
         self.sizes, self.server_of = known.batch.gpus, known.server_of
         self.loads = [0] * len(known.server_of)
         """Sum of estimates on every GPU so far, ``u U_g``."""
-        self.progress = Progress(known.batch)
+        self.progress = BatchProgress(known.batch)
         self._budget = known.budget(limit)
         self._free = set(range(len(self.loads)))
         self._held: dict[int, tuple[int, ...]] = {}
@@ -114,12 +114,12 @@ class Machine:
             self._free.update(self._held.pop(job))
         return True
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> BatchOutcome:
         """The schedule, once all jobs have ended."""
         jobs = range(len(self.known.batch.jobs))
         gpus = tuple(self._gpus[job] for job in jobs)
-        schedule = Schedule(tuple(self._starts[job] for job in jobs), tuple(map(self._spread, gpus)))
-        return Outcome(schedule, tuple(self.progress.ends[job] for job in jobs), gpus)
+        schedule = BatchSchedule(tuple(self._starts[job] for job in jobs), tuple(map(self._spread, gpus)))
+        return BatchOutcome(schedule, tuple(self.progress.ends[job] for job in jobs), gpus)
 
     def _spread(self, gpus: Sequence[int]) -> tuple[int, ...]:
         spread = [0] * len(self.sizes)
@@ -128,7 +128,7 @@ class Machine:
         return tuple(spread)
 
 
-def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int, before: int) -> Outcome | None:
+def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int, before: int) -> BatchOutcome | None:
     """Start the jobs strictly in order, each as soon as the rule finds GPUs for it.
 
     Parameters
@@ -157,7 +157,7 @@ def list_schedule(known: Estimates, order: Sequence[int], rule: Rule, limit: int
     return machine.outcome()
 
 
-def best_limit(horizon: int, attempt: Callable[[int, int], Outcome | None]) -> Outcome | None:
+def best_limit(horizon: int, attempt: Callable[[int, int], BatchOutcome | None]) -> BatchOutcome | None:
     """Bisect on the limit: lower after an improvement, higher after none (Algorithm 1).
 
     Parameters

@@ -8,7 +8,7 @@ from random import Random
 from typing import Literal, TypeAlias
 
 from jigsaw_opt.problem.costs import ceil_fraction
-from jigsaw_opt.solvers.allocation.sjf_bco.board import Board, Rule
+from jigsaw_opt.solvers.allocation.sjf_bco.board import GpuLedger, Rule
 
 __all__ = [
     "Variant",
@@ -45,17 +45,17 @@ def rule_of(variant: Variant, threshold: int, spread: Fraction) -> Rule:
     return lambda job, board: (small if board.workers(job) <= threshold else large)(job, board)
 
 
-def first_gpus(job: int, board: Board) -> Sequence[int] | None:
+def first_gpus(job: int, board: GpuLedger) -> Sequence[int] | None:
     """The first GPUs, server by server: baseline FF."""
     return _enough(board.candidates(job), job, board)
 
 
-def least_loaded(job: int, board: Board) -> Sequence[int] | None:
+def least_loaded(job: int, board: GpuLedger) -> Sequence[int] | None:
     """The GPUs with the least load: baseline LS, and FA-FFP as its pseudo-code is printed (Algorithm 2)."""
     return _enough(_by_load(board.candidates(job), board), job, board)
 
 
-def packed(job: int, board: Board) -> Sequence[int] | None:
+def packed(job: int, board: GpuLedger) -> Sequence[int] | None:
     """FA-FFP as its name and text say: a job goes where others are already, and on few servers.
 
     It takes the servers already used before the others. On these, one that has room for the whole job is filled as
@@ -78,7 +78,7 @@ def random_gpus(seed: int) -> Rule:
     """Any GPUs: baseline RAND."""
     random = Random(seed)
 
-    def rule(job: int, board: Board) -> Sequence[int] | None:
+    def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
         candidates, need = board.candidates(job), board.workers(job)
         return random.sample(candidates, need) if len(candidates) >= need else None
 
@@ -88,7 +88,7 @@ def random_gpus(seed: int) -> Rule:
 def least_busy_servers_as_printed(spread: Fraction) -> Rule:
     """LBSGF (Algorithm 3): the least-loaded GPUs of the least busy servers that have ``spread G_j`` GPUs."""
 
-    def rule(job: int, board: Board) -> Sequence[int] | None:
+    def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
         servers = set(_least_busy(job, board, spread))
         inside = [gpu for gpu in board.candidates(job) if board.server_of[gpu] in servers]
         return _enough(_by_load(inside, board), job, board)
@@ -99,7 +99,7 @@ def least_busy_servers_as_printed(spread: Fraction) -> Rule:
 def least_busy_servers_as_meant(spread: Fraction) -> Rule:
     """LBSGF as its name says: of the same servers one after the other, the least busy first."""
 
-    def rule(job: int, board: Board) -> Sequence[int] | None:
+    def rule(job: int, board: GpuLedger) -> Sequence[int] | None:
         room = _by_server(board.candidates(job), board)
         ordered = [gpu for server in _least_busy(job, board, spread) for gpu in room.get(server, ())]
         return _enough(ordered, job, board)
@@ -107,7 +107,7 @@ def least_busy_servers_as_meant(spread: Fraction) -> Rule:
     return rule
 
 
-def _least_busy(job: int, board: Board, spread: Fraction) -> list[int]:
+def _least_busy(job: int, board: GpuLedger, spread: Fraction) -> list[int]:
     """The servers with the least load a GPU, as few as have `spread` times the GPUs of the job."""
     sizes = board.sizes
     order = sorted(range(len(sizes)), key=lambda server: Fraction(_load(server, board), sizes[server]))
@@ -120,24 +120,24 @@ def _least_busy(job: int, board: Board, spread: Fraction) -> list[int]:
     return chosen
 
 
-def _load(server: int, board: Board) -> int:
+def _load(server: int, board: GpuLedger) -> int:
     """Sum of the loads of a server's GPUs."""
     first = sum(board.sizes[:server])
     return sum(board.loads[first : first + board.sizes[server]])
 
 
-def _enough(gpus: Sequence[int], job: int, board: Board) -> Sequence[int] | None:
+def _enough(gpus: Sequence[int], job: int, board: GpuLedger) -> Sequence[int] | None:
     """As many of the GPUs as the job needs, or None where there are too few."""
     need = board.workers(job)
     return gpus[:need] if len(gpus) >= need else None
 
 
-def _by_load(gpus: Iterable[int], board: Board) -> list[int]:
+def _by_load(gpus: Iterable[int], board: GpuLedger) -> list[int]:
     """The GPUs, least loaded first; of equal ones the first."""
     return sorted(gpus, key=board.loads.__getitem__)
 
 
-def _by_server(gpus: Iterable[int], board: Board) -> dict[int, list[int]]:
+def _by_server(gpus: Iterable[int], board: GpuLedger) -> dict[int, list[int]]:
     """The GPUs of each server that has any, least loaded first."""
     room: dict[int, list[int]] = {}
     for gpu in _by_load(gpus, board):

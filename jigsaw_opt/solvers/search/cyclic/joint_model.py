@@ -37,7 +37,7 @@ def jointly_timed(
         Limit in the engine's deterministic seconds for each group.
     """
     data = schedule.data
-    models: dict[int, cpsat_circle.Model] = {}
+    models: dict[int, cpsat_circle.CpSatCyclicTiming] = {}
     levels: dict[int, list[list[list[int]]]] = {}
     for g, spots in enumerate(groups):
         rows = [_levels(data, spot, turned=k % 2 == 1) for k, spot in enumerate(spots)]
@@ -53,7 +53,7 @@ def jointly_timed(
     return found
 
 
-def _model(schedule: PartialSchedule, tasks: Sequence[cpsat_circle.Task]) -> cpsat_circle.Model:
+def _model(schedule: PartialSchedule, tasks: Sequence[cpsat_circle.CyclicTask]) -> cpsat_circle.CpSatCyclicTiming:
     assert schedule.period is not None, "a circle has a period"
     machines = {machine for task in tasks for machine in task.machines}
     links = {link for task in tasks for link in task.links}
@@ -86,7 +86,7 @@ def _levels(data: ProblemData, spot: PlacedJob, turned: bool) -> list[list[int]]
     return rows
 
 
-def _task(data: ProblemData, spot: PlacedJob, rows: Sequence[Sequence[int]]) -> cpsat_circle.Task:
+def _task(data: ProblemData, spot: PlacedJob, rows: Sequence[Sequence[int]]) -> cpsat_circle.CyclicTask:
     slots_of = _slots_of(data, spot)
     iterations = []
     for row, exchange in zip(rows, spot.exchange, strict=True):
@@ -98,11 +98,13 @@ def _task(data: ProblemData, spot: PlacedJob, rows: Sequence[Sequence[int]]) -> 
             for slots in slots_of.values()
         ]
         sizes = [max(spot.tables[slot][row[slot] - 1] for slot in slots) for slots in slots_of.values()]
-        iterations.append(cpsat_circle.Iteration(ready, sizes, exchange))
-    return cpsat_circle.Task(list(slots_of), spot.links, iterations)
+        iterations.append(cpsat_circle.CyclicIteration(ready, sizes, exchange))
+    return cpsat_circle.CyclicTask(list(slots_of), spot.links, iterations)
 
 
-def _inserted(data: ProblemData, spot: PlacedJob, rows: list[list[int]], timing: cpsat_circle.Timing) -> ScheduledJob:
+def _inserted(
+    data: ProblemData, spot: PlacedJob, rows: list[list[int]], timing: cpsat_circle.CyclicTiming
+) -> ScheduledJob:
     place = {server: k for k, server in enumerate(_slots_of(data, spot))}
     places = [place[data.layout.server_of[gpu]] for gpu in spot.gpus]
     blocks = [[starts[k] for k in places] for starts in timing.blocks]

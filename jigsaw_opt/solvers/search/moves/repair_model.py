@@ -106,7 +106,9 @@ class RepairModel:
         chosen = (self.data.pieces.jobs[index] for index in jobs)
         return sum(readiness_of(job, job.slots) for job in chosen)
 
-    def _tasks(self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame) -> list[cpsat_retiming.Task]:
+    def _tasks(
+        self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame
+    ) -> list[cpsat_retiming.RetimingTask]:
         data = self.data
         placed = [[data.number[name] for name in job.gpus] for job in plan.jobs]
         caps = data.caps(placed)
@@ -114,7 +116,7 @@ class RepairModel:
         for index in jobs:
             job, gpus = data.pieces.jobs[index], placed[index]
             tasks.append(
-                cpsat_retiming.Task(
+                cpsat_retiming.RetimingTask(
                     job, gpus, data.tables(job, gpus), data.ring(gpus), caps[index], self._deadline(index, frame)
                 )
             )
@@ -142,7 +144,7 @@ class RepairModel:
         return on_gpu, on_link
 
     def _merged(
-        self, plan: Timetable, jobs: Sequence[int], timings: Iterable[cpsat_retiming.Timing], period: int | None
+        self, plan: Timetable, jobs: Sequence[int], timings: Iterable[cpsat_retiming.RetimedTiming], period: int | None
     ) -> Timetable:
         """The plan with the new timings; it is worked out anew as a whole."""
         data = self.data
@@ -155,8 +157,8 @@ class RepairModel:
         return Timetable(assemble(data.pieces, decisions), period)
 
 
-def _timing(job: JobPlan) -> cpsat_retiming.Timing:
-    return cpsat_retiming.Timing(
+def _timing(job: JobPlan) -> cpsat_retiming.RetimedTiming:
+    return cpsat_retiming.RetimedTiming(
         [tuple(block.level for block in it.blocks) for it in job.iterations],
         [[block.start_us for block in it.blocks] for it in job.iterations],
         [[transfer.start_us for transfer in it.transfers] for it in job.iterations],

@@ -12,17 +12,17 @@ from types import TracebackType
 import torch
 
 from jigsaw_opt.errors import JigsawError, RunFailedError
-from jigsaw_opt.executor.exchange import Exchange
-from jigsaw_opt.executor.replay.clock import Clock
-from jigsaw_opt.executor.replay.order import Step, TransferKey
+from jigsaw_opt.executor.exchange import GradientExchange
+from jigsaw_opt.executor.replay.clock import ReplayClock
+from jigsaw_opt.executor.replay.link_order import LinkOrder, TCPStore
+from jigsaw_opt.executor.replay.order import BlockStep, TransferKey
 from jigsaw_opt.executor.replay.records import BlockRecord, TransferRecord
-from jigsaw_opt.executor.replay.turns import TCPStore, Turns
 from jigsaw_opt.executor.worker import Worker, block_and_send
 
-__all__ = ["Resident"]
+__all__ = ["HostedReplica"]
 
 
-class Resident:
+class HostedReplica:
     """A worker that stays in this process.
 
     Parameters
@@ -35,7 +35,7 @@ class Resident:
         A connection of its own, for the thread of its transfers.
     """
 
-    def __init__(self, name: str, worker: Worker, exchange: Exchange, store: TCPStore) -> None:
+    def __init__(self, name: str, worker: Worker, exchange: GradientExchange, store: TCPStore) -> None:
         self.name, self.worker, self.exchange = name, worker, exchange
         self.blocks: list[BlockRecord] = []
         self.transfers: list[TransferRecord] = []
@@ -48,7 +48,9 @@ class Resident:
         self._launch(levels, lambda bucket: self.worker.transfer(bucket, levels, self.exchange))
         self.wait()
 
-    def run(self, step: Step, levels: Sequence[int], turns: Turns, clock: Clock, starts: Sequence[int]) -> None:
+    def run(
+        self, step: BlockStep, levels: Sequence[int], link_order: LinkOrder, clock: ReplayClock, starts: Sequence[int]
+    ) -> None:
         """Run a block; its transfers go on when it returns.
 
         Parameters
@@ -57,7 +59,7 @@ class Resident:
             The block.
         levels
             Of all workers of its job.
-        turns, clock
+        link_order, clock
             Of this run.
         starts
             Moment before which each transfer does not start, by bucket.
@@ -65,12 +67,12 @@ class Resident:
 
         def transfer(bucket: int) -> None:
             key = TransferKey(step.job, step.iteration, bucket)
-            turns.wait(key, self._store)
+            link_order.wait(key, self._store)
             clock.wait_until(starts[bucket - 1])
             start = clock.now()
             self.worker.transfer(bucket, levels, self.exchange)
             self.transfers.append(TransferRecord(key, start, clock.now()))
-            turns.end(key, self._store)
+            link_order.end(key, self._store)
 
         start = clock.now()
         loss = self._launch(levels, transfer)

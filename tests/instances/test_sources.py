@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.cli import main
-from jigsaw_opt.cli.source import instance_from
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import generate, load
+from jigsaw_opt.instances.sources import instance_from
 
 
 def test_a_file_comes_before_a_bundled_name_and_a_family(

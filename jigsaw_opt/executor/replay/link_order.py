@@ -1,4 +1,4 @@
-"""Whose turn it is: transfers of different jobs on one link, and windows where nobody has said how many there are."""
+"""The order of transfers of different jobs on one link, and windows where nobody has said how many there are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from threading import Condition
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.executor.replay.order import Order, Progress, TransferKey
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, TransferKey
 
 if TYPE_CHECKING:  # torch.distributed does not export it to type checkers
     from torch._C._distributed_c10d import TCPStore
 else:
     from torch.distributed import TCPStore
 
-__all__ = ["Store", "TCPStore", "Turns", "Windows"]
+__all__ = ["LinkOrder", "Store", "TCPStore", "Windows"]
 
 _LEAD = 2
 """Windows of a cyclic plan that processes may begin before the first one has: enough to hide the message."""
@@ -32,7 +32,7 @@ class Store:
         return TCPStore(self._host, self._port, None, False, self._timeout, wait_for_workers=False)
 
 
-class Turns:
+class LinkOrder:
     """Keeps transfers on a link in the plan's order.
 
     A transfer waits until the one before it on each of its links has ended. Where every worker of that one shares its
@@ -49,7 +49,7 @@ class Turns:
         Number of the run, so that its messages are not taken for another's.
     """
 
-    def __init__(self, order: Order, progress: Progress, rank: int, run: int) -> None:
+    def __init__(self, order: ReplayOrder, progress: ReplayExtent, rank: int, run: int) -> None:
         self._order, self._progress, self._rank, self._run = order, progress, rank, run
         self._ended: Counter[tuple[int, int]] = Counter()
         for job, done in enumerate(progress.done):
@@ -73,7 +73,7 @@ class Turns:
         with self._change:
             self._ended[key.job, key.bucket] = key.iteration + 1
             self._change.notify_all()
-        if not self._order.told(key.job):
+        if not self._order.must_notify(key.job):
             return
         if store.add(f"parts {self._name(key)}", 1) == len(self._order.ranks[key.job]):
             store.set(self._name(key), "")
@@ -101,7 +101,9 @@ class Windows:
         A connection of the thread of the blocks.
     """
 
-    def __init__(self, order: Order, progress: Progress, rank: int, minutes: float | None, store: TCPStore) -> None:
+    def __init__(
+        self, order: ReplayOrder, progress: ReplayExtent, rank: int, minutes: float | None, store: TCPStore
+    ) -> None:
         self._order, self._progress, self._rank, self._store = order, progress, rank, store
         self._deadline = None if minutes is None else monotonic() + 60 * minutes
         # In a finite plan all meet between passes anyway, so there is nothing to hide.

@@ -1,0 +1,31 @@
+"""One name, one thing: two classes share a name only where one is the abstract of the other."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
+OWN_NAMES = ("solvers/bounds/", "solvers/greedy/", "solvers/kernels/", "solvers/resolve/", "solvers/search/")
+"""Rooms whose classes may share names with those of other rooms."""
+
+
+def classes() -> dict[str, list[tuple[str, bool]]]:
+    """By name without underscores, the module of every class, and whether it inherits from one of its own name."""
+    found: dict[str, list[tuple[str, bool]]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())) if not place.startswith(OWN_NAMES) else ():
+            if isinstance(node, ast.ClassDef):
+                name = node.name.lstrip("_")
+                bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2].lstrip("_") for base in node.bases]
+                found[name].append((place, name in bases))
+    return found
+
+
+def test_classes_that_share_a_name_inherit_from_one_of_them() -> None:
+    found = classes()
+    assert {"Instance", "PieceGraph", "Rounding"} <= found.keys()
+    roots = {name: [place for place, inherits in places if not inherits] for name, places in found.items()}
+    assert {name: places for name, places in roots.items() if len(places) != 1} == {}
