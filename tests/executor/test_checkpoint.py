@@ -19,7 +19,7 @@ from jigsaw_opt.errors import InvalidInputError  # noqa: E402
 from jigsaw_opt.executor.building import build  # noqa: E402
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint  # noqa: E402
 from jigsaw_opt.executor.replay.request import ReplayRequest  # noqa: E402
-from jigsaw_opt.executor.worker import Recipe, Worker  # noqa: E402
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.solve import solve  # noqa: E402
 
@@ -33,7 +33,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 def worker(optimiser: str = "sgd", options: dict[str, Any] | None = None) -> Worker:
     replica = build("net", PROBLEM.models["net"], seed=0)
-    return Worker(0, replica, Recipe(optimiser, options or OPTIONS[optimiser], 0), torch.device("cpu"))  # type: ignore[arg-type]
+    return Worker(0, replica, TrainingRecipe(optimiser, options or OPTIONS[optimiser], 0), torch.device("cpu"))  # type: ignore[arg-type]
 
 
 def trained(optimiser: str = "sgd", iterations: int = 2) -> Worker:

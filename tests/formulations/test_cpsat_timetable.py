@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     cut,
 )
-from jigsaw_opt.problem import CpSatTimetable as Network
+from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from tests.oracle import optimum
 from tests.random_instances import random_instance

@@ -22,7 +22,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
     windows,
 )
 from jigsaw_opt.problem import Cluster, FullDepth, Instance, Job, Link, Plan, Segment, Server, StaircaseDepth, cut
-from jigsaw_opt.problem import IlpTimetable as Network
+from jigsaw_opt.problem import Model as Network
 from jigsaw_opt.problem.timetable import objective_of
 from tests.oracle import optimum
 from tests.random_instances import random_instance

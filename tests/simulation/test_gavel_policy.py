@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.documents.readers.gavel import Kind, Throughputs
+from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.performance.pace import rate_of
 from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.performance.table import Table
@@ -25,12 +25,12 @@ from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 RATES: Throughputs = {
     "fast": {
-        Kind("a", 1): {None: (10.0,), Kind("b", 1): (6.0, 2.0)},
-        Kind("b", 1): {None: (4.0,), Kind("a", 1): (2.0, 6.0)},
-        Kind("a", 2): {None: (18.0,)},
+        GavelJobType("a", 1): {None: (10.0,), GavelJobType("b", 1): (6.0, 2.0)},
+        GavelJobType("b", 1): {None: (4.0,), GavelJobType("a", 1): (2.0, 6.0)},
+        GavelJobType("a", 2): {None: (18.0,)},
     },
-    "fast_unconsolidated": {Kind("a", 2): {None: (9.0,)}},
-    "slow": {Kind("a", 1): {None: (2.0,)}, Kind("b", 1): {None: (2.0,)}},
+    "fast_unconsolidated": {GavelJobType("a", 2): {None: (9.0,)}},
+    "slow": {GavelJobType("a", 1): {None: (2.0,)}, GavelJobType("b", 1): {None: (2.0,)}},
 }
 
 
@@ -45,7 +45,7 @@ def setting(cluster: str, work: tuple[TraceJob, ...], **changes: int) -> Setting
     return Setting(made, Workload("w", work), Table(made, RATES), **{"round_us": 60_000_000, "restart_us": 0} | changes)
 
 
-def simulated(where: Setting, objective: str = "max_sum") -> tuple[Outcome, Summary]:
+def simulated(where: Setting, objective: str = "max_sum") -> tuple[Outcome, SimulationSummary]:
     simulation = Simulation(where, GAVEL, {"objective": objective})
     simulation.run()
     outcome = simulation.close()

@@ -55,7 +55,7 @@ class Flat:
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
         blank = {name: [0] * length for name, length in looking(lengths.items())}
         self._schedule = ListSchedule(**blank)._replace(urgency=[0.0] * jobs)  # type: ignore[arg-type]
-        self._trial = blank_period(size if self._cyclic else 0, resources, beyond(pieces))
+        self._trial = blank_period(size, resources, beyond(pieces)) if self._cyclic else blank_period(0, 0, 0)
         self._share()
         self.period_us: int | None = None
 
