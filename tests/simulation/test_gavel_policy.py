@@ -19,7 +19,7 @@ from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.performance.table import Table
 from jigsaw_opt.simulation.policies.gavel import GAVEL
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import Outcome
+from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
@@ -45,7 +45,7 @@ def setting(cluster: str, work: tuple[TraceJob, ...], **changes: int) -> Setting
     return Setting(made, Workload("w", work), Table(made, RATES), **{"round_us": 60_000_000, "restart_us": 0} | changes)
 
 
-def simulated(where: Setting, objective: str = "max_sum") -> tuple[Outcome, SimulationSummary]:
+def simulated(where: Setting, objective: str = "max_sum") -> tuple[SimulationOutcome, SimulationSummary]:
     simulation = Simulation(where, GAVEL, {"objective": objective})
     simulation.run()
     outcome = simulation.close()
