@@ -11,7 +11,7 @@ import argparse
 import os
 from pathlib import Path
 
-from jigsaw_opt.simulation.metrics import Summary, summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared")) / "data/cluster/sia"
@@ -31,7 +31,7 @@ HEADS = (
 )
 
 
-def simulated(workload: str, policy: str) -> Summary:
+def simulated(workload: str, policy: str) -> SimulationSummary:
     """Measures of one simulation."""
     request = SimulationRequest(
         workload=f"{FORMATS[policy]}:{SHARED / 'workloads' / workload}.csv",
