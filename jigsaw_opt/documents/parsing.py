@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.errors import InvalidInputError, Problem
 
@@ -19,9 +20,6 @@ __all__ = ["checked", "collection_paused", "parse", "parsed", "report_oddities"]
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _LONGEST_INTEGER = 4300
-_MOST_MEMORY_A_BYTE = 10
-_MEMORY_FOR_ANY = 64 * 2**20
-"""Documents whose tree takes at most this much are read however dense they are."""
 _MISSING = object()
 Repeats: TypeAlias = dict[int, tuple[dict[str, Any], list[str]]]
 """Objects in which keys stand more than once, by their `id`, and these keys; the last value of each is kept."""
@@ -173,7 +171,7 @@ def _is_too_dense(text: str, size: int, source: str, report: Report) -> bool:
     # string has more of them where it is not ASCII.
     tree = 72 * lists + 80 * objects + 9 * commas + 43 * keys + 64 * strings + 32 * numbers
     tree += 120 * max(0, keys - 8 * objects) + 24 * min(strings, text.count("\\u"))
-    if tree <= _MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= _MOST_MEMORY_A_BYTE * size:
+    if tree <= MEMORY_FOR_ANY or tree + size + sys.getsizeof(text) <= MOST_MEMORY_A_BYTE * size:
         return False
     values = lists + objects + strings + numbers
     report.add(source, f"about {values} values in {size} bytes, far more than a document of this size has")

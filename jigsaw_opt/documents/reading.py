@@ -9,10 +9,12 @@ from typing import BinaryIO
 
 from jigsaw_opt.errors import InvalidInputError, Problem, reason_of
 
-__all__ = ["MOST_BYTES", "read_file"]
+__all__ = ["MEMORY_FOR_ANY", "MOST_BYTES", "MOST_MEMORY_A_BYTE", "read_file"]
 
 MOST_BYTES = 2 * 2**30
 """Of a regular file: a plan of 20 million blocks, the most that a solver writes, takes half of it."""
+MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE = 64 * 2**20, 10
+"""Bytes of memory that what is read from a file may take: so many for any, and so many for each byte of it."""
 _MOST_STREAMED = 256 * 2**20
 """Of a pipe or a device, which does not say beforehand how much there is."""
 _PART = 2**20

@@ -96,7 +96,7 @@ def test_a_trace_may_end_its_last_line_and_no_line_is_too_many(monkeypatch: pyte
 
 
 def test_lines_are_as_many_as_memory_for_their_text_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_MEMORY_FOR_ANY", 0)
+    monkeypatch.setattr(lines, "MEMORY_FOR_ANY", 0)
     assert len(list(lines.Lines(b"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r\n" * 1000, "f"))) == 1000
     with pytest.raises(InvalidInputError, match="f:323: the text has more than 322 lines"):
         list(lines.Lines(b"a,b,c,d,e\n" * 1000, "f"))

@@ -333,14 +333,14 @@ def test_long_keys_are_cut_in_paths() -> None:
 
 @pytest.mark.parametrize("unit", ["[],", "{},", "1,", '"ab",', '{"a":1},', '"x":1}, {'])
 def test_a_tree_of_far_more_memory_than_its_text_is_not_built(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_MEMORY_FOR_ANY", 2**20)
+    monkeypatch.setattr(parsing, "MEMORY_FOR_ANY", 2**20)
     text = '{"format": "jigsaw-instance/1", "jobs": [' + ("{" if "}, {" in unit else "") + unit * 200_000
     found = problems(text.rstrip(", {") + "]}")
     assert len(found) == 1 and "far more than a document of this size has" in found[0].message
 
 
 def test_documents_as_they_are_written_are_never_too_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parsing, "_MEMORY_FOR_ANY", 0)
+    monkeypatch.setattr(parsing, "MEMORY_FOR_ANY", 0)
     jobs = [{"name": f"job-{k}", "model": "net", "workers": 1, "iterations": 9, "release_us": k} for k in range(2000)]
     for separators in ((",", ":"), (", ", ": ")):
         tree = changed(("jobs",), jobs)

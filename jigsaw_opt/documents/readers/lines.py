@@ -7,6 +7,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import count
 from typing import NoReturn
 
+from jigsaw_opt.documents.reading import MEMORY_FOR_ANY, MOST_MEMORY_A_BYTE
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem
 
@@ -15,8 +16,8 @@ __all__ = ["Lines", "whole"]
 _LARGEST = 2**53 - 1
 _MOST_LINES = 1_000_000
 _LONGEST_LINE = 100_000
-_MEMORY_FOR_ANY, _MOST_MEMORY_A_BYTE, _MEMORY_OF_LINE = 64 * 2**20, 10, 310
-"""Bytes that what is read from a text may take, however short its lines are, and what is read from a line takes."""
+_MEMORY_OF_LINE = 310
+"""Bytes of memory that what is read from a line takes."""
 
 
 class Lines:
@@ -39,7 +40,7 @@ class Lines:
 
     def __init__(self, data: bytes | str, source: str, most: int = _MOST_LINES) -> None:
         self.source = source
-        room = _MEMORY_FOR_ANY + _MOST_MEMORY_A_BYTE * len(data)
+        room = MEMORY_FOR_ANY + MOST_MEMORY_A_BYTE * len(data)
         self._most = min(most, room // _MEMORY_OF_LINE)
         self._report = Report()
         try:
