@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
 from threading import Event
 
 from jigsaw_opt.solvers.engines.compiled import prepare
-from jigsaw_opt.solvers.greedy.evaluation import Outcome
-from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS, trials
-from jigsaw_opt.solvers.search.context import Context, ListSchedule
+from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
+from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.moves.heuristic import Trials
 from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
 from jigsaw_opt.solvers.search.moves.placing import Placing
 
@@ -17,37 +15,23 @@ __all__ = ["open_search"]
 
 
 def open_search(context: Context, begun: Event) -> None:
-    """First plans: all that the heuristic finds, so that no search ends behind it, and what construction adds.
+    """First plans: those of the heuristic's own orders, and what construction adds.
 
     Parameters
     ----------
     context
-        The search. Only the first of several makes all trials of the heuristic; it does so for others.
+        The search.
     begun
         Set as soon as there are plans.
     """
     budget, control = context.budget, context.control
-    found, first = trials(context.evaluator, context.data, control.options.seed), context.stream == 0
-    _take(context, islice(found, PLAIN_TRIALS))
+    context.shared(Trials).make(PLAIN_TRIALS)
     begun.set()
     _construct(context)
     if not budget.over():
         # Until functions are read the search hardly moves, and keeps the thread beside it from running.
         wait = context.params.opening.compile_wait
         prepare(wait if control.remaining is None else min(wait, control.remaining / 2))
-    if first and not budget.over():
-        _take(context, found)
-
-
-def _take(context: Context, found: Iterator[Outcome | None]) -> None:
-    """Keep what trials of the heuristic find, at least one of them, until there is a reason to stop."""
-    for outcome in found:
-        over = context.budget.spend(context.evaluation_work)
-        if outcome is not None:
-            context.offer_list(ListSchedule(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
-            over = context.budget.over()
-        if over:
-            return
 
 
 def _construct(context: Context) -> None:

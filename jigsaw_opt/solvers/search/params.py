@@ -44,6 +44,9 @@ class PriceParams:
     """What work counts as under a work limit, and how long the engine may take for it."""
 
     list_piece: float = parameter(4e-7, "deterministic seconds", "A block or transfer of a list schedule.")
+    placed_worker: float = parameter(
+        2e-5, "deterministic seconds", "A worker that is placed when placements are constructed."
+    )
     balancing_step: float = parameter(6e-5, "deterministic seconds", "A step of load balancing.")
     sequence_piece: float = parameter(2e-8, "deterministic seconds", "A piece of a sequence; thrice if cyclic.")
     assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
@@ -190,9 +193,6 @@ class InsertionParams:
 class GroupInsertionParams:
     """Jobs assigned to groups of servers, and inserted group by group."""
 
-    link_bound: float = parameter(
-        0.7, "share", "Share of the links' time in transfers from which on it is tried.", 0, 1
-    )
     step: float = parameter(0.65, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     failures: int = parameter(4, "periods", "Periods tried in vain until another move is made.", 1)
     tries: int = parameter(30, "tries", "Fruitless tries of ruin and recreate in a group.")

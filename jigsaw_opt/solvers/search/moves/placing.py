@@ -22,7 +22,8 @@ class Placing:
 
     def __init__(self, context: Context) -> None:
         self.context, self.rng, self.params = context, context.rng, context.params.load_balancing
-        self.construction_work = len(context.pieces.jobs) * context.params.prices.balancing_step
+        workers = sum(job.slots for job in context.pieces.jobs)
+        self.construction_work = workers * context.params.prices.placed_worker
 
     def balancer(self, target: float | None = None) -> LoadBalancer:
         """An empty placement and what its loads should keep to: a least load times a factor, drawn where not given.

@@ -1,0 +1,58 @@
+"""Heuristic: the trials of the greedy heuristic, so that no search ends behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import ClassVar
+
+from jigsaw_opt.solvers.greedy.evaluation import Outcome
+from jigsaw_opt.solvers.greedy.heuristic import trials
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
+
+__all__ = ["Heuristic", "Trials"]
+
+
+class Trials:
+    """The trials of the heuristic, made as far as they are asked for.
+
+    Parameters
+    ----------
+    context
+        Takes what they find.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._trials: Iterator[Outcome | None] = trials(context.evaluator, context.data, context.control.options.seed)
+
+    def make(self, most: int | None = None) -> None:
+        """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop."""
+        context = self.context
+        for outcome in islice(self._trials, most):
+            over = context.budget.spend(context.evaluation_work)
+            if outcome is not None:
+                context.offer_list(ListSchedule(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
+                over = context.budget.over()
+            if over:
+                return
+
+
+class Heuristic:
+    """Makes the trials that are left after the opening; once there are none it has nothing to do."""
+
+    name: ClassVar[str] = "heuristic"
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """In the first of several searches: it does so for the others."""
+        return context.stream == 0
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Make them."""
+        self.context.shared(Trials).make()
+        return self.context.incumbent
