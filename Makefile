@@ -19,7 +19,7 @@ install: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,ray,fast,dev]'
-	$(BIN)/python -c 'from jigsaw_opt.solvers.kernels import assignment_annealing, cyclic_annealing, list_scheduling, sequence_annealing; from jigsaw_opt.solvers.engines.compiled import prepare; prepare(None)'
+	$(BIN)/jigsaw solvers --compile
 	touch $@
 
 demo: install

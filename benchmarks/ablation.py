@@ -48,8 +48,8 @@ SPECIAL_CASES = {
     "brief annealing": "list_annealing.brief_share=0",
     "longer list annealing": "list_annealing.longest=1",
     "load smoothing": "list_annealing.smoothing_steps=0",
-    "small instances without intensify": "sequence_annealing.most_pieces=0",
-    "small instances without insertion": "sequence_annealing.cyclic_most_pieces=0",
+    "small instances without intensify": "sequence_annealing.most_operations=0",
+    "small instances without insertion": "sequence_annealing.cyclic_most_operations=0",
     "relocation at new placements": "relocation.from_best=1",
     "longer moves": "driver.longest=1",
     "least gain of repair": "cp_repair.least_gain=0",
@@ -162,7 +162,7 @@ def main() -> None:
         return
     cases = asked_cases(asked)
     if asked.warm_up and cases:
-        warm_up(arms, cases[0], asked.warm_up, asked.output)
+        warm_up(arms, cases, asked.warm_up, asked.output)
     pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
     text = "\n".join([*table(pairs), ""])
     write_atomically(asked.output / "table.md", text.encode())

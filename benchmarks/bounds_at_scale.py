@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.greedy import greedy_timetable
@@ -35,13 +35,13 @@ def instances(sets: list[str], seeds: int, servers: list[int]) -> Iterator[Insta
 
 def row(instance: Instance, work: float) -> str:
     """One line of the table."""
-    pieces = cut(instance)
+    operations = cut(instance)
     began = time.process_time()
-    cheap = lower_bound(pieces)
+    cheap = lower_bound(operations)
     cheap_seconds = time.process_time() - began
-    strong = [cheap, *stronger_bounds(pieces, cheap.value, work)][-1]
+    strong = [cheap, *stronger_bounds(operations, cheap.value, work)][-1]
     strong_seconds = time.process_time() - began - cheap_seconds
-    plan = best_plan(pieces)
+    plan = best_plan(operations)
     cells = [
         instance.name,
         sum(job.workers for job in instance.jobs),
@@ -58,11 +58,11 @@ def row(instance: Instance, work: float) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def best_plan(pieces: Pieces) -> int | None:
+def best_plan(operations: Operations) -> int | None:
     """Objective of the best plan at hand."""
-    timetable = greedy_timetable(pieces, 0)
-    found = [] if timetable is None else [objective_of(pieces, timetable.jobs, timetable.period_us)]
-    name = pieces.instance.name.replace("-", "/", 1)
+    timetable = greedy_timetable(operations, 0)
+    found = [] if timetable is None else [objective_of(operations, timetable.jobs, timetable.period_us)]
+    name = operations.instance.name.replace("-", "/", 1)
     recorded = catalogue.best_known(name) if name in catalogue.names() else None
     if recorded is not None and recorded.objective is not None:
         found.append(recorded.objective)

@@ -25,11 +25,11 @@ def grown(family: str, seed: int, blocks: int) -> Instance:
 
 def greedy_plan(instance: Instance) -> Plan:
     """A correct plan, stated with no bound to speak of."""
-    pieces = cut(instance)
-    found = greedy_timetable(pieces)
+    operations = cut(instance)
+    found = greedy_timetable(operations)
     if found is None:
         raise SystemExit(f"greedy found no placement for {instance.name}")
-    value = objective_of(pieces, found.jobs, found.period_us)
+    value = objective_of(operations, found.jobs, found.period_us)
     return Plan(instance.name, instance_sha256(instance), "feasible", value, 0, found.period_us, found.jobs)
 
 
@@ -41,13 +41,13 @@ def main() -> None:
 
 
 def _row(instance: Instance) -> None:
-    plan, pieces = greedy_plan(instance), cut(instance)
+    plan, operations = greedy_plan(instance), cut(instance)
     before = time.process_time()
     broken = check(instance, plan)
     seconds = time.process_time() - before
     print(
-        f"{instance.name:<26}{instance.horizon:>8}{pieces.blocks:>9}{pieces.transfers:>11}"
-        f"{seconds:>8.2f}{seconds * 1e6 / pieces.blocks:>10.1f}{len(broken):>8}"
+        f"{instance.name:<26}{instance.horizon:>8}{operations.blocks:>9}{operations.transfers:>11}"
+        f"{seconds:>8.2f}{seconds * 1e6 / operations.blocks:>10.1f}{len(broken):>8}"
     )
 
 

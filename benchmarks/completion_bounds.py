@@ -21,15 +21,15 @@ DEFAULT = ("server:5", "server:12", "rack:4", "server:21", "server:28", "rack:14
 
 def row(family: str, seed: int, solver: str, seconds: float) -> str:
     instance = generate(family, seed)
-    pieces = cut(instance)
-    cheap = lower_bound(pieces).value
+    operations = cut(instance)
+    cheap = lower_bound(operations).value
     started = time.process_time()
-    strong = max([cheap, *(bound.value for bound in stronger_bounds(pieces, cheap))])
+    strong = max([cheap, *(bound.value for bound in stronger_bounds(operations, cheap))])
     spent = time.process_time() - started
     plan = solve(instance, solver, Options(time_limit=seconds, workers=2)).objective
     gaps = ["-" if plan is None else f"{relative_gap(plan, bound):.2%}" for bound in (cheap, strong)]
     found = f"{spent:>8.2f}{plan or '-':>12}{gaps[0]:>9}{gaps[1]:>9}"
-    return f"{instance.name:<32}{len(pieces.jobs):>5}{cheap:>12}{strong:>12}{found}"
+    return f"{instance.name:<32}{len(operations.jobs):>5}{cheap:>12}{strong:>12}{found}"
 
 
 def main() -> None:

@@ -21,9 +21,9 @@ from jigsaw_opt.solvers.result import relative_gap
 
 def alone_us(instance: Instance) -> int:
     """Least time of the job that takes longest on an empty cluster."""
-    pieces = cut(instance)
-    sites = (critical.sites(pieces, job, critical.usable_gpus(pieces, job)) for job in pieces.jobs)
-    return max(critical.least_span_us(job, where) for job, where in zip(pieces.jobs, sites, strict=True))
+    operations = cut(instance)
+    sites = (critical.sites(operations, job, critical.usable_gpus(operations, job)) for job in operations.jobs)
+    return max(critical.least_span_us(job, where) for job, where in zip(operations.jobs, sites, strict=True))
 
 
 def main() -> None:
@@ -38,14 +38,14 @@ def main() -> None:
         if recipe.servers * recipe.gpus > asked.gpus:
             continue
         instance = generate("crowded", seed)
-        pieces = cut(instance)
+        operations = cut(instance)
         load = lower_bound(cut(replace(instance, objective="makespan", horizon="finite")))
         longest.append(alone_us(instance) / load.value)
-        plan = greedy_timetable(pieces, 0)
+        plan = greedy_timetable(operations, 0)
         planned += plan is not None
-        objective = None if plan is None else objective_of(pieces, plan.jobs, plan.period_us)
-        gap = "no plan" if objective is None else f"{relative_gap(objective, lower_bound(pieces).value):.1%}"
-        cells = (instance.name, instance.cluster.gpu_count, len(instance.jobs), pieces.blocks)
+        objective = None if plan is None else objective_of(operations, plan.jobs, plan.period_us)
+        gap = "no plan" if objective is None else f"{relative_gap(objective, lower_bound(operations).value):.1%}"
+        cells = (instance.name, instance.cluster.gpu_count, len(instance.jobs), operations.blocks)
         print("|", " | ".join(map(str, (*cells, f"{longest[-1]:.0%}", load.reason, gap))), "|", flush=True)
     middle, most = median(longest), max(longest)
     print(f"\n{len(longest)} instances, longest job: median {middle:.1%}, worst {most:.1%}; plans of greedy: {planned}")

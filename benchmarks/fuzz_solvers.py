@@ -7,7 +7,7 @@ the root of the repository. One line a failure; exit status 1 where there is one
 * a plan that the checker does not accept once it has been written and read;
 * a bound above the objective of any solver's plan: one of two different proven optima has such a bound;
 * a proof that there is no plan, and a plan;
-* a bound above the optimum of brute force, or a plan below it, on instances of a handful of pieces.
+* a bound above the optimum of brute force, or a plan below it, on instances of a handful of operations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ GRACE_SECONDS = 60.0
 """A solver answers so long after its time limit at the latest, on a busy machine too."""
 COLD_MODULES = ("jigsaw_opt.solvers.cpsat_search", "jigsaw_opt.solvers.ilp")
 """Where the exact solvers ask the heuristic for a first plan."""
-MOST_PIECES, MOST_GPUS = 6, 4
+MOST_OPERATIONS, MOST_GPUS = 6, 4
 """Brute force takes longer than a solver beyond these."""
 
 
@@ -110,8 +110,8 @@ def _contradictions(results: dict[str, Result]) -> Iterator[str]:
 
 
 def _small(instance: Instance) -> bool:
-    pieces = cut(instance)
-    few = pieces.blocks + pieces.transfers <= MOST_PIECES and instance.cluster.gpu_count <= MOST_GPUS
+    operations = cut(instance)
+    few = operations.blocks + operations.transfers <= MOST_OPERATIONS and instance.cluster.gpu_count <= MOST_GPUS
     return few and instance.horizon == "finite"
 
 

@@ -72,18 +72,19 @@ def main() -> None:
     for power in reversed(range(asked.sizes)):
         made = instance(asked.servers >> power, asked.topology, asked.horizon, asked.seed)
         started = time.process_time()
-        pieces = cut(made)
-        bound = lower_bound(pieces)
-        timetable = greedy_timetable(pieces, asked.seed)
+        operations = cut(made)
+        bound = lower_bound(operations)
+        timetable = greedy_timetable(operations, asked.seed)
         seconds = time.process_time() - started
         if timetable is None:
             print(f"{asked.servers >> power:>10}  no placement found")
             continue
-        gap = relative_gap(objective_of(pieces, timetable.jobs, timetable.period_us), bound.value)
-        workers = sum(job.slots for job in pieces.jobs)
+        gap = relative_gap(objective_of(operations, timetable.jobs, timetable.period_us), bound.value)
+        workers = sum(job.slots for job in operations.jobs)
         print(
-            f"{asked.servers >> power:>10}{len(pieces.jobs):>10}{workers:>10}{pieces.blocks:>10}{pieces.transfers:>10}"
-            f"{seconds:>10.2f}{seconds * 1e6 / pieces.blocks:>10.1f}{gap:>10.1%}"
+            f"{asked.servers >> power:>10}{len(operations.jobs):>10}{workers:>10}{operations.blocks:>10}"
+            f"{operations.transfers:>10}"
+            f"{seconds:>10.2f}{seconds * 1e6 / operations.blocks:>10.1f}{gap:>10.1%}"
         )
 
 

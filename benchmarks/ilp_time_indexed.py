@@ -15,7 +15,18 @@ from statistics import fmean
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable import build, objective_step, windows
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, PieceGraph, Pieces, Segment, Server, StaircaseDepth, cut
+from jigsaw_opt.problem import (
+    Cluster,
+    Instance,
+    Job,
+    Model,
+    OperationGraph,
+    Operations,
+    Segment,
+    Server,
+    StaircaseDepth,
+    cut,
+)
 from jigsaw_opt.problem.critical import candidate_levels, tail_us
 from jigsaw_opt.problem.timetable import objective_of
 from jigsaw_opt.solvers.engines.highs import Setting, solve_program
@@ -41,28 +52,32 @@ def instance(seed: int, finest: int) -> Instance:
     return Instance(f"grid-{seed}", cluster, models, tuple(jobs), "finite", "weighted_completion")
 
 
-def disjunctive(pieces: Pieces, limit: int) -> AlgebraicModel:
-    return build(pieces, windows(pieces, limit), 0, limit).program
+def disjunctive(operations: Operations, limit: int) -> AlgebraicModel:
+    return build(operations, windows(operations, limit), 0, limit).program
 
 
-def time_indexed(pieces: Pieces, limit: int) -> AlgebraicModel:
+def time_indexed(operations: Operations, limit: int) -> AlgebraicModel:
     """One 0-1 variable for each block, GPU, level and moment; exact here, where transfers take no time."""
-    program, step = AlgebraicModel("time_indexed"), objective_step(pieces)
+    program, step = AlgebraicModel("time_indexed"), objective_step(operations)
     busy: dict[tuple[int, int], list[Expression]] = {}
     ends = []
-    for number, (job, window) in enumerate(zip(pieces.jobs, windows(pieces, limit), strict=True)):
+    for number, (job, window) in enumerate(zip(operations.jobs, windows(operations, limit), strict=True)):
         moments = range(window.release, window.deadline + 1, step)
         ends.append(_add_job(program, number, job, moments, busy))
     for running in busy.values():
         program.add(program.total(running) <= 1)
     total = program.time("total", 0, limit)
-    program.add(total == program.total(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True)))
+    program.add(total == program.total(job.weight * end for job, end in zip(operations.jobs, ends, strict=True)))
     program.minimize(total)
     return program
 
 
 def _add_job(
-    program: AlgebraicModel, number: int, job: PieceGraph, moments: range, busy: dict[tuple[int, int], list[Expression]]
+    program: AlgebraicModel,
+    number: int,
+    job: OperationGraph,
+    moments: range,
+    busy: dict[tuple[int, int], list[Expression]],
 ) -> Expression:
     times, gpus = job.blocks[0].duration_us[TYPE], range(2)
     here = [program.binary(f"here_{number}_{g}") for g in gpus]
@@ -124,13 +139,13 @@ def main() -> None:
     for finest in (4, 10, 30):
         rows: dict[str, list[Row]] = {"disjunctive": [], "time-indexed": []}
         for seed in range(arguments.seeds):
-            pieces = cut(instance(seed, finest))
-            warm = greedy_timetable(pieces)
+            operations = cut(instance(seed, finest))
+            warm = greedy_timetable(operations)
             if warm is None:
                 raise SystemExit(f"no plan for seed {seed}")
-            limit, step = objective_of(pieces, warm.jobs), objective_step(pieces)
-            rows["disjunctive"].append(measure(disjunctive(pieces, limit), step, arguments.time_limit))
-            rows["time-indexed"].append(measure(time_indexed(pieces, limit), step, arguments.time_limit))
+            limit, step = objective_of(operations, warm.jobs), objective_step(operations)
+            rows["disjunctive"].append(measure(disjunctive(operations, limit), step, arguments.time_limit))
+            rows["time-indexed"].append(measure(time_indexed(operations, limit), step, arguments.time_limit))
         best = [min(pair, key=lambda row: row.objective).objective for pair in zip(*rows.values(), strict=True)]
         for name, measured in rows.items():
             root = fmean(row.root / value for row, value in zip(measured, best, strict=True))

@@ -1,4 +1,4 @@
-"""Annealing the order of pieces at a placement, beside the list schedule that it begins with and CP-SAT on all jobs.
+"""Annealing the operation sequence at a placement, beside the list schedule that it begins with and CP-SAT on all jobs.
 
 Run it as ``python benchmarks/orders.py rack/oversubscribed rack/weighted --seconds 30``. Placement and list schedule
 are those that greedy begins with; nobody moves a worker. Both may choose levels anew, orders only by trades.
@@ -30,8 +30,8 @@ from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 
 def best_list_schedule(data: ProblemData) -> Timetable:
     """The best list schedule of greedy's placements."""
-    evaluator, count = Evaluator(data.pieces, data.layout), len(data.pieces.jobs)
-    outcomes = [evaluator.evaluate(p, [1.0] * count, [0] * count) for p in placements(data.pieces, data.demands)]
+    evaluator, count = Evaluator(data.operations, data.layout), len(data.operations.jobs)
+    outcomes = [evaluator.evaluate(p, [1.0] * count, [0] * count) for p in placements(data.operations, data.demands)]
     return evaluator.timetable(min(outcomes, key=lambda outcome: outcome.value))
 
 
@@ -39,13 +39,13 @@ def by_orders(data: ProblemData, plan: Timetable, steps: int, seed: int) -> Time
     """Orders annealed for some steps."""
     sequencing = SequenceSearch(data, random.Random(seed))
     given = sequencing.given(plan)
-    return sequencing.timetable(sequencing.anneal(given, given.spots, steps, 0.003, lambda pieces: False))
+    return sequencing.timetable(sequencing.anneal(given, given.assignments, steps, 0.003, lambda operations: False))
 
 
 def by_cpsat(data: ProblemData, plan: Timetable, seconds: float, seed: int) -> Timetable:
     """All jobs timed anew by CP-SAT, again and again from the best plan."""
     options = Options(time_limit=seconds, workers=1, seed=seed)
-    control = Control("benchmark", data.pieces, options, lambda event: None)
+    control = Control("benchmark", data.operations, options, lambda event: None)
     control.offer(plan)
     retiming = RepairModel(control, data, Engine(Budget(control)))
     while control.reason() is None:
@@ -68,12 +68,12 @@ def main() -> None:
     print("| instance | by | seed | objective | s |")
     print("|---|---|---|---|---|")
     for name in arguments.instances:
-        pieces = cut(load(name))
-        asked = demands(pieces)
+        operations = cut(load(name))
+        asked = demands(operations)
         assert asked is not None
-        data = ProblemData(pieces, Layout(pieces), asked)
+        data = ProblemData(operations, Layout(operations), asked)
         plan = best_list_schedule(data)
-        print(f"| {name} | list schedule | | {objective_of(pieces, plan.jobs)} | |", flush=True)
+        print(f"| {name} | list schedule | | {objective_of(operations, plan.jobs)} | |", flush=True)
         ways: dict[str, Callable[[int], Timetable]] = {
             f"orders, {steps} steps": partial(by_orders, data, plan, steps) for steps in (1_000, 10_000, 100_000)
         }
@@ -83,7 +83,7 @@ def main() -> None:
                 began = time.monotonic()
                 found = find(seed)
                 took = time.monotonic() - began
-                print(f"| {name} | {way} | {seed} | {objective_of(pieces, found.jobs)} | {took:.2f} |", flush=True)
+                print(f"| {name} | {way} | {seed} | {objective_of(operations, found.jobs)} | {took:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

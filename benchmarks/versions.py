@@ -92,7 +92,7 @@ def main() -> None:
     arms = [Arm("old", Tree.at(asked.old)), Arm("new", Tree.at(asked.new))]
     cases = asked_cases(asked)
     if asked.warm_up and cases:
-        warm_up(arms, cases[0], asked.warm_up, asked.output)
+        warm_up(arms, cases, asked.warm_up, asked.output)
     pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
     text = "\n".join([*table(pairs[arms[1]]), "", *start_table(arms, asked.output), ""])
     write_atomically(asked.output / "table.md", text.encode())

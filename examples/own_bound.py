@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.bounds import Bound, Budget, Context, Proof, Relaxation,
 
 def bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
     """Every job ends no earlier than alone, and the one that ends last waits for the bound on the makespan."""
-    makespan = lower_bound(replace(context.pieces, objective="makespan"))
+    makespan = lower_bound(replace(context.operations, objective="makespan"))
     alone = sum(data.job.weight * data.completion for data in context.job_data)
     waits = [(data.job.weight, max(0, makespan.value - data.completion), data.job.name) for data in context.job_data]
     weight, wait, name = min(waits, key=lambda each: each[0] * each[1])

@@ -25,7 +25,7 @@ class ExchangePriorities:
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Where there are two jobs, and a list schedule to begin with."""
-        return context.best_list is not None and len(context.pieces.jobs) > 1
+        return context.best_list is not None and len(context.operations.jobs) > 1
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Offer every list schedule; the context keeps the best."""
@@ -39,7 +39,7 @@ class ExchangePriorities:
             # Factors alone may all be alike, so one of them changes as well.
             priority[one], priority[other] = priority[other], priority[one] * context.rng.uniform(0.5, 2.0)
             outcome = context.evaluator.evaluate(best.outcome.jobs, priority, best.offset_us)
-            context.offer_list(ListSchedule(best.spots, priority, best.offset_us, outcome))
+            context.offer_list(ListSchedule(best.assignments, priority, best.offset_us, outcome))
         return context.incumbent
 
 

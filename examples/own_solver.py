@@ -35,10 +35,10 @@ class Restarts:
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
         """Offer one plan a seed; the control keeps the best and knows when to stop."""
-        pieces = cut(instance)
-        control = Control(self.name, pieces, options, report)
+        operations = cut(instance)
+        control = Control(self.name, operations, options, report)
         for seed in range(options.seed, options.seed + self.tries):
-            timetable: Timetable | None = greedy_timetable(pieces, seed)
+            timetable: Timetable | None = greedy_timetable(operations, seed)
             if timetable is not None:
                 control.offer(timetable)
             reason = control.reason()

@@ -1,6 +1,6 @@
 """Random instances with extreme numbers, for tests of solvers that count in floating point or in 64 bits.
 
-Few pieces, but times, sizes, rates and weights from zero to the largest number of a document, side by side.
+Few operations, but times, sizes, rates and weights from zero to the largest number of a document, side by side.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEANS = (None, None, 0, 0, 1, "1/3", "3/7", "5/9", "17/23", "100/101", "9007199
 
 
 def extreme_instance(seed: int) -> Instance:
-    """A valid instance of at most about sixteen pieces; it may be infeasible. Same seed, same instance."""
+    """A valid instance of at most about sixteen operations; it may be infeasible. Same seed, same instance."""
     random = Random(f"extreme/{seed}")
     longest = random.choice((1, 10, 10**3, 10**6, 10**9, 10**12, 10**15))
     objective = random.choice(_OBJECTIVES)

@@ -1,6 +1,6 @@
-"""The optimum by brute force, for instances of a handful of pieces.
+"""The optimum by brute force, for instances of a handful of operations.
 
-Finite: over every placement and every choice of levels, all orders in which pieces can be appended to their
+Finite: over every placement and every choice of levels, all orders in which operations can be appended to their
 resources. That visits every semi-active schedule, and one of them is best, for both objectives are regular.
 Cyclic: the same for each period from 1 upward, with every start inside the job's window tried.
 """
@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations, product
 
-from jigsaw_opt.problem import Instance, PieceGraph, Pieces, cut
+from jigsaw_opt.problem import Instance, OperationGraph, Operations, cut
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["optimum"]
 
-MOST_PIECES = 12
+MOST_OPERATIONS = 12
 Levels = tuple[tuple[int, ...], ...]
 
 
 @dataclass(slots=True)
-class Piece:
+class Operation:
     """A block or transfer with everything decided but its start."""
 
     job: int
@@ -31,37 +31,37 @@ class Piece:
     is_block: bool
     duration: int
     resources: tuple[object, ...]
-    after: list[tuple[int, int]] = field(default_factory=list)  # (piece, delay counted from its start)
+    after: list[tuple[int, int]] = field(default_factory=list)  # (operation, delay counted from its start)
 
 
 def optimum(instance: Instance) -> int | None:
     """Best objective, or None where no plan exists."""
-    pieces = cut(instance)
-    size = pieces.blocks + pieces.transfers
-    if size > MOST_PIECES:
-        raise ValueError(f"{size} pieces are too many for brute force")
+    operations = cut(instance)
+    size = operations.blocks + operations.transfers
+    if size > MOST_OPERATIONS:
+        raise ValueError(f"{size} operations are too many for brute force")
     best: int | None = None
-    for placement in _placements(pieces):
-        for levels in product(*(_level_choices(job) for job in pieces.jobs)):
-            if _fits(pieces, placement, levels):
-                found = _best_timing(pieces, placement, levels, best)
+    for placement in _placements(operations):
+        for levels in product(*(_level_choices(job) for job in operations.jobs)):
+            if _fits(operations, placement, levels):
+                found = _best_timing(operations, placement, levels, best)
                 best = found if best is None or (found is not None and found < best) else best
     return best
 
 
-def _placements(pieces: Pieces) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
-    servers = pieces.cluster.servers
+def _placements(operations: Operations) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
+    servers = operations.cluster.servers
     gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
 
-    def places(job: PieceGraph) -> list[tuple[Gpu, ...]]:
+    def places(job: OperationGraph) -> list[tuple[Gpu, ...]]:
         usable = [gpu for gpu in gpus if servers[gpu[0]].gpu_type in job.gpu_types]
         found = permutations(usable, job.slots)
-        return [gpus for gpus in found if pieces.routes.channel(Counter(s for s, _ in gpus)) is not None]
+        return [gpus for gpus in found if operations.routes.channel(Counter(s for s, _ in gpus)) is not None]
 
-    yield from product(*map(places, pieces.jobs))
+    yield from product(*map(places, operations.jobs))
 
 
-def _level_choices(job: PieceGraph) -> list[Levels]:
+def _level_choices(job: OperationGraph) -> list[Levels]:
     rule = job.rule
     if rule.multiset is not None:
         rows = sorted(set(permutations(rule.multiset)))
@@ -80,56 +80,56 @@ def _level_choices(job: PieceGraph) -> list[Levels]:
     return chosen
 
 
-def _fits(pieces: Pieces, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]) -> bool:
+def _fits(operations: Operations, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels]) -> bool:
     state: Counter[Gpu] = Counter()
     activations: dict[Gpu, int] = {}
-    for job, gpus, rows in zip(pieces.jobs, placement, levels, strict=True):
+    for job, gpus, rows in zip(operations.jobs, placement, levels, strict=True):
         for slot, gpu in enumerate(gpus):
             state[gpu] += job.state_bytes
             deepest = job.activation_bytes[max(row[slot] for row in rows) - 1]
             activations[gpu] = max(activations.get(gpu, 0), deepest)
-    return all(state[gpu] + activations[gpu] <= pieces.cluster.servers[gpu[0]].gpu_memory for gpu in state)
+    return all(state[gpu] + activations[gpu] <= operations.cluster.servers[gpu[0]].gpu_memory for gpu in state)
 
 
 def _best_timing(
-    pieces: Pieces, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels], best: int | None
+    operations: Operations, placement: Sequence[Sequence[Gpu]], levels: Sequence[Levels], best: int | None
 ) -> int | None:
-    parts: list[Piece] = []
-    for index, (job, gpus, rows) in enumerate(zip(pieces.jobs, placement, levels, strict=True)):
-        _add_job(parts, pieces, job, index, gpus, rows)
-    if pieces.horizon == "finite":
-        return _FiniteSearch(pieces, parts, best).run()
-    return _least_period(pieces, parts, best)
+    parts: list[Operation] = []
+    for index, (job, gpus, rows) in enumerate(zip(operations.jobs, placement, levels, strict=True)):
+        _add_job(parts, operations, job, index, gpus, rows)
+    if operations.horizon == "finite":
+        return _FiniteSearch(operations, parts, best).run()
+    return _least_period(operations, parts, best)
 
 
 def _add_job(
-    parts: list[Piece], pieces: Pieces, job: PieceGraph, index: int, gpus: Sequence[Gpu], rows: Levels
+    parts: list[Operation], operations: Operations, job: OperationGraph, index: int, gpus: Sequence[Gpu], rows: Levels
 ) -> None:
-    channel = pieces.routes.channel(Counter(s for s, _ in gpus))
+    channel = operations.routes.channel(Counter(s for s, _ in gpus))
     assert channel is not None
     links = tuple(("link", link) for link in channel.links)
-    tables = [job.blocks[slot].duration_us[pieces.cluster.servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]
+    tables = [job.blocks[slot].duration_us[operations.cluster.servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]
     barrier: list[int] = []
     for iteration, row in enumerate(rows):
         first = len(parts)
         for slot, level in enumerate(row):
             waits = [(k, parts[k].duration) for k in barrier]
-            parts.append(Piece(index, iteration, True, tables[slot][level - 1], (gpus[slot],), waits))
+            parts.append(Operation(index, iteration, True, tables[slot][level - 1], (gpus[slot],), waits))
         for transfer in job.transfers:
             b = transfer.bucket
             duration = job.transfer_us(b, contributors(row, b), channel)
             waits = [(first + slot, tables[slot][b - 1]) for slot, level in enumerate(row) if level >= b]
             if b > 1:
                 waits.append((len(parts) - 1, parts[-1].duration))
-            parts.append(Piece(index, iteration, False, duration, links if duration else (), waits))
+            parts.append(Operation(index, iteration, False, duration, links if duration else (), waits))
         barrier = list(range(first, len(parts)))
 
 
 class _FiniteSearch:
-    """Depth-first over the orders of appending pieces."""
+    """Depth-first over the orders of appending operations."""
 
-    def __init__(self, pieces: Pieces, parts: list[Piece], best: int | None) -> None:
-        self.pieces, self.parts, self.best = pieces, parts, best
+    def __init__(self, operations: Operations, parts: list[Operation], best: int | None) -> None:
+        self.operations, self.parts, self.best = operations, parts, best
         self.start: dict[int, int] = {}
         self.free: dict[object, int] = {}
         self.seen: set[tuple[object, ...]] = set()
@@ -151,10 +151,10 @@ class _FiniteSearch:
             if k not in self.start and all(before in self.start for before, _ in part.after):
                 self._append(k, part)
 
-    def _append(self, k: int, part: Piece) -> None:
+    def _append(self, k: int, part: Operation) -> None:
         held = {resource: self.free.get(resource, 0) for resource in part.resources}
         ready = [self.start[before] + delay for before, delay in part.after]
-        release = self.pieces.jobs[part.job].release_us
+        release = self.operations.jobs[part.job].release_us
         self.start[k] = max([release, *ready, *held.values()])
         self.free.update(dict.fromkeys(part.resources, self.start[k] + part.duration))
         self._extend()
@@ -167,12 +167,12 @@ class _FiniteSearch:
         for k, start in self.start.items():
             part = self.parts[k]
             ends[part.job] = max(ends.get(part.job, 0), start + part.duration)
-        if self.pieces.objective == "makespan":
+        if self.operations.objective == "makespan":
             return max(ends.values())
-        return sum(self.pieces.jobs[job].weight * end for job, end in ends.items())
+        return sum(self.operations.jobs[job].weight * end for job, end in ends.items())
 
 
-def _least_period(pieces: Pieces, parts: list[Piece], best: int | None) -> int | None:
+def _least_period(operations: Operations, parts: list[Operation], best: int | None) -> int | None:
     loads: Counter[object] = Counter()
     for part in parts:
         for resource in part.resources:
@@ -186,8 +186,8 @@ def _least_period(pieces: Pieces, parts: list[Piece], best: int | None) -> int |
     return best
 
 
-def _fits_period(parts: list[Piece], starts: list[int | None], k: int, period: int) -> bool:
-    """Whether pieces from number `k` on can be started; the first block of each job starts in [0, T)."""
+def _fits_period(parts: list[Operation], starts: list[int | None], k: int, period: int) -> bool:
+    """Whether operations from number `k` on can be started; the first block of each job starts in [0, T)."""
     if k == len(parts):
         return True
     part = parts[k]
@@ -208,7 +208,7 @@ def _fits_period(parts: list[Piece], starts: list[int | None], k: int, period: i
     return False
 
 
-def _within(parts: list[Piece], starts: list[int | None], part: Piece, start: int, period: int) -> bool:
+def _within(parts: list[Operation], starts: list[int | None], part: Operation, start: int, period: int) -> bool:
     """Whether the span of the job stays within the period."""
     begins, ends = [start], [start + part.duration]
     for other, at in zip(parts, starts, strict=True):
@@ -218,7 +218,7 @@ def _within(parts: list[Piece], starts: list[int | None], part: Piece, start: in
     return max(ends) - min(begins) <= period
 
 
-def _free(parts: list[Piece], starts: list[int | None], part: Piece, start: int, period: int) -> bool:
+def _free(parts: list[Operation], starts: list[int | None], part: Operation, start: int, period: int) -> bool:
     for other, at in zip(parts, starts, strict=True):
         if at is None or not set(other.resources) & set(part.resources) or not other.duration or not part.duration:
             continue

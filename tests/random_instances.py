@@ -30,17 +30,17 @@ MICRO = 1_000_000
 
 
 def random_instance(
-    seed: int, horizon: Horizon = "finite", objective: Objective = "makespan", pieces: int = 8
+    seed: int, horizon: Horizon = "finite", objective: Objective = "makespan", operations: int = 8
 ) -> Instance:
-    """A valid instance of at most about `pieces` blocks and transfers; it may be infeasible.
+    """A valid instance of at most about `operations` blocks and transfers; it may be infeasible.
 
     Same arguments, same instance. Covers one and several servers, switches, mixed GPU types, all depth
     rules, releases, weights, tight memory, zero-length transfers and latencies.
     """
-    random = Random(f"{seed}/{horizon}/{objective}/{pieces}")
+    random = Random(f"{seed}/{horizon}/{objective}/{operations}")
     cluster = _cluster(random)
     models = {f"m{k}": _model(random, random.choice((1, 2, 2, 3))) for k in range(random.choice((1, 2)))}
-    jobs = _jobs(random, models, horizon, pieces, cluster.gpu_count)
+    jobs = _jobs(random, models, horizon, operations, cluster.gpu_count)
     return Instance(f"random-{seed}", cluster, models, jobs, horizon, "period" if horizon == "cyclic" else objective)
 
 
@@ -79,9 +79,9 @@ def _model(random: Random, count: int) -> Model:
     return Model(tuple(segments), levels, random.choice((1, 4)))
 
 
-def _jobs(random: Random, models: dict[str, Model], horizon: Horizon, pieces: int, gpus: int) -> tuple[Job, ...]:
+def _jobs(random: Random, models: dict[str, Model], horizon: Horizon, operations: int, gpus: int) -> tuple[Job, ...]:
     jobs: list[Job] = []
-    left = pieces
+    left = operations
     for k in range(random.choice((1, 2, 2, 3))):
         name = random.choice(sorted(models))
         workers = random.randint(1, min(3, gpus))

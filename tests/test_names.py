@@ -26,6 +26,6 @@ def classes() -> dict[str, list[tuple[str, bool]]]:
 
 def test_classes_that_share_a_name_inherit_from_one_of_them() -> None:
     found = classes()
-    assert {"Instance", "PieceGraph", "Rounding"} <= found.keys()
+    assert {"Instance", "OperationGraph", "Rounding"} <= found.keys()
     roots = {name: [place for place, inherits in places if not inherits] for name, places in found.items()}
     assert {name: places for name, places in roots.items() if len(places) != 1} == {}

@@ -88,24 +88,26 @@ def machines(count: int, gpus: int = 8, **more: Any) -> Json:
     return instance([job(f"j{k}") for k in range(count)], servers(gpus), **more)
 
 
-def small(random: Random, pieces: int = 8) -> Json:
-    """A random instance of a handful of pieces, of every horizon and objective."""
+def small(random: Random, operations: int = 8) -> Json:
+    """A random instance of a handful of operations, of every horizon and objective."""
     horizon, objective = random.choice(
         (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
     )
-    made = random_instance(random.randrange(2**31), horizon, objective if horizon == "finite" else "makespan", pieces)  # type: ignore[arg-type]
+    made = random_instance(
+        random.randrange(2**31), horizon, objective if horizon == "finite" else "makespan", operations
+    )  # type: ignore[arg-type]
     found: Json = json.loads(encode_instance(made))
     return found
 
 
 def extreme(random: Random) -> Json:
-    """A random instance of a handful of pieces with numbers from 0 to the largest."""
+    """A random instance of a handful of operations with numbers from 0 to the largest."""
     found: Json = json.loads(encode_instance(extreme_instance(random.randrange(2**31))))
     return found
 
 
 def huge(random: Random) -> Json:
-    """A random instance whose numbers are mostly the largest or next to nothing, with up to some hundred pieces."""
+    """A random instance whose numbers are mostly the largest or next to nothing, with up to some hundred operations."""
 
     def number(least: int = 0) -> int:
         return max(least, random.choice((LARGEST, LARGEST, LARGEST - random.randrange(10**6), 1, 0)))

@@ -26,7 +26,7 @@ Answers = Mapping[str, Json]
 
 
 def small(campaign: Campaign) -> Iterator[Trial]:
-    """Instances of a handful of pieces."""
+    """Instances of a handful of operations."""
     with servant() as helper:
         for number in range(campaign.times(_SMALL)):
             made = documents.small(campaign.random("solvers", number), 10)

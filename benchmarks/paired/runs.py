@@ -44,10 +44,17 @@ def run(
         return {arm: [*_pairs(record, arms[0], arm, cases)] for arm in arms[1:]}
 
 
-def warm_up(arms: Sequence[Arm], case: Case, seconds: float, output: Path) -> None:
-    """Search for some seconds by every tree, so that its functions are compiled and on disk before it is measured."""
+def warm_up(arms: Sequence[Arm], cases: Sequence[Case], seconds: float, output: Path) -> None:
+    """Search for some seconds by every tree, so that its functions are compiled and on disk before it is measured.
+
+    One case after the other, for a search may end early by a proof.
+    """
     for arm in {arm.tree: arm for arm in arms}.values():
-        _answer(arm, replace(case, solver="search", time_limit=seconds, work_limit=None), output)
+        end = time.monotonic() + seconds
+        for case in cases:
+            left = end - time.monotonic()
+            if left > 0:
+                _answer(arm, replace(case, solver="search", time_limit=left, work_limit=None), output)
 
 
 def child_cpu_seconds() -> float:

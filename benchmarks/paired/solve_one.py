@@ -39,9 +39,9 @@ def bounded(instance: Instance, request: dict[str, Any]) -> dict[str, Any]:
     from jigsaw_opt.problem import cut
     from jigsaw_opt.solvers.bounds import lower_bound, stronger_bounds
 
-    pieces, without = cut(instance), tuple(request["without_bounds"])
-    best = lower_bound(pieces, without)
-    for better in stronger_bounds(pieces, best.value, request["work_limit"] or math.inf, without=without):
+    operations, without = cut(instance), tuple(request["without_bounds"])
+    best = lower_bound(operations, without)
+    for better in stronger_bounds(operations, best.value, request["work_limit"] or math.inf, without=without):
         best = better
     return {"status": "unknown", "objective": None, "bound": best.value, "gap": None, "bound_reason": best.reason}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from jigsaw_opt.problem import Pieces
+from jigsaw_opt.problem import Operations
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 
 __all__ = ["Attempt"]
@@ -17,7 +17,7 @@ class Attempt:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     time_limit
         Seconds for building and searching together.
@@ -25,7 +25,7 @@ class Attempt:
         Threads and seed of the search.
     """
 
-    pieces: Pieces
+    operations: Operations
     time_limit: float
     threads: int = 1
     seed: int = 0
@@ -51,7 +51,7 @@ class Attempt:
 
     def offer(self, timetable: Timetable) -> None:
         """Take a plan if it is better than the best one."""
-        objective = objective_of(self.pieces, timetable.jobs, timetable.period_us)
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
         if self.objective is None or objective < self.objective:
             self.best, self.objective = timetable, objective
             self.trajectory.append((self.elapsed, objective))

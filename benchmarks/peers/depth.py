@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem import PieceGraph
+from jigsaw_opt.problem import OperationGraph
 from jigsaw_opt.solvers.greedy.levels import multisets
 
 __all__ = ["shallow_levels"]
 
 
-def shallow_levels(job: PieceGraph) -> tuple[tuple[int, ...], ...] | None:
+def shallow_levels(job: OperationGraph) -> tuple[tuple[int, ...], ...] | None:
     """Levels by iteration, each descending, as shallow as the rule permits whoever takes which; None where none are.
 
     A limit on the balance depends on who takes which, so there all levels are full, which keeps every rule.

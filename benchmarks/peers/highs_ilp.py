@@ -22,10 +22,10 @@ def unsupported(instance: Instance) -> str | None:
 
 def solve(attempt: Attempt) -> None:
     """Build the program and search."""
-    pieces = attempt.pieces
-    limit = serial_limit(pieces)
-    model = build(pieces, windows(pieces, limit), 0, limit)
-    column, step = model.program.column, objective_step(pieces)
+    operations = attempt.operations
+    limit = serial_limit(operations)
+    model = build(operations, windows(operations, limit), 0, limit)
+    column, step = model.program.column, objective_step(operations)
 
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches, and is off by its floating-point error at most.

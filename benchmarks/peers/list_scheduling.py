@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from attempt import Attempt
 from depth import shallow_levels
 
-from jigsaw_opt.problem import Channel, Instance, PieceGraph, Pieces
+from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
@@ -29,10 +29,10 @@ def unsupported(instance: Instance) -> str | None:
 
 def solve(attempt: Attempt) -> None:
     """Schedule the instance's own list, then shuffled ones until the time is over."""
-    draw, order = random.Random(attempt.seed), list(range(len(attempt.pieces.jobs)))
+    draw, order = random.Random(attempt.seed), list(range(len(attempt.operations.jobs)))
     lists = 0
     while lists == 0 or attempt.remaining > 0:
-        timetable = list_timetable(attempt.pieces, order)
+        timetable = list_timetable(attempt.operations, order)
         if timetable is not None:
             attempt.offer(timetable)
         lists += 1
@@ -40,12 +40,12 @@ def solve(attempt: Attempt) -> None:
     attempt.note = f"{lists} lists"
 
 
-def list_timetable(pieces: Pieces, order: Sequence[int]) -> Timetable | None:
+def list_timetable(operations: Operations, order: Sequence[int]) -> Timetable | None:
     """The timetable of one list.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; of a cyclic one the next period begins when all jobs have ended.
     order
         Indices of all jobs, first come, first served.
@@ -55,7 +55,7 @@ def list_timetable(pieces: Pieces, order: Sequence[int]) -> Timetable | None:
     Timetable or None
         None where a job found no GPUs with room, or its rule no levels.
     """
-    cluster = _Cluster(pieces)
+    cluster = _Cluster(operations)
     placed: list[_Placed] = []
     for index in order:
         job = _place(cluster, index)
@@ -70,23 +70,23 @@ def list_timetable(pieces: Pieces, order: Sequence[int]) -> Timetable | None:
         if iteration + 1 < placed[rank].job.iterations:
             heapq.heappush(waiting, (end, rank, iteration + 1))
     decisions = {it.index: it.decision for it in placed}
-    jobs = assemble(pieces, [decisions[index] for index in range(len(pieces.jobs))])
-    return Timetable(jobs, max(map(job_end, jobs)) if pieces.horizon == "cyclic" else None)
+    jobs = assemble(operations, [decisions[index] for index in range(len(operations.jobs))])
+    return Timetable(jobs, max(map(job_end, jobs)) if operations.horizon == "cyclic" else None)
 
 
 class _Cluster:
     """What is left of every GPU and link."""
 
-    def __init__(self, pieces: Pieces) -> None:
-        servers = pieces.cluster.servers
-        self.pieces = pieces
+    def __init__(self, operations: Operations) -> None:
+        servers = operations.cluster.servers
+        self.operations = operations
         self.state: dict[Gpu, int] = {(s, k): 0 for s, server in enumerate(servers) for k in range(server.gpus)}
         self.peak, self.load, self.free = dict(self.state), dict(self.state), dict(self.state)
-        self.link_free = [0] * len(pieces.cluster.links)
+        self.link_free = [0] * len(operations.cluster.links)
 
-    def has_room(self, gpu: Gpu, job: PieceGraph) -> bool:
+    def has_room(self, gpu: Gpu, job: OperationGraph) -> bool:
         """Whether the GPU may hold a worker of the job at any level."""
-        server = self.pieces.cluster.servers[gpu[0]]
+        server = self.operations.cluster.servers[gpu[0]]
         need = self.state[gpu] + job.state_bytes + max(self.peak[gpu], job.activation_bytes[-1])
         return server.gpu_type in job.gpu_types and need <= server.gpu_memory
 
@@ -96,7 +96,7 @@ class _Placed:
     """A job on its GPUs, with its starts as far as they are set."""
 
     index: int
-    job: PieceGraph
+    job: OperationGraph
     rows: Sequence[Sequence[int]]
     gpus: list[Gpu]
     tables: list[tuple[int, ...]]
@@ -112,14 +112,14 @@ class _Placed:
 
 def _place(cluster: _Cluster, index: int) -> _Placed | None:
     """Put a job on one server if one has room for all of it, else on the least loaded GPUs that are joined."""
-    job = cluster.pieces.jobs[index]
+    job = cluster.operations.jobs[index]
     rows, gpus = shallow_levels(job), _choose(cluster, job)
     if rows is None or gpus is None:
         return None
-    servers = cluster.pieces.cluster.servers
+    servers = cluster.operations.cluster.servers
     tables = [job.blocks[0].duration_us[servers[s].gpu_type] for s, _ in gpus]
     counts = {s: sum(gpu[0] == s for gpu in gpus) for s, _ in gpus}
-    channel = cluster.pieces.routes.channel(counts)
+    channel = cluster.operations.routes.channel(counts)
     if channel is None:
         return None
     for gpu, table in zip(gpus, tables, strict=True):
@@ -129,8 +129,8 @@ def _place(cluster: _Cluster, index: int) -> _Placed | None:
     return _Placed(index, job, rows, gpus, tables, channel)
 
 
-def _choose(cluster: _Cluster, job: PieceGraph) -> list[Gpu] | None:
-    component = cluster.pieces.routes.component
+def _choose(cluster: _Cluster, job: OperationGraph) -> list[Gpu] | None:
+    component = cluster.operations.routes.component
     fitting = sorted((gpu for gpu in cluster.state if cluster.has_room(gpu, job)), key=lambda g: (cluster.load[g], g))
     for group in ([gpu[0] for gpu in fitting], [component[gpu[0]] for gpu in fitting]):
         choices = {g: [gpu for gpu, other in zip(fitting, group, strict=True) if other == g] for g in group}
@@ -155,8 +155,8 @@ def _schedule(cluster: _Cluster, it: _Placed, iteration: int, barrier: int) -> i
     it.starts.append(starts)
     it.transfers.append([])
     previous = barrier
-    for piece in it.job.transfers:
-        previous = _append_transfer(cluster, it, piece.bucket, previous)
+    for operation in it.job.transfers:
+        previous = _append_transfer(cluster, it, operation.bucket, previous)
     return max(end, previous)
 
 

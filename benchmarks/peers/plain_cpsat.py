@@ -16,7 +16,7 @@ import cpsat_run
 from attempt import Attempt
 
 from jigsaw_opt.formulations.cpsat_timetable import serial_end
-from jigsaw_opt.problem import Channel, Instance, PieceGraph, Pieces
+from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def unsupported(instance: Instance) -> str | None:
 
 def solve(attempt: Attempt) -> None:
     """Build the model and search."""
-    model = PlainModel(attempt.pieces, serial_end(attempt.pieces))
+    model = PlainModel(attempt.operations, serial_end(attempt.operations))
     cpsat_run.run(model.proto, attempt, model.plan)
 
 
@@ -42,7 +42,7 @@ def solve(attempt: Attempt) -> None:
 class PlainJob:
     """Variables of one job: by slot and GPU, by iteration and slot, by iteration and bucket."""
 
-    job: PieceGraph
+    job: OperationGraph
     on: list[dict[int, cp_model.IntVar]]
     end: cp_model.IntVar
     levels: list[list[dict[int, cp_model.IntVar]]] = field(default_factory=list)
@@ -56,22 +56,22 @@ class PlainModel:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     horizon_us
         No plan worth finding is longer.
     """
 
-    def __init__(self, pieces: Pieces, horizon_us: int) -> None:
+    def __init__(self, operations: Operations, horizon_us: int) -> None:
         from ortools.sat.python import cp_model
 
-        self.pieces, self.horizon = pieces, horizon_us
+        self.operations, self.horizon = operations, horizon_us
         self.proto = cp_model.CpModel()
-        servers = pieces.cluster.servers
+        servers = operations.cluster.servers
         self.gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
         self.on_gpu: list[list[cp_model.IntervalVar]] = [[] for _ in self.gpus]
-        self.on_link: list[list[cp_model.IntervalVar]] = [[] for _ in pieces.cluster.links]
-        self.jobs = [self._job(job) for job in pieces.jobs]
+        self.on_link: list[list[cp_model.IntervalVar]] = [[] for _ in operations.cluster.links]
+        self.jobs = [self._job(job) for job in operations.jobs]
         for intervals in (*self.on_gpu, *self.on_link):
             self.proto.add_no_overlap(intervals)
         for g in range(len(self.gpus)):
@@ -89,7 +89,7 @@ class PlainModel:
             )
             for it in self.jobs
         ]
-        return Timetable(assemble(self.pieces, decisions))
+        return Timetable(assemble(self.operations, decisions))
 
     def _bools(self, count: int) -> list[cp_model.IntVar]:
         return [self.proto.new_bool_var("") for _ in range(count)]
@@ -103,9 +103,9 @@ class PlainModel:
         return self.proto.new_int_var(0, self.horizon, "")
 
     def _type(self, g: int) -> str:
-        return self.pieces.cluster.servers[self.gpus[g][0]].gpu_type
+        return self.operations.cluster.servers[self.gpus[g][0]].gpu_type
 
-    def _job(self, job: PieceGraph) -> PlainJob:
+    def _job(self, job: OperationGraph) -> PlainJob:
         allowed = [g for g in range(len(self.gpus)) if self._type(g) in job.gpu_types]
         it = PlainJob(
             job, [dict(zip(allowed, self._bools(len(allowed)), strict=True)) for _ in job.blocks], self._moment()
@@ -129,7 +129,7 @@ class PlainModel:
         count = {s: sum(slot[g] for slot in it.on for g in slot if self.gpus[g][0] == s) for s in servers}
         literals = []
         for workers in _worker_classes(servers, it.job.slots):
-            channel = self.pieces.routes.channel(workers)
+            channel = self.operations.routes.channel(workers)
             if channel is None:
                 continue
             literal = self.proto.new_bool_var("")
@@ -147,10 +147,10 @@ class PlainModel:
         it.starts.append(starts)
         transfers: list[cp_model.IntVar] = []
         previous = barrier
-        for piece in it.job.transfers:
+        for operation in it.job.transfers:
             transfers.append(self._moment())
             self.proto.add(transfers[-1] >= previous)
-            previous = self._transfer(it, piece.bucket, levels, transfers[-1])
+            previous = self._transfer(it, operation.bucket, levels, transfers[-1])
         it.transfers.append(transfers)
         self.proto.add(end >= previous)
         for slot, start in enumerate(starts):
@@ -223,7 +223,7 @@ class PlainModel:
                 self.proto.add_linear_constraint(first - second, -rule.balance, rule.balance)
 
     def _memory(self, g: int) -> None:
-        memory = self.pieces.cluster.servers[self.gpus[g][0]].gpu_memory
+        memory = self.operations.cluster.servers[self.gpus[g][0]].gpu_memory
         peak = self.proto.new_int_var(0, memory, "")
         state = []
         for it in self.jobs:
@@ -238,7 +238,7 @@ class PlainModel:
         self.proto.add(sum(state) + peak <= memory)
 
     def _objective(self) -> None:
-        if self.pieces.objective == "weighted_completion":
+        if self.operations.objective == "weighted_completion":
             self.proto.minimize(sum(it.job.weight * it.end for it in self.jobs))
             return
         makespan = self._moment()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from depth import shallow_levels
 
-from jigsaw_opt.problem import Channel, PieceGraph, Pieces
+from jigsaw_opt.problem import Channel, OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble
 
@@ -54,7 +54,7 @@ class ShopJob:
         What its transfers use, by set of servers.
     """
 
-    job: PieceGraph
+    job: OperationGraph
     rows: tuple[tuple[int, ...], ...]
     gpus: Sequence[int]
     channels: Mapping[Servers, Channel]
@@ -67,7 +67,7 @@ class ShopModel:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     places
         GPUs of each job's workers, or None where PyJobShop is to choose them.
@@ -78,20 +78,20 @@ class ShopModel:
         A depth rule that allows no levels.
     """
 
-    def __init__(self, pieces: Pieces, places: Sequence[Sequence[Gpu]] | None) -> None:
+    def __init__(self, operations: Operations, places: Sequence[Sequence[Gpu]] | None) -> None:
         from pyjobshop import Model
 
-        self.pieces, self.model = pieces, Model()
-        servers = pieces.cluster.servers
+        self.operations, self.model = operations, Model()
+        servers = operations.cluster.servers
         self.gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
         self.types = [servers[s].gpu_type for s, _ in self.gpus]
         self.machines = [self.model.add_machine() for _ in self.gpus]
         self.memories = [self.model.add_consumable(servers[s].gpu_memory) for s, _ in self.gpus]
-        self.links = [self.model.add_machine() for _ in pieces.cluster.links]
-        self.jobs = [self._job(job, None if places is None else places[j]) for j, job in enumerate(pieces.jobs)]
+        self.links = [self.model.add_machine() for _ in operations.cluster.links]
+        self.jobs = [self._job(job, None if places is None else places[j]) for j, job in enumerate(operations.jobs)]
         for gpu in range(len(self.gpus)):
             self._activations(gpu)
-        if pieces.objective == "weighted_completion":
+        if operations.objective == "weighted_completion":
             self.model.set_objective(weight_total_flow_time=1)
         else:
             self.model.set_objective(weight_makespan=1)
@@ -99,24 +99,24 @@ class ShopModel:
     @property
     def constant(self) -> int:
         """What the instance's objective is above PyJobShop's, whose flow times leave out the releases."""
-        if self.pieces.objective != "weighted_completion":
+        if self.operations.objective != "weighted_completion":
             return 0
-        return sum(job.weight * job.release_us for job in self.pieces.jobs)
+        return sum(job.weight * job.release_us for job in self.operations.jobs)
 
     def plan(self, built: CPModel, value: Callable[[cp_model.LinearExprT], int]) -> Timetable:
         """Timetable of a solution of the engine's model that PyJobShop built."""
-        return Timetable(assemble(self.pieces, [self._decision(it, built, value) for it in self.jobs]))
+        return Timetable(assemble(self.operations, [self._decision(it, built, value) for it in self.jobs]))
 
-    def _job(self, job: PieceGraph, place: Sequence[Gpu] | None) -> ShopJob:
+    def _job(self, job: OperationGraph, place: Sequence[Gpu] | None) -> ShopJob:
         rows = shallow_levels(job)
         if rows is None:
             raise ValueError(f"the rule of job {job.name} allows no levels")
         if place is None:
             gpus = [gpu for gpu, kind in enumerate(self.types) if kind in job.gpu_types]
-            channels = dict(_free_channels(self.pieces, job, {self.gpus[gpu][0] for gpu in gpus}))
+            channels = dict(_free_channels(self.operations, job, {self.gpus[gpu][0] for gpu in gpus}))
         else:
             gpus = [self.gpus.index(gpu) for gpu in place]
-            channels = _placed_channel(self.pieces, place)
+            channels = _placed_channel(self.operations, place)
         it = ShopJob(job, rows, gpus, channels)
         self._iterations(it)
         if len(gpus) > job.slots:
@@ -176,16 +176,16 @@ class ShopModel:
     def _transfers(self, it: ShopJob, shop: pyjobshop.Job, row: Sequence[int]) -> list[Choice[Servers]]:
         """The transfers of an iteration in their order, with a mode for each set of servers."""
         transfers: list[Choice[Servers]] = []
-        for piece in it.job.transfers:
+        for operation in it.job.transfers:
             choice: Choice[Servers] = self._task(shop)
             for servers, channel in it.channels.items():
-                duration = it.job.transfer_us(piece.bucket, contributors(row, piece.bucket), channel)
+                duration = it.job.transfer_us(operation.bucket, contributors(row, operation.bucket), channel)
                 # A transfer of no length may lie inside another one.
                 self._mode(choice, servers, [self.links[k] for k in channel.links if duration], duration)
             for role, level in zip(it.roles[-1], row, strict=True):
-                if level >= piece.bucket:
+                if level >= operation.bucket:
                     # A delay cannot follow the mode, so the slowest GPU sets it.
-                    ready = max(self._times(it, gpu)[piece.bucket - 1] for gpu in it.gpus)
+                    ready = max(self._times(it, gpu)[operation.bucket - 1] for gpu in it.gpus)
                     self.model.add_start_before_start(role.task, choice.task, ready)
             if transfers:
                 self.model.add_end_before_start(transfers[-1].task, choice.task)
@@ -250,19 +250,19 @@ class ShopModel:
         return JobDecision([self.gpus[gpu] for gpu in gpus], levels, starts, transfers)
 
 
-def _placed_channel(pieces: Pieces, place: Sequence[Gpu]) -> dict[Servers, Channel]:
+def _placed_channel(operations: Operations, place: Sequence[Gpu]) -> dict[Servers, Channel]:
     counts = Counter(server for server, _ in place)
-    channel = pieces.routes.channel(counts)
+    channel = operations.routes.channel(counts)
     if channel is None:
         raise ValueError("no path joins the servers of a given placement")
     return {frozenset(counts): channel}
 
 
-def _free_channels(pieces: Pieces, job: PieceGraph, servers: set[int]) -> Iterator[tuple[Servers, Channel]]:
+def _free_channels(operations: Operations, job: OperationGraph, servers: set[int]) -> Iterator[tuple[Servers, Channel]]:
     """Every set of servers that can hold the workers, as if each held two unless each holds one."""
     for count in range(1, min(len(servers), job.slots) + 1):
         for chosen in combinations(sorted(servers), count):
-            room = sum(pieces.cluster.servers[s].gpus for s in chosen)
-            channel = pieces.routes.channel(dict.fromkeys(chosen, 1 if count == job.slots else 2))
+            room = sum(operations.cluster.servers[s].gpus for s in chosen)
+            channel = operations.routes.channel(dict.fromkeys(chosen, 1 if count == job.slots else 2))
             if room >= job.slots and channel is not None:
                 yield frozenset(chosen), channel

@@ -8,7 +8,7 @@ import cpsat_run
 from attempt import Attempt
 from pyjobshop_model import ShopModel
 
-from jigsaw_opt.problem import FullDepth, Instance, Pieces, StaircaseDepth
+from jigsaw_opt.problem import FullDepth, Instance, Operations, StaircaseDepth
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
@@ -32,19 +32,19 @@ def unsupported_placed(instance: Instance) -> str | None:
 
 def solve(attempt: Attempt) -> None:
     """Placement, roles and times by PyJobShop."""
-    _search(attempt, ShopModel(attempt.pieces, None))
-    if not _exact(attempt.pieces.instance):
+    _search(attempt, ShopModel(attempt.operations, None))
+    if not _exact(attempt.operations.instance):
         attempt.bound = None
 
 
 def solve_placed(attempt: Attempt) -> None:
     """Roles and times by PyJobShop on the GPUs of our greedy plan, which is found within the same time."""
-    greedy = greedy_timetable(attempt.pieces, attempt.seed)
+    greedy = greedy_timetable(attempt.operations, attempt.seed)
     if greedy is None:
         attempt.note = "greedy found no placement"
         return
-    number = {attempt.pieces.cluster.gpu_name(*gpu): gpu for gpu in _gpus(attempt.pieces)}
-    _search(attempt, ShopModel(attempt.pieces, [[number[name] for name in job.gpus] for job in greedy.jobs]))
+    number = {attempt.operations.cluster.gpu_name(*gpu): gpu for gpu in _gpus(attempt.operations)}
+    _search(attempt, ShopModel(attempt.operations, [[number[name] for name in job.gpus] for job in greedy.jobs]))
     attempt.bound = None
 
 
@@ -64,5 +64,5 @@ def _exact(instance: Instance) -> bool:
     return len(instance.cluster.servers) == 1 and fixed
 
 
-def _gpus(pieces: Pieces) -> list[Gpu]:
-    return [(s, k) for s, server in enumerate(pieces.cluster.servers) for k in range(server.gpus)]
+def _gpus(operations: Operations) -> list[Gpu]:
+    return [(s, k) for s, server in enumerate(operations.cluster.servers) for k in range(server.gpus)]

@@ -23,7 +23,7 @@ def stated_plan(attempt: Attempt, method: str) -> Plan | None:
     """The plan as the method states it: its own objective, and its bound where it proves one."""
     if attempt.best is None or attempt.objective is None:
         return None
-    instance, solver = attempt.pieces.instance, {"name": method, "seconds": attempt.elapsed, "seed": attempt.seed}
+    instance, solver = attempt.operations.instance, {"name": method, "seconds": attempt.elapsed, "seed": attempt.seed}
     period, jobs, bound = attempt.best.period_us, attempt.best.jobs, attempt.bound or 0
     digest = instance_sha256(instance)
     return Plan(instance.name, digest, "feasible", attempt.objective, bound, period, jobs, solver)

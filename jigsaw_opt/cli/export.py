@@ -38,7 +38,7 @@ def _trace(arguments: argparse.Namespace) -> bytes:
 
 def _program(arguments: argparse.Namespace) -> bytes:
     from jigsaw_opt.instances.sources import instance_from
-    from jigsaw_opt.problem.pieces import cut
+    from jigsaw_opt.problem.operations import cut
     from jigsaw_opt.solvers.ilp import model_document
 
     return model_document(cut(instance_from(arguments.instance)), arguments.to)

@@ -1,4 +1,4 @@
-"""List the registered solvers, the registered policies of simulations, or the parameters of the search."""
+"""List the registered solvers, policies or parameters of the search, or compile the functions that take long."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
+    what.add_argument("--compile", action="store_true", help="compile the fast functions ahead: half a minute, once")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the list as a table or as JSON, or the parameters as TOML."""
+    """Print the list as a table or as JSON, or the parameters as TOML, or compile."""
+    if arguments.compile:
+        return _compile()
     if arguments.params:
         return _parameters()
     return (_policies if arguments.policies else _solvers)(arguments.json)
@@ -33,6 +36,18 @@ def _solvers(as_json: bool) -> int:
     else:
         rows = [(n, d, "installed" if m is None else f"pip install '{m}'") for n, d, m in found]
         print_table(("solver", "what it is", "engine"), rows)
+    return 0
+
+
+def _compile() -> int:
+    """Have all compiled functions on disk, so that no solve has to do without them."""
+    from jigsaw_opt.errors import MissingEngineError
+    from jigsaw_opt.solvers.engines import code_cache
+    from jigsaw_opt.solvers.kernels import compile_all
+
+    if not code_cache.available():
+        raise MissingEngineError("numba", "jigsaw-opt[fast]")
+    compile_all()
     return 0
 
 

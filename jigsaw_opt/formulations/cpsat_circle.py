@@ -156,7 +156,7 @@ def _add_job(proto: cp_model.CpModel, task: CyclicTask, period: int, first: bool
 def _add_disjoint(
     proto: cp_model.CpModel, jobs: Sequence[_Variables], period: int, busy_machines: Busy, busy_links: Busy
 ) -> None:
-    """Pieces on a machine or link do not overlap, neither each other nor what is fixed (specification: exclusive)."""
+    """Operations on a machine or link overlap neither each other nor what is fixed (specification: exclusive)."""
     users: dict[tuple[str, int], list[User]] = {}
     for j, it in enumerate(jobs):
         for place, machine in enumerate(it.task.machines):

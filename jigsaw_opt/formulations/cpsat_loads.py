@@ -2,7 +2,7 @@
 
 A relaxation of both exact models, for lower bounds: within an objective of `limit`, every GPU has time for its
 blocks, every link for its transfers, every job for its iterations one after the other where it sits, and
-every GPU the memory. When pieces run is left out, so its size does not grow with the iterations.
+every GPU the memory. When operations run is left out, so its size does not grow with the iterations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, exchange_over, tails_us
 from jigsaw_opt.problem.memory import deepest_level, most_bytes
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -51,10 +51,10 @@ class ServerGroups(Protocol):
         """Indices of links by group."""
 
 
-def fits(pieces: Pieces) -> bool:
+def fits(operations: Operations) -> bool:
     """Whether the model is small enough to be decided in time, and memories stay within the engine's integers."""
-    states = sum(job.state_bytes + max(job.activation_bytes) for job in pieces.jobs)
-    variables = pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+    states = sum(job.state_bytes + max(job.activation_bytes) for job in operations.jobs)
+    variables = operations.cluster.gpu_count * sum(len(candidate_levels(job)) for job in operations.jobs)
     return variables <= _MOST_VARIABLES and states < EXACT_IN_64_BITS
 
 
@@ -70,12 +70,12 @@ class LoadsModel:
         return [[gpu for gpu, literal in here.items() if value(literal)] for here in self.here]
 
 
-def build(pieces: Pieces, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
+def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) -> LoadsModel:
     """Model that has a solution wherever there is a plan of makespan or period at most `limit`.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; `fits` holds.
     limit
         The objective in question, in microseconds.
@@ -84,13 +84,13 @@ def build(pieces: Pieces, limit: int, places: Sequence[ServerGroups]) -> LoadsMo
     """
     model = new_model()
     clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
-    seats = [_Seats(model, pieces, clock, job) for job in pieces.jobs]
+    seats = [_Seats(model, operations, clock, job) for job in operations.jobs]
     for each in seats:
         each.add_levels()
         each.add_mode()
         each.add_iterations()
     gpu = 0
-    for server in pieces.cluster.servers:
+    for server in operations.cluster.servers:
         _add_order(model, seats, range(gpu, gpu + server.gpus))
         for _ in range(server.gpus):
             here = [each for each in seats if gpu in each.here]
@@ -98,7 +98,7 @@ def build(pieces: Pieces, limit: int, places: Sequence[ServerGroups]) -> LoadsMo
             _add_memory(model, here, gpu, server.gpu_memory)
             gpu += 1
     for place in places:
-        _add_transfers(model, pieces, clock, seats, place)
+        _add_transfers(model, operations, clock, seats, place)
     return LoadsModel(model, [each.here for each in seats])
 
 
@@ -128,9 +128,9 @@ class _Seats:
     """
 
     model: cp_model.CpModel
-    pieces: Pieces
+    operations: Operations
     clock: _TimeUnit
-    job: PieceGraph
+    job: OperationGraph
     here: dict[int, cp_model.IntVar] = field(default_factory=dict)
     count: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     inside: dict[int, cp_model.IntVar] = field(default_factory=dict)
@@ -138,17 +138,17 @@ class _Seats:
     @cached_property
     def server_of(self) -> list[int]:
         """Server of every GPU."""
-        return [s for s, server in enumerate(self.pieces.cluster.servers) for _ in range(server.gpus)]
+        return [s for s, server in enumerate(self.operations.cluster.servers) for _ in range(server.gpus)]
 
     @cached_property
     def gpus(self) -> dict[int, int]:
         """Number of usable GPUs by server."""
-        return critical.usable_gpus(self.pieces, self.job)
+        return critical.usable_gpus(self.operations, self.job)
 
     @cached_property
     def ring(self) -> Channel | None:
         """Best channel over several servers."""
-        return self.pieces.pace.crossing(self.gpus, self.job.slots)
+        return self.operations.pace.crossing(self.gpus, self.job.slots)
 
     @cached_property
     def crossing(self) -> cp_model.IntVar:
@@ -158,7 +158,7 @@ class _Seats:
     @property
     def modes(self) -> list[tuple[int | None, cp_model.IntVar, Channel]]:
         """Server or None for several, the literal, and the channel that is at best used."""
-        servers = self.pieces.cluster.servers
+        servers = self.operations.cluster.servers
         alone: list[tuple[int | None, cp_model.IntVar, Channel]] = [
             (s, literal, Channel((), servers[s].fabric_bandwidth, servers[s].fabric_latency_us))
             for s, literal in self.inside.items()
@@ -167,7 +167,7 @@ class _Seats:
 
     def times(self, server: int) -> tuple[int, ...]:
         """Duration of a block by level on a GPU of a server, as far as its memory allows the level."""
-        kind = self.pieces.cluster.servers[server]
+        kind = self.operations.cluster.servers[server]
         deepest = deepest_level(self.job, kind.gpu_memory)
         return self.job.blocks[0].duration_us[kind.gpu_type][:deepest]
 
@@ -211,11 +211,11 @@ class _Seats:
         if job.slots == 1:
             return
         for s, room in self.gpus.items():
-            span = critical.least_span_us(job, critical.sites(self.pieces, job, {s: room}))
+            span = critical.least_span_us(job, critical.sites(self.operations, job, {s: room}))
             if room >= job.slots and job.release_us + span <= self.clock.limit:
                 self.inside[s] = model.new_bool_var(f"{job.name} inside {s}")
                 model.add(sum(self.on(s)) == job.slots).only_enforce_if(self.inside[s])
-        apart = critical.crossing_span_us(self.pieces, job, self.gpus)
+        apart = critical.crossing_span_us(self.operations, job, self.gpus)
         if apart is not None and job.release_us + apart > self.clock.limit:
             model.add(self.crossing == 0)
         model.add_exactly_one(literal for _, literal, _ in self.modes)
@@ -278,7 +278,7 @@ def _add_order(model: cp_model.CpModel, seats: Sequence[_Seats], gpus: Sequence[
 
 def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_Seats], gpu: int) -> None:
     """The blocks of all workers on a GPU, none before its release or without its tail (specification: exclusive)."""
-    finite = bool(here) and here[0].pieces.horizon == "finite"
+    finite = bool(here) and here[0].operations.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
     _add_windows(model, clock, ends, [each.work(gpu) for each in here], 1)
 
@@ -291,9 +291,9 @@ def _add_windows(
     Parameters
     ----------
     ends
-        Head and tail of each piece of work.
+        Head and tail of each part of the work.
     work
-        What each piece takes of the resource.
+        What each operation takes of the resource.
     capacity
         Units of work in a unit of time.
     """
@@ -333,7 +333,7 @@ def _activations(
 
 
 def _add_transfers(
-    model: cp_model.CpModel, pieces: Pieces, clock: _TimeUnit, seats: Sequence[_Seats], places: ServerGroups
+    model: cp_model.CpModel, operations: Operations, clock: _TimeUnit, seats: Sequence[_Seats], places: ServerGroups
 ) -> None:
     """A job that sits in several groups uses a link that leaves each of them (specification: exclusive)."""
     uses: dict[int, list[tuple[_Seats, cp_model.IntVar]]] = {group: [] for group in places.leaving}
@@ -342,11 +342,11 @@ def _add_transfers(
             for group, literal in _leaves(model, each, places).items():
                 uses[group].append((each, literal))
     for group, users in uses.items():
-        links = [pieces.cluster.links[k] for k in places.leaving[group]]
+        links = [operations.cluster.links[k] for k in places.leaving[group]]
         if users and links:
             rate, latency = max(link.bandwidth for link in links), min(link.latency_us for link in links)
             loads: Terms = [clock.of(_least_transfers(each, rate, latency)) * literal for each, literal in users]
-            heads = [each.first_ready if pieces.horizon == "finite" else 0 for each, _ in users]
+            heads = [each.first_ready if operations.horizon == "finite" else 0 for each, _ in users]
             _add_windows(model, clock, [(head, 0) for head in heads], loads, len(links))
 
 

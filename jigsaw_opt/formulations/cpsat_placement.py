@@ -1,7 +1,7 @@
 """Whether the workers of all jobs find a place, as a CP-SAT model without time.
 
 Any placement and levels that obey placement, depth rules and memory extend to a plan, in either horizon: run all
-pieces one after the other. So an instance has a plan exactly where this model has a solution. Iterations
+operations one after the other. So an instance has a plan exactly where this model has a solution. Iterations
 are not expanded. A job with a fixed multiset of levels may keep one iteration's levels in all of them,
 for memory asks only for each worker's largest; a job under ``free`` keeps its largest levels as well,
 unless `balance` forbids it, and then the totals of its workers are variables.
@@ -16,7 +16,7 @@ from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
 from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.problem.critical import candidate_levels
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -27,39 +27,39 @@ if TYPE_CHECKING:
 __all__ = ["build", "literal_count"]
 
 
-def literal_count(pieces: Pieces) -> int:
+def literal_count(operations: Operations) -> int:
     """Upper limit of the number of literals of the model, a measure of its size."""
-    return pieces.cluster.gpu_count * sum(len(candidate_levels(job)) for job in pieces.jobs)
+    return operations.cluster.gpu_count * sum(len(candidate_levels(job)) for job in operations.jobs)
 
 
-def build(pieces: Pieces) -> cp_model.CpModel:
+def build(operations: Operations) -> cp_model.CpModel:
     """Model whose solutions are the placements of all jobs with the largest level of each worker.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; sums of memory and of levels stay below 2^62.
     """
     model = new_model()
-    server_of = [s for s, server in enumerate(pieces.cluster.servers) for _ in range(server.gpus)]
-    placed = [_add_job(model, pieces, server_of, job) for job in pieces.jobs]
+    server_of = [s for s, server in enumerate(operations.cluster.servers) for _ in range(server.gpus)]
+    placed = [_add_job(model, operations, server_of, job) for job in operations.jobs]
     for gpu, server in enumerate(server_of):
-        _add_memory(model, pieces, placed, gpu, pieces.cluster.servers[server].gpu_memory)
+        _add_memory(model, operations, placed, gpu, operations.cluster.servers[server].gpu_memory)
     return model
 
 
-def _add_job(model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph) -> Literals:
+def _add_job(model: cp_model.CpModel, operations: Operations, server_of: list[int], job: OperationGraph) -> Literals:
     """A GPU of its own and a largest level for every worker (specification: placement, depth-rules)."""
     literals: Literals = {}
     for gpu, s in enumerate(server_of):
-        server = pieces.cluster.servers[s]
+        server = operations.cluster.servers[s]
         admitted = deepest_level(job, server.gpu_memory) if server.gpu_type in job.gpu_types else 0
         for level in candidate_levels(job):
             if level <= admitted:
                 literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")
         model.add_at_most_one(literals[key] for key in literals if key[0] == gpu)
     model.add(sum(literals.values()) == job.slots)
-    _add_one_part(model, pieces, server_of, job, literals)
+    _add_one_part(model, operations, server_of, job, literals)
     if job.rule.multiset is not None:
         for level in candidate_levels(job):
             model.add(_count(literals, level) == job.rule.multiset.count(level))
@@ -78,19 +78,19 @@ def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
 
 
 def _add_one_part(
-    model: cp_model.CpModel, pieces: Pieces, server_of: list[int], job: PieceGraph, literals: Literals
+    model: cp_model.CpModel, operations: Operations, server_of: list[int], job: OperationGraph, literals: Literals
 ) -> None:
     """All workers on servers that paths join (specification: route)."""
     inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
     for (gpu, _), literal in literals.items():
-        inside[pieces.routes.component[server_of[gpu]]].append(literal)
+        inside[operations.routes.component[server_of[gpu]]].append(literal)
     if len(inside) > 1 and job.slots > 1:
         chosen = {part: model.new_bool_var(f"{job.name} in part {part}") for part in inside}
         for part, members in inside.items():
             model.add(sum(members) == job.slots * chosen[part])
 
 
-def _add_balance(model: cp_model.CpModel, job: PieceGraph, balance: int, literals: Literals) -> None:
+def _add_balance(model: cp_model.CpModel, job: OperationGraph, balance: int, literals: Literals) -> None:
     """Totals of levels within `balance` of each other, every iteration covered (specification: balance, coverage).
 
     Coverage takes each worker some of the iterations at level D; any shares that are large enough together
@@ -115,11 +115,11 @@ def _add_balance(model: cp_model.CpModel, job: PieceGraph, balance: int, literal
     model.add(sum(totals) >= job.rule.min_total)
 
 
-def _add_memory(model: cp_model.CpModel, pieces: Pieces, placed: list[Literals], gpu: int, memory: int) -> None:
+def _add_memory(model: cp_model.CpModel, operations: Operations, placed: list[Literals], gpu: int, memory: int) -> None:
     """The workers on a GPU fit into its memory (specification: memory)."""
     inside = [
         (job, [(level, literals[gpu, level]) for level in candidate_levels(job) if (gpu, level) in literals])
-        for job, literals in zip(pieces.jobs, placed, strict=True)
+        for job, literals in zip(operations.jobs, placed, strict=True)
     ]
     if (
         needed_bytes((job.state_bytes, job.activation_bytes[pairs[-1][0] - 1]) for job, pairs in inside if pairs)

@@ -1,4 +1,4 @@
-"""Resources for one piece at a time, on either horizon of known length, for CP-SAT (specification: exclusive)."""
+"""Resources for one operation at a time, on either horizon of known length, for CP-SAT (specification: exclusive)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def add_no_overlaps(
     intervals: Callable[[User], list[cp_model.IntervalVar]],
     period: int | None,
 ) -> None:
-    """On no resource pieces overlap, neither each other nor what is fixed.
+    """On no resource operations overlap, neither each other nor what is fixed.
 
     Resources with the same users and the same busy intervals share one constraint; one with one user and nothing
-    fixed needs none, for the pieces of a job come one after the other.
+    fixed needs none, for the operations of a job come one after the other.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def add_no_overlaps(
 def laid(
     model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, period: int | None, turns: int
 ) -> list[cp_model.IntervalVar]:
-    """Interval of a piece; on the cyclic horizon those from its residue and from a period later.
+    """Interval of an operation; on the cyclic horizon those from its residue and from a period later.
 
     `turns` is how many whole periods its start may be after 0.
     """

@@ -17,7 +17,7 @@ from typing import Any
 from jigsaw_opt.instances.recipes import BALANCED, COVERED, FREE, FULL, GBIT, SHALLOW, STAIRCASE, Recipe
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.instance import Instance, Objective
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 
 __all__ = ["crowded", "shortened"]
 
@@ -112,15 +112,15 @@ def shortened(instance: Instance, longest: int) -> tuple[Instance, bool]:
     return replace(instance, jobs=tuple(jobs)), -100 * heap[0][0] <= longest * load
 
 
-def _mean_work_us(pieces: Pieces) -> Sequence[Fraction]:
+def _mean_work_us(operations: Operations) -> Sequence[Fraction]:
     """Time that the least work of each job takes if all GPUs share it and end at the same moment."""
     gpus: Counter[str] = Counter()
-    for server in pieces.cluster.servers:
+    for server in operations.cluster.servers:
         gpus[server.gpu_type] += server.gpus
-    rates = [[Fraction(count, _work_us(job, gpu_type)) for gpu_type, count in gpus.items()] for job in pieces.jobs]
+    rates = [[Fraction(count, _work_us(job, gpu_type)) for gpu_type, count in gpus.items()] for job in operations.jobs]
     return [1 / sum(rate, Fraction(0)) for rate in rates]
 
 
-def _work_us(job: PieceGraph, gpu_type: str) -> int:
+def _work_us(job: OperationGraph, gpu_type: str) -> int:
     """Least work of all blocks of a job on one type of GPU."""
     return critical.least_work_us(job, job.blocks[0].duration_us[gpu_type])

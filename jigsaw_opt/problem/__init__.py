@@ -1,10 +1,10 @@
-"""What there is: cluster, models, jobs, instance, plan, and jobs cut into pieces."""
+"""What there is: cluster, models, jobs, instance, plan, and jobs cut into operations."""
 
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, Routes, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, Transfer
 
 __all__ = [
@@ -20,8 +20,8 @@ __all__ = [
     "JobPlan",
     "Link",
     "Model",
-    "PieceGraph",
-    "Pieces",
+    "OperationGraph",
+    "Operations",
     "Plan",
     "Routes",
     "Segment",

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, contributors, lower_hull
 from jigsaw_opt.problem.memory import deepest_level
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 __all__ = [
     "Exchange",
@@ -40,22 +40,22 @@ _SLOPE_UNIT = 2**16
 """Fractions of a microsecond are counted in parts of one over this, rounded down."""
 
 
-def candidate_levels(job: PieceGraph) -> tuple[int, ...]:
+def candidate_levels(job: OperationGraph) -> tuple[int, ...]:
     """Levels that a block of `job` may have, ascending."""
     return tuple(range(1, job.levels + 1)) if job.rule.multiset is None else tuple(sorted(set(job.rule.multiset)))
 
 
-def usable_gpus(pieces: Pieces, job: PieceGraph) -> dict[int, int]:
+def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     """Number of GPUs that may hold a worker of `job`, by server.
 
     A GPU may if its type and its memory allow it and its connected part of the cluster has
     enough such GPUs for all slots.
     """
     shallowest = candidate_levels(job)[0]
-    component = pieces.routes.component
+    component = operations.routes.component
     fits = {
         s: server.gpus
-        for s, server in enumerate(pieces.cluster.servers)
+        for s, server in enumerate(operations.cluster.servers)
         if server.gpu_type in job.gpu_types and deepest_level(job, server.gpu_memory) >= shallowest
     }
     room: Counter[int] = Counter()
@@ -64,14 +64,14 @@ def usable_gpus(pieces: Pieces, job: PieceGraph) -> dict[int, int]:
     return {s: gpus for s, gpus in fits.items() if room[component[s]] >= job.slots}
 
 
-def fewest_contributors(job: PieceGraph, bucket: int) -> int:
+def fewest_contributors(job: OperationGraph, bucket: int) -> int:
     """Least number of slots that reach a bucket; every slot reaches the first."""
     if job.rule.multiset is not None:
         return contributors(job.rule.multiset, bucket)
     return job.slots if bucket == 1 else job.rule.min_contributors
 
 
-def shortest_transfers(job: PieceGraph, channel: Channel) -> tuple[int, ...]:
+def shortest_transfers(job: OperationGraph, channel: Channel) -> tuple[int, ...]:
     """Least duration of the transfer of each bucket over a channel that is at best `channel`, in microseconds."""
     return tuple(job.transfer_us(p.bucket, fewest_contributors(job, p.bucket), channel) for p in job.transfers)
 
@@ -136,7 +136,7 @@ class Site(NamedTuple):
         return tail_us(self.ready, self.exchange.shortest, len(self.ready))
 
 
-def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
+def sites(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> tuple[Site, ...]:
     """Where a job may be placed; empty where it has no place even on an empty cluster.
 
     One entry for each server with room for all slots (of those that are alike, one), each connected part, and
@@ -145,40 +145,40 @@ def sites(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> tuple[Site, 
 
     Parameters
     ----------
-    pieces, job
+    operations, job
         The instance, cut, and one of its jobs.
     gpus
         Number of GPUs that may hold a worker of the job, by server, as `usable_gpus` counts them.
     """
     found: dict[Site, None] = {}
-    for servers, channel in _areas(pieces, job, gpus):
+    for servers, channel in _areas(operations, job, gpus):
         room: Counter[tuple[str, int]] = Counter()
         for s in servers:
-            server = pieces.cluster.servers[s]
+            server = operations.cluster.servers[s]
             room[server.gpu_type, deepest_level(job, server.gpu_memory)] += gpus[s]
         for ready in _ready_us(job, room):
             found[Site(ready, channel, exchange_over(job, channel))] = None
     return tuple(found)
 
 
-def _areas(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> Iterator[tuple[list[int], Channel]]:
+def _areas(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> Iterator[tuple[list[int], Channel]]:
     seen: set[tuple[int | str, ...]] = set()
     for s, count in gpus.items():
-        server = pieces.cluster.servers[s]
+        server = operations.cluster.servers[s]
         key = (server.gpu_type, server.gpu_memory, server.fabric_bandwidth, server.fabric_latency_us)
         if count >= job.slots and key not in seen:
             seen.add(key)
             yield [s], Channel((), server.fabric_bandwidth, server.fabric_latency_us)
-    ring = pieces.pace.crossing(gpus, job.slots)
+    ring = operations.pace.crossing(gpus, job.slots)
     parts: dict[int, list[int]] = {}
     for s in gpus:
-        parts.setdefault(pieces.routes.component[s], []).append(s)
+        parts.setdefault(operations.routes.component[s], []).append(s)
     for part in parts.values():
         if ring is not None and len(part) > 1:
             yield part, ring
 
 
-def _ready_us(job: PieceGraph, room: Counter[tuple[str, int]]) -> Iterator[tuple[int, ...]]:
+def _ready_us(job: OperationGraph, room: Counter[tuple[str, int]]) -> Iterator[tuple[int, ...]]:
     """For each type that may hold the slot at the last level, least readiness of each bucket."""
     others = [_bucket_ready_us(job, room, bucket) for bucket in range(1, job.levels + 1)]
     for gpu_type in dict.fromkeys(t for t, deepest in room if deepest == job.levels):
@@ -188,7 +188,7 @@ def _ready_us(job: PieceGraph, room: Counter[tuple[str, int]]) -> Iterator[tuple
             yield ready
 
 
-def _bucket_ready_us(job: PieceGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
+def _bucket_ready_us(job: OperationGraph, room: Counter[tuple[str, int]], bucket: int) -> int | None:
     """Least time until the contributors of a bucket have it ready; None where they have no room."""
     times = job.blocks[0].duration_us
     missing = fewest_contributors(job, bucket)
@@ -201,16 +201,16 @@ def _bucket_ready_us(job: PieceGraph, room: Counter[tuple[str, int]], bucket: in
     return None
 
 
-def least_iteration_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int:
+def least_iteration_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int:
     """Least length of an iteration, from its first block's start to its barrier, in microseconds.
 
     Some slot is at the last level, and when a bucket is ready its transfer and those after it follow in turn.
     Parameters as of `sites`; 0 where the job has no place.
     """
-    return min((site.iteration_us for site in sites(pieces, job, gpus)), default=0)
+    return min((site.iteration_us for site in sites(operations, job, gpus)), default=0)
 
 
-def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
+def least_span_us(job: OperationGraph, places: Sequence[Site]) -> int:
     """Least time from the first block's start to the end of a job, in microseconds.
 
     Its iterations one after the other; under ``free`` also with the transfers that the least total of levels
@@ -219,21 +219,21 @@ def least_span_us(job: PieceGraph, places: Sequence[Site]) -> int:
     return min((_span_us(job, site) for site in places), default=0)
 
 
-def crossing_span_us(pieces: Pieces, job: PieceGraph, gpus: dict[int, int]) -> int | None:
+def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int, int]) -> int | None:
     """`least_span_us` where the workers sit on several servers; None where they cannot.
 
     Parameters
     ----------
-    pieces, job, gpus
+    operations, job, gpus
         See `sites`.
     """
-    ring = pieces.pace.crossing(gpus, job.slots)
+    ring = operations.pace.crossing(gpus, job.slots)
     if ring is None:
         return None
-    return least_span_us(job, [site for site in sites(pieces, job, gpus) if site.channel == ring])
+    return least_span_us(job, [site for site in sites(operations, job, gpus) if site.channel == ring])
 
 
-def _span_us(job: PieceGraph, site: Site) -> int:
+def _span_us(job: OperationGraph, site: Site) -> int:
     exchange, n = site.exchange, job.iterations
     span = n * site.iteration_us
     if not exchange.slopes:
@@ -249,13 +249,13 @@ def _span_us(job: PieceGraph, site: Site) -> int:
     return span
 
 
-def least_transfer_us(job: PieceGraph, exchange: Exchange) -> int:
+def least_transfer_us(job: OperationGraph, exchange: Exchange) -> int:
     """Least sum of the durations of all transfers of a job, in microseconds."""
     longer = _longer_us(job, exchange, 0) if exchange.slopes else 0
     return job.iterations * sum(exchange.shortest) + longer
 
 
-def _longer_us(job: PieceGraph, exchange: Exchange, first: int) -> int:
+def _longer_us(job: OperationGraph, exchange: Exchange, first: int) -> int:
     """What the least total of levels adds to all transfers of the buckets from index `first` on.
 
     A slot at level ``d`` contributes to ``d`` buckets, and each contributor makes a transfer longer by its slope.
@@ -265,14 +265,14 @@ def _longer_us(job: PieceGraph, exchange: Exchange, first: int) -> int:
     return ceil_div(least_work_us(job, cost) - fixed * cost[-1], _SLOPE_UNIT)
 
 
-def exchange_over(job: PieceGraph, channel: Channel) -> Exchange:
+def exchange_over(job: OperationGraph, channel: Channel) -> Exchange:
     """Least durations of the transfers of an iteration over a channel that is at best `channel`."""
     fixed = job.rule.multiset is not None
-    slopes = () if fixed else tuple(_slope(job, piece.bucket, channel) for piece in job.transfers)
+    slopes = () if fixed else tuple(_slope(job, operation.bucket, channel) for operation in job.transfers)
     return Exchange(shortest_transfers(job, channel), slopes)
 
 
-def _slope(job: PieceGraph, bucket: int, channel: Channel) -> int:
+def _slope(job: OperationGraph, bucket: int, channel: Channel) -> int:
     """Least duration that one more contributor adds to a transfer, on average, in parts of a microsecond."""
     fewest = fewest_contributors(job, bucket)
     least = job.transfer_us(bucket, fewest, channel)
@@ -281,14 +281,14 @@ def _slope(job: PieceGraph, bucket: int, channel: Channel) -> int:
     return min(rises, default=0)
 
 
-def least_levels(job: PieceGraph) -> tuple[int, ...]:
+def least_levels(job: OperationGraph) -> tuple[int, ...]:
     """Levels of the slots in an iteration that no allowed choice goes below, slot by slot when both are sorted."""
     if job.rule.multiset is not None:
         return job.rule.multiset
     return (1,) * (job.slots - job.rule.min_contributors) + (job.levels,) * job.rule.min_contributors
 
 
-def least_work_us(job: PieceGraph, cost: Sequence[int]) -> int:
+def least_work_us(job: OperationGraph, cost: Sequence[int]) -> int:
     """Least sum over all blocks and iterations of a cost by level (index ``level - 1``) that never falls.
 
     Under ``free`` the coverage takes some slots at the last level; the others' levels must add up to the rest

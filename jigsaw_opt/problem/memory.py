@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt.problem.pieces import PieceGraph
+    from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["deepest_level", "levels_within", "most_bytes", "needed_bytes"]
 
@@ -29,7 +29,7 @@ def needed_bytes(workers: Iterable[tuple[int, int]]) -> int:
     return states + largest
 
 
-def most_bytes(jobs: Iterable[PieceGraph]) -> int:
+def most_bytes(jobs: Iterable[OperationGraph]) -> int:
     """Bytes that a GPU needs at most for one worker of each job, whatever their levels."""
     return needed_bytes((job.state_bytes, job.activation_bytes[-1]) for job in jobs)
 
@@ -39,6 +39,6 @@ def levels_within(activation_bytes: Sequence[int], room: int) -> int:
     return sum(size <= room for size in activation_bytes)
 
 
-def deepest_level(job: PieceGraph, memory: int) -> int:
+def deepest_level(job: OperationGraph, memory: int) -> int:
     """Largest level of a worker that is alone on a GPU with so much memory, 0 for none."""
     return levels_within(job.activation_bytes, memory - job.state_bytes)

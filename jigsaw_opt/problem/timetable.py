@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
 
 __all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "objective_of"]
@@ -52,7 +52,7 @@ class Timetable:
     period_us: int | None = None
 
 
-def assemble(pieces: Pieces, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
+def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
     """Timetable of the decisions, one for each job, with every end exactly its start plus its duration.
 
     Raises
@@ -60,7 +60,7 @@ def assemble(pieces: Pieces, decisions: Sequence[JobDecision]) -> tuple[JobPlan,
     ValueError
         Where two workers of a job sit on servers that no path joins.
     """
-    return tuple(_job_plan(pieces, job, decision) for job, decision in zip(pieces.jobs, decisions, strict=True))
+    return tuple(_job_plan(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True))
 
 
 def job_end(job: JobPlan) -> int:
@@ -69,23 +69,23 @@ def job_end(job: JobPlan) -> int:
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
 
 
-def objective_of(pieces: Pieces, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:
+def objective_of(operations: Operations, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:
     """Objective of a timetable (specification: objective)."""
-    if pieces.objective == "period":
+    if operations.objective == "period":
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")
         return period_us
     ends = [job_end(job) for job in jobs]
-    if pieces.objective == "makespan":
+    if operations.objective == "makespan":
         return max(ends)
-    return sum(piece.weight * end for piece, end in zip(pieces.jobs, ends, strict=True))
+    return sum(operation.weight * end for operation, end in zip(operations.jobs, ends, strict=True))
 
 
-def _job_plan(pieces: Pieces, job: PieceGraph, decision: JobDecision) -> JobPlan:
-    channel = pieces.routes.channel(Counter(server for server, _ in decision.gpus))
+def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:
+    channel = operations.routes.channel(Counter(server for server, _ in decision.gpus))
     if channel is None:
         raise ValueError(f"no path joins all servers of job {job.name}")
-    servers = pieces.cluster.servers
+    servers = operations.cluster.servers
     durations = [block.duration_us[servers[decision.gpus[block.slot][0]].gpu_type] for block in job.blocks]
     exchange = _exchange_times(job, channel)
     iterations = []
@@ -96,15 +96,17 @@ def _job_plan(pieces: Pieces, job: PieceGraph, decision: JobDecision) -> JobPlan
             for block, table, start in zip(job.blocks, durations, starts, strict=True)
         )
         transfers = tuple(
-            Transfer(piece.bucket, start, start + exchange(piece.bucket, contributors(levels, piece.bucket)))
-            for piece, start in zip(job.transfers, transfer_starts, strict=True)
+            Transfer(
+                operation.bucket, start, start + exchange(operation.bucket, contributors(levels, operation.bucket))
+            )
+            for operation, start in zip(job.transfers, transfer_starts, strict=True)
         )
         iterations.append(Iteration(blocks, transfers))
-    gpus = tuple(pieces.cluster.gpu_name(*gpu) for gpu in decision.gpus)
+    gpus = tuple(operations.cluster.gpu_name(*gpu) for gpu in decision.gpus)
     return JobPlan(job.name, gpus, tuple(iterations))
 
 
-def _exchange_times(job: PieceGraph, channel: Channel) -> Callable[[int, int], int]:
+def _exchange_times(job: OperationGraph, channel: Channel) -> Callable[[int, int], int]:
     times: dict[tuple[int, int], int] = {}
 
     def lookup(bucket: int, count: int) -> int:

@@ -1,6 +1,6 @@
 """Plain values, of which a snapshot is made: numbers, texts, lists and objects of JSON, and the shapes that they have.
 
-A shape is a piece of JSON Schema and is checked as documents are, with every problem and its path. So whoever puts
+A shape is an operation of JSON Schema and is checked as documents are, with every problem and its path. So whoever puts
 something aside states in one line what it looks like, and reads it back only when it looks like that.
 """
 

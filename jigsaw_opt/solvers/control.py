@@ -18,7 +18,7 @@ from jigsaw_opt import __version__
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
 from jigsaw_opt.problem import clock
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
@@ -45,7 +45,7 @@ class Control:
     ----------
     name
         Name of the solver.
-    pieces
+    operations
         The instance, cut.
     options
         Limits, seed, cancel flag.
@@ -53,12 +53,12 @@ class Control:
         Receives the progress stream.
     """
 
-    def __init__(self, name: str, pieces: Pieces, options: Options, report: Report) -> None:
-        self.name, self.pieces, self.options = name, pieces, options
+    def __init__(self, name: str, operations: Operations, options: Options, report: Report) -> None:
+        self.name, self.operations, self.options = name, operations, options
         self._clock = clock.current() or clock.Clock(options.time_limit, options.cancel, options.grace)
         # What went before within the same limit, such as cutting the instance, counts.
         self.started = self.improved = self._clock.started
-        self._after = max(0.0, _SECONDS_OF_BLOCK * pieces.blocks - options.grace)
+        self._after = max(0.0, _SECONDS_OF_BLOCK * operations.blocks - options.grace)
         self.objective: int | None = None
         self.best: Timetable | None = None
         self.trajectory: list[Event] = []
@@ -67,14 +67,14 @@ class Control:
         self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
-        self.bound, self.proof, _ = first_bound(pieces, options)
+        self.bound, self.proof, _ = first_bound(operations, options)
         self._deadlines: Deadlines | None = None
         self._ended = False
         self._emit()
 
     @cached_property
     def _sha256(self) -> str:
-        return instance_sha256(self.pieces.instance)
+        return instance_sha256(self.operations.instance)
 
     @property
     def seconds(self) -> float:
@@ -100,7 +100,7 @@ class Control:
 
     def offer(self, timetable: Timetable) -> bool:
         """Take a plan as the new incumbent if it is better; says whether it was."""
-        objective = objective_of(self.pieces, timetable.jobs, timetable.period_us)
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
         with self._lock:
             if self.objective is not None and objective >= self.objective:
                 return False
@@ -212,7 +212,7 @@ class Control:
         if timetable is None or event.objective is None:
             return None
         return Plan(
-            instance=self.pieces.instance.name,
+            instance=self.operations.instance.name,
             instance_sha256=self._sha256,
             status="optimal" if event.objective <= event.bound else "feasible",
             objective=event.objective,
@@ -234,17 +234,17 @@ class Control:
 
     def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
         """The plan at an event; None where there is none, or where the time limit leaves none to check it."""
-        if not self._ended and self._clock.left < _SECONDS_OF_BLOCK * self.pieces.blocks:
+        if not self._ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
             return None
         plan = self._plan(timetable, event)
         if plan is not None:
-            require_correct(self.pieces.instance, plan, f"solver {self.name!r}")
+            require_correct(self.operations.instance, plan, f"solver {self.name!r}")
         return plan
 
 
-def first_bound(pieces: Pieces, options: Options) -> Bound:
+def first_bound(operations: Operations, options: Options) -> Bound:
     """The bound that every solve begins with; `NO_BOUND` where the time is over before there is one."""
     try:
-        return lower_bound(pieces, options.without_bounds)
+        return lower_bound(operations, options.without_bounds)
     except OutOfTimeError:
         return NO_BOUND

@@ -23,7 +23,7 @@ class Cpsat(OrtoolsSolver):
         """Solve the instance with the model of its horizon."""
         from jigsaw_opt.solvers.cpsat_search import solve_exactly
 
-        return control.conclude(lambda: solve_exactly(control, control.pieces), engines=["ortools"])
+        return control.conclude(lambda: solve_exactly(control, control.operations), engines=["ortools"])
 
 
 CPSAT = Cpsat()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 
@@ -25,32 +25,32 @@ _PRESOLVED_NUMBERS = 2**40
 """With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
 
 
-def is_small(pieces: Pieces) -> bool:
+def is_small(operations: Operations) -> bool:
     """Whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
-    return interval_count(pieces) < _MANY_INTERVALS
+    return interval_count(operations) < _MANY_INTERVALS
 
 
-def build_model(control: Control, pieces: Pieces, bound: int, limit: int | None) -> CpSatModel:
+def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
-    most = _most(pieces, limit)
-    build: Callable[..., CpSatModel] = cpsat_cycle.build if pieces.horizon == "cyclic" else cpsat_timetable.build
-    return build(pieces, windows(pieces, most, control.deadlines(most)), bound, most)
+    most = _most(operations, limit)
+    build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
+    return build(operations, windows(operations, most, control.deadlines(most)), bound, most)
 
 
-def _most(pieces: Pieces, limit: int | None) -> int:
+def _most(operations: Operations, limit: int | None) -> int:
     """The limit, or an objective that some plan reaches if there is any."""
-    return serial_limit(pieces) if limit is None else limit
+    return serial_limit(operations) if limit is None else limit
 
 
-def engine_for(control: Control, pieces: Pieces, workers: int, work: float) -> cp_model.CpSolver:
+def engine_for(control: Control, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
     """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
     solver, seconds = new_solver(workers, control.options.seed), control.remaining
-    solver.parameters.cp_model_presolve = _most(pieces, control.objective) < _PRESOLVED_NUMBERS
+    solver.parameters.cp_model_presolve = _most(operations, control.objective) < _PRESOLVED_NUMBERS
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:
         solver.parameters.max_deterministic_time = work
-    if not is_small(pieces):
+    if not is_small(operations):
         solver.parameters.max_presolve_iterations = 1
         solver.parameters.cp_model_probing_level = 0
     return solver
@@ -80,7 +80,7 @@ def run_engine(
 
 
 def propagate_strongly(solver: cp_model.CpSolver) -> None:
-    """Few pieces on a GPU or link are decided by the orders that their neighbours leave, which these rules find.
+    """Few operations on a GPU or link are decided by the orders that their neighbours leave, which these rules find.
 
     ``use_dynamic_precedence_in_disjunctive`` finds more, and ends the process in OR-Tools 9.15.
     """

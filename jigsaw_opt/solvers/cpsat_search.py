@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import CpSatModel, build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
@@ -35,7 +35,7 @@ _EXACT_FLOATS = 2**53
 """Integers that the engine's floating-point bound states exactly."""
 
 
-def solve_exactly(control: Control, pieces: Pieces) -> StoppedBy | None:
+def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     """Solve an instance: greedy, and where its plan does not meet the bound, the exact model.
 
     Returns why it ended, or None where it ran to its end.
@@ -44,25 +44,27 @@ def solve_exactly(control: Control, pieces: Pieces) -> StoppedBy | None:
     ----------
     control
         The solve under way.
-    pieces
+    operations
         The instance, cut.
     """
-    _warm_start(control, pieces)
+    _warm_start(control, operations)
     work = math.inf if control.options.work_limit is None else control.options.work_limit
-    if pieces.objective == "weighted_completion" and control.reason() is None and fits(control, pieces):
+    if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
         # What bounds say of the ends of single jobs makes the model smaller.
-        raise_bounds(control, pieces, min(BOUND_WORK, work))
-    return control.reason() or explore(control, pieces, control.options.workers, work)
+        raise_bounds(control, operations, min(BOUND_WORK, work))
+    return control.reason() or explore(control, operations, control.options.workers, work)
 
 
-def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds: float = math.inf) -> StoppedBy | None:
+def explore(
+    control: Control, operations: Operations, workers: int, work: float, seconds: float = math.inf
+) -> StoppedBy | None:
     """Run the exact model from the incumbent and the bound at hand, as long as there is no reason to stop.
 
     Parameters
     ----------
     control
         The solve under way; it may receive plans and bounds from elsewhere at the same time.
-    pieces
+    operations
         The instance, cut.
     workers
         Number of the engine's threads.
@@ -76,53 +78,53 @@ def explore(control: Control, pieces: Pieces, workers: int, work: float, seconds
     StoppedBy or None
         Why it ended; None where the model is too large to be built, or the incumbent is the best there is.
     """
-    if not fits(control, pieces):
+    if not fits(control, operations):
         return None
     started = control.seconds
-    if is_small(pieces):
-        work -= _close_in(control, pieces, workers, work, seconds)
+    if is_small(operations):
+        work -= _close_in(control, operations, workers, work, seconds)
         if control.reason() is not None:
             return control.reason()
         seconds -= control.seconds - started
-    model = build_model(control, pieces, control.bound, control.objective)
+    model = build_model(control, operations, control.bound, control.objective)
     if control.best is not None:
         model.hint(control.best)
-    return _search(control, pieces, model, workers, max(0.0, work), seconds)
+    return _search(control, operations, model, workers, max(0.0, work), seconds)
 
 
-def _close_in(control: Control, pieces: Pieces, workers: int, work: float, seconds: float) -> float:
+def _close_in(control: Control, operations: Operations, workers: int, work: float, seconds: float) -> float:
     """Ask for targets within a share of all limits; returns the deterministic seconds spent."""
     left = min(seconds, math.inf if control.remaining is None else control.remaining)
-    share = _TARGETS_SHARE[pieces.horizon]
-    return Targets(control, pieces, workers).close_in(share * work, share * left)
+    share = _TARGETS_SHARE[operations.horizon]
+    return Targets(control, operations, workers).close_in(share * work, share * left)
 
 
-def _warm_start(control: Control, pieces: Pieces) -> None:
+def _warm_start(control: Control, operations: Operations) -> None:
     """Offer the heuristic's plan; the best of a few on a cyclic horizon, where one start more often decides."""
     seed = control.options.seed
-    for start in range(_CYCLIC_STARTS if pieces.horizon == "cyclic" else 1):
-        if not offer_greedy(control, pieces, seed + start) or control.reason() is not None:
+    for start in range(_CYCLIC_STARTS if operations.horizon == "cyclic" else 1):
+        if not offer_greedy(control, operations, seed + start) or control.reason() is not None:
             break
 
 
-def fits(control: Control, pieces: Pieces) -> bool:
+def fits(control: Control, operations: Operations) -> bool:
     """Whether the model can be built, and be built in time."""
-    count, remaining = interval_count(pieces), control.remaining
-    if count > _MOST_INTERVALS or readiness_count(pieces) > _MOST_READINESS or not engine_holds(pieces):
+    count, remaining = interval_count(operations), control.remaining
+    if count > _MOST_INTERVALS or readiness_count(operations) > _MOST_READINESS or not engine_holds(operations):
         return False
     return remaining is None or count <= remaining * _INTERVALS_PER_SECOND
 
 
 def _search(
-    control: Control, pieces: Pieces, model: CpSatModel, workers: int, work: float, seconds: float
+    control: Control, operations: Operations, model: CpSatModel, workers: int, work: float, seconds: float
 ) -> StoppedBy | None:
     from ortools.sat.python import cp_model
 
-    solver = engine_for(control, pieces, workers, work)
+    solver = engine_for(control, operations, workers, work)
     # One thread in turn for all of the engine's strategies finds more than its default one alone, but it does not keep
     # to a limit of work.
     solver.parameters.interleave_search = workers == 1 and work == math.inf
-    if pieces.horizon == "cyclic":
+    if operations.horizon == "cyclic":
         propagate_strongly(solver)
     solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
@@ -131,7 +133,7 @@ def _search(
     if status == cp_model.OPTIMAL and control.objective is not None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
-        control.refute(minimal_conflict(pieces))
+        control.refute(minimal_conflict(operations))
     return control.reason() or (StoppedBy.TIME if status in (cp_model.FEASIBLE, cp_model.UNKNOWN) else None)
 
 

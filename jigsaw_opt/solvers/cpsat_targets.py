@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly, run_engine
 
@@ -31,18 +31,18 @@ class Targets:
     ----------
     control
         Receives plans and bounds; it may receive them from elsewhere at the same time.
-    pieces
+    operations
         The instance, cut; its exact model can be built.
     workers
         Number of the engine's threads.
     """
 
-    def __init__(self, control: Control, pieces: Pieces, workers: int) -> None:
-        self._control, self._pieces, self._workers = control, pieces, workers
+    def __init__(self, control: Control, operations: Operations, workers: int) -> None:
+        self._control, self._operations, self._workers = control, operations, workers
         # How often the room between bound and best plan is halved for a target. The first plans are further from the
         # best one where every end counts.
-        self._halvings = 2 if pieces.objective == "weighted_completion" else 1
-        self._effort = _LEAST_EFFORT[pieces.horizon]
+        self._halvings = 2 if operations.objective == "weighted_completion" else 1
+        self._effort = _LEAST_EFFORT[operations.horizon]
         self._strongly, self._other_way = True, False
         self._work, self._most_work, self._end = 0.0, math.inf, math.inf
 
@@ -75,7 +75,7 @@ class Targets:
             bound, most = control.bound, control.objective - 1
             answer = self._answer(bound + (max(0, most - bound) >> self._halvings))
             if answer is None:
-                if self._pieces.horizon == "finite":
+                if self._operations.horizon == "finite":
                     self._strongly, self._other_way = not self._strongly, not self._other_way
                 if not self._other_way:
                     left_open += 1
@@ -97,8 +97,8 @@ class Targets:
 
         control = self._control
         # A plan of a shorter period can be stretched to this one, and a constant period is decided far sooner.
-        least = target if self._pieces.horizon == "cyclic" else min(control.bound, target)
-        model = build_model(control, self._pieces, least, target)
+        least = target if self._operations.horizon == "cyclic" else min(control.bound, target)
+        model = build_model(control, self._operations, least, target)
         model.proto.clear_objective()  # type: ignore[no-untyped-call]
         solver = self._engine()
         status = run_engine(control, solver, model)
@@ -113,7 +113,7 @@ class Targets:
 
     def _engine(self) -> cp_model.CpSolver:
         control = self._control
-        solver = engine_for(control, self._pieces, self._workers, min(self._effort, self._most_work - self._work))
+        solver = engine_for(control, self._operations, self._workers, min(self._effort, self._most_work - self._work))
         left = max(0.0, self._end - control.seconds)
         if control.options.work_limit is None:
             left = min(left, _SECONDS_OF_EFFORT * self._effort)

@@ -13,14 +13,14 @@ from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
     objective_step,
-    piece_pairs,
+    operation_pairs,
     readiness_count,
     serial_limit,
     windows,
 )
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cbc import CbcSearch
@@ -36,7 +36,7 @@ _ENGINES: dict[str, Callable[[MipTask], MipSearch]] = {"highs": HighsSearch, "cb
 _PULP = "pulp>=3.3.2,<4"
 _DISTRIBUTIONS = {"highs": ("pulp", "highspy"), "cbc": ("pulp",)}
 _MOST_PAIRS = 10_000
-"""Above so many pairs of pieces that may meet, the program takes minutes to build, and its search finds nothing."""
+"""Above so many pairs of operations that may meet, the program takes minutes to build, and its search finds nothing."""
 _MOST_READINESS = 200_000
 """The same of so many conditions of one row each: models of hundreds of segments."""
 _SHARE_OF_ROOM = 2**20
@@ -49,7 +49,7 @@ _RELATIVE_ERROR = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Ilp:
-    """Mixed-integer programming over the order of pieces, for plans better than the heuristic's."""
+    """Mixed-integer programming over the order of operations, for plans better than the heuristic's."""
 
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
@@ -61,7 +61,7 @@ class Ilp:
         return next((package for module, package in missing.items() if find_spec(module) is None), None)
 
     def unsupported(self, instance: Instance) -> str | None:
-        """A cyclic horizon: the order of pieces that repeat has no first one."""
+        """A cyclic horizon: the order of operations that repeat has no first one."""
         return "its horizon is cyclic; cpsat and greedy take it" if instance.horizon == "cyclic" else None
 
     def run(self, control: Control) -> Result:
@@ -73,18 +73,18 @@ class Ilp:
             The engine died, and no plan was known before.
         """
         engines = _DISTRIBUTIONS[control.options.engine or "highs"]
-        return control.conclude(lambda: _solve(control, control.pieces), engines)
+        return control.conclude(lambda: _solve(control, control.operations), engines)
 
 
 ILP = Ilp()
 
 
-def model_document(pieces: Pieces, kind: Literal["mps", "lp"]) -> bytes:
+def model_document(operations: Operations, kind: Literal["mps", "lp"]) -> bytes:
     """The program of a finite instance as a file, times and objective in microseconds.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     kind
         The format.
@@ -98,17 +98,19 @@ def model_document(pieces: Pieces, kind: Literal["mps", "lp"]) -> bytes:
     """
     if find_spec("pulp") is None:
         raise MissingEngineError("PuLP", _PULP)
-    reason = ILP.unsupported(pieces.instance)
+    reason = ILP.unsupported(operations.instance)
     if reason is not None:
-        raise UsageError(f"instance {pieces.instance.name!r} has no mixed-integer program: {reason}")
-    limit = serial_limit(pieces)
-    return _model(pieces, lower_bound(pieces).value, limit, limit).program.document(kind)
+        raise UsageError(f"instance {operations.instance.name!r} has no mixed-integer program: {reason}")
+    limit = serial_limit(operations)
+    return _model(operations, lower_bound(operations).value, limit, limit).program.document(kind)
 
 
-def _model(pieces: Pieces, bound: int, limit: int, cutoff: float) -> IlpTimetable:
+def _model(operations: Operations, bound: int, limit: int, cutoff: float) -> IlpTimetable:
     """The model of plans whose objective is at most `cutoff`; times leave room beyond what `limit` asks for."""
-    spans = (replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(pieces, limit))
-    return build(pieces, tuple(spans), bound, cutoff)
+    spans = (
+        replace(it, deadline=it.deadline + ceil_div(it.deadline, _SHARE_OF_ROOM)) for it in windows(operations, limit)
+    )
+    return build(operations, tuple(spans), bound, cutoff)
 
 
 class _Grid:
@@ -116,14 +118,14 @@ class _Grid:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     limit
         Largest objective of interest, in microseconds.
     """
 
-    def __init__(self, pieces: Pieces, limit: int) -> None:
-        self.step = objective_step(pieces)
+    def __init__(self, operations: Operations, limit: int) -> None:
+        self.step = objective_step(operations)
         self.error = max(1e-6 * self.step, _RELATIVE_ERROR * limit)
         self.resolution = max(self.step, ceil(4 * self.error))
         self.certain = limit < _EXACT_FLOATS
@@ -133,19 +135,23 @@ class _Grid:
         return ceil_div(ceil(bound - self.error), self.step) * self.step
 
 
-def _solve(control: Control, pieces: Pieces) -> StoppedBy | None:
-    offer_greedy(control, pieces, control.options.seed)
-    if control.reason() is not None or piece_pairs(pieces) > _MOST_PAIRS or readiness_count(pieces) > _MOST_READINESS:
+def _solve(control: Control, operations: Operations) -> StoppedBy | None:
+    offer_greedy(control, operations, control.options.seed)
+    if (
+        control.reason() is not None
+        or operation_pairs(operations) > _MOST_PAIRS
+        or readiness_count(operations) > _MOST_READINESS
+    ):
         return control.reason()
-    return _search(control, pieces)
+    return _search(control, operations)
 
 
-def _search(control: Control, pieces: Pieces) -> StoppedBy:
+def _search(control: Control, operations: Operations) -> StoppedBy:
     options, engine = control.options, control.options.engine or "highs"
-    limit = serial_limit(pieces) if control.objective is None else control.objective
-    grid = _Grid(pieces, limit)
+    limit = serial_limit(operations) if control.objective is None else control.objective
+    grid = _Grid(operations, limit)
     cutoff = limit if control.objective is None else limit - grid.resolution / 2
-    model = _model(pieces, control.bound, limit, cutoff)
+    model = _model(operations, control.bound, limit, cutoff)
 
     def raise_bound(bound: float) -> None:
         # It holds for what the engine still searches; what it has cut off is not better by a resolution.
@@ -169,7 +175,7 @@ def _search(control: Control, pieces: Pieces) -> StoppedBy:
     search = _ENGINES[engine](task)
     ending = control.run(search.run, search.cancel)
     if ending is Ending.INFEASIBLE and control.objective is None:
-        control.refute(minimal_conflict(pieces))
+        control.refute(minimal_conflict(operations))
     elif ending is Ending.INFEASIBLE:
         raise_bound(cutoff)
     return StoppedBy.TIME if ending is Ending.STOPPED else StoppedBy.COMPLETED

@@ -17,13 +17,13 @@ from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
 from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
 
-IsFeasible = Callable[[Pieces], bool | None]
+IsFeasible = Callable[[Operations], bool | None]
 """Whether there is a plan for some of the jobs, or None where that stays open."""
 
 _MOST_LITERALS = 100_000
@@ -32,25 +32,25 @@ _MOST_WORK = 10.0
 """Deterministic units of work that the engine may spend on one placement."""
 
 
-def certain_causes(pieces: Pieces) -> tuple[Conflict, ...]:
+def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
     """Causes that rule out every plan, found without a search; empty where none of them holds.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     """
     alone: list[Conflict] = []
     fine: set[tuple[object, ...]] = set()
-    for job in looking(pieces.jobs):
+    for job in looking(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = id(job.blocks), job.rule, job.iterations
         if key not in fine:
-            causes = tuple(_causes_of(pieces, job))
+            causes = tuple(_causes_of(operations, job))
             alone += causes
             if not causes:
                 fine.add(key)
-    return tuple(alone) or tuple(_states_exceed_memory(pieces))
+    return tuple(alone) or tuple(_states_exceed_memory(operations))
 
 
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:
@@ -71,7 +71,7 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
     return tuple(found)
 
 
-def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> Conflict:
+def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = None) -> Conflict:
     """A smallest set of jobs, by inclusion, that has no plan, for an instance proven to have none.
 
     QuickXplain (Junker, AAAI 2004) over the jobs: about ``k log(n/k)`` checks for ``k`` of ``n`` jobs. Where a check
@@ -79,7 +79,7 @@ def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> C
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; it has no plan.
     is_feasible
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
@@ -87,32 +87,32 @@ def minimal_conflict(pieces: Pieces, is_feasible: IsFeasible | None = None) -> C
     check = is_feasible or placement_feasible
 
     def holds(jobs: Sequence[int]) -> bool:
-        return not jobs or check(restrict(pieces, jobs)) is not False
+        return not jobs or check(restrict(operations, jobs)) is not False
 
-    conflict = sorted(_quickxplain(holds, (), tuple(range(len(pieces.jobs))), False))
-    part = restrict(pieces, conflict)
+    conflict = sorted(_quickxplain(holds, (), tuple(range(len(operations.jobs))), False))
+    part = restrict(operations, conflict)
     certain = certain_causes(part)
     return certain[0] if certain else Conflict("search", tuple(job.name for job in part.jobs), _together(part))
 
 
-def restrict(pieces: Pieces, jobs: Iterable[int]) -> Pieces:
+def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
     """The instance with only some of its jobs, given by index in the order wanted.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     jobs
         Indices of the jobs to keep.
     """
     kept = tuple(jobs)
-    instance = replace(pieces.instance, jobs=tuple(pieces.instance.jobs[k] for k in kept))
-    part = replace(pieces, instance=instance, jobs=tuple(pieces.jobs[k] for k in kept))
-    part.__dict__["routes"] = pieces.routes  # the same cluster: its routes stay known
+    instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[k] for k in kept))
+    part = replace(operations, instance=instance, jobs=tuple(operations.jobs[k] for k in kept))
+    part.__dict__["routes"] = operations.routes  # the same cluster: its routes stay known
     return part
 
 
-def placement_feasible(pieces: Pieces) -> bool | None:
+def placement_feasible(operations: Operations) -> bool | None:
     """Whether all workers find a place, which is whether there is a plan; None where that stays open.
 
     The answer takes a limited amount of deterministic work, and is the same on every machine. It is open
@@ -120,27 +120,31 @@ def placement_feasible(pieces: Pieces) -> bool | None:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     """
     from importlib.util import find_spec
 
     from jigsaw_opt.formulations.cpsat_placement import build, literal_count
 
-    if find_spec("ortools") is None or literal_count(pieces) > _MOST_LITERALS or _largest(pieces) > EXACT_IN_64_BITS:
+    if (
+        find_spec("ortools") is None
+        or literal_count(operations) > _MOST_LITERALS
+        or _largest(operations) > EXACT_IN_64_BITS
+    ):
         return None
     from ortools.sat.python import cp_model
 
     solver = new_solver()
     solver.parameters.max_deterministic_time = _MOST_WORK
-    status = solver.solve(build(pieces))
+    status = solver.solve(build(operations))
     return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
 
 
-def _largest(pieces: Pieces) -> int:
+def _largest(operations: Operations) -> int:
     """No sum in the placement model exceeds this."""
-    memory = max(server.gpu_memory for server in pieces.cluster.servers) * (len(pieces.jobs) + 1)
-    return max(memory, *(4 * job.iterations * job.levels * pieces.cluster.gpu_count for job in pieces.jobs))
+    memory = max(server.gpu_memory for server in operations.cluster.servers) * (len(operations.jobs) + 1)
+    return max(memory, *(4 * job.iterations * job.levels * operations.cluster.gpu_count for job in operations.jobs))
 
 
 def _quickxplain(
@@ -165,24 +169,24 @@ class _MemoryNeed(NamedTuple):
     memory: int
 
 
-def _causes_of(pieces: Pieces, job: PieceGraph) -> Iterator[Conflict]:
+def _causes_of(operations: Operations, job: OperationGraph) -> Iterator[Conflict]:
     """Why one job has no place even on an empty cluster; only the first cause that explains the others."""
     rule, most = job.rule, job.levels * job.slots * job.iterations
     if rule.min_total > most:
         asked = f"asks for {rule.min_total:,} levels in all, and full depth has only {most:,}"
         yield Conflict("depth", (job.name,), f"the mean depth of job {job.name} {asked}; choose one of at most 1")
-    servers = [server for server in pieces.cluster.servers if server.gpu_type in job.gpu_types]
+    servers = [server for server in operations.cluster.servers if server.gpu_type in job.gpu_types]
     if not servers:
-        yield Conflict("gpu_type", (job.name,), _no_type(pieces, job))
+        yield Conflict("gpu_type", (job.name,), _no_type(operations, job))
     elif sum(server.gpus for server in servers) < job.slots:
         gpus = sum(server.gpus for server in servers)
-        yield Conflict("reach", (job.name,), _too_few(job.name, job.slots, gpus, pieces.instance.cluster.gpu_count))
+        yield Conflict("reach", (job.name,), _too_few(job.name, job.slots, gpus, operations.instance.cluster.gpu_count))
     else:
-        yield from _no_memory_or_path(pieces, job, servers)
+        yield from _no_memory_or_path(operations, job, servers)
 
 
-def _no_type(pieces: Pieces, job: PieceGraph) -> str:
-    have = ", ".join(sorted({server.gpu_type for server in pieces.cluster.servers}))
+def _no_type(operations: Operations, job: OperationGraph) -> str:
+    have = ", ".join(sorted({server.gpu_type for server in operations.cluster.servers}))
     can = ", ".join(job.gpu_types) or "none"
     why = f"its model has times for {can}, the cluster has {have}"
     return f"job {job.name} runs on none of the cluster's GPU types: {why}"
@@ -193,13 +197,13 @@ def _too_few(job: str, workers: int, gpus: int, whole: int) -> str:
     return f"job {job} has {workers:,} workers on GPUs of their own, and the cluster has {gpus:,} GPUs{kinds}"
 
 
-def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
+def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Sequence[Server]) -> Iterator[Conflict]:
     for need in _memory_needs(job):
         room = sum(server.gpus for server in servers if server.gpu_memory >= need.memory)
         if room < need.workers:
             yield Conflict("memory", (job.name,), _no_memory(job, need, room, servers))
             return
-    parts = _parts(pieces, job)
+    parts = _parts(operations, job)
     if all(sum(server.gpus for server in part) < job.slots for part in parts):
         gpus = max(sum(server.gpus for server in part) for part in parts)
         message = f"job {job.name} has {job.slots:,} workers, and no more than {gpus:,} of its GPUs are joined by links"
@@ -209,14 +213,14 @@ def _no_memory_or_path(pieces: Pieces, job: PieceGraph, servers: Sequence[Server
         yield Conflict("memory", (job.name,), f"{message} at the depth that its rule asks for")
 
 
-def _memory_needs(job: PieceGraph) -> list[_MemoryNeed]:
+def _memory_needs(job: OperationGraph) -> list[_MemoryNeed]:
     """What the depth rule asks for in every iteration, level by level, deepest first."""
     levels = reversed(candidate_levels(job))
     needs = ((d, needed_bytes([(job.state_bytes, job.activation_bytes[d - 1])])) for d in levels)
     return [_MemoryNeed(fewest_contributors(job, d), d, need) for d, need in needs]
 
 
-def _no_memory(job: PieceGraph, need: _MemoryNeed, room: int, servers: Sequence[Server]) -> str:
+def _no_memory(job: OperationGraph, need: _MemoryNeed, room: int, servers: Sequence[Server]) -> str:
     who = "one worker" if need.workers == 1 else f"{need.workers:,} workers"
     bytes_each = f"{need.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
     have = max(server.gpu_memory for server in servers)
@@ -224,16 +228,16 @@ def _no_memory(job: PieceGraph, need: _MemoryNeed, room: int, servers: Sequence[
     return f"job {job.name} has {who} at level {need.level} in every iteration, each needs {bytes_each}, and {found}"
 
 
-def _parts(pieces: Pieces, job: PieceGraph) -> list[list[Server]]:
+def _parts(operations: Operations, job: OperationGraph) -> list[list[Server]]:
     """Servers of the job's types, by connected part of the cluster."""
     parts: dict[int, list[Server]] = {}
-    for server, part in zip(pieces.cluster.servers, pieces.routes.component, strict=True):
+    for server, part in zip(operations.cluster.servers, operations.routes.component, strict=True):
         if server.gpu_type in job.gpu_types:
             parts.setdefault(part, []).append(server)
     return list(parts.values())
 
 
-def _has_place(job: PieceGraph, servers: Sequence[Server]) -> bool:
+def _has_place(job: OperationGraph, servers: Sequence[Server]) -> bool:
     """Whether the servers alone have GPUs with the memory that every level asks for, and for the least total."""
     for need in _memory_needs(job):
         if sum(server.gpus for server in servers if server.gpu_memory >= need.memory) < need.workers:
@@ -246,14 +250,14 @@ def _has_place(job: PieceGraph, servers: Sequence[Server]) -> bool:
     return most >= min(job.rule.min_total, job.iterations * job.slots * job.levels)
 
 
-def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:
+def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
     """The states of all jobs that depend on some GPU types exceed those GPUs' memory together."""
-    usable = {server.gpu_type for server in pieces.cluster.servers}
-    for types in {frozenset(usable & set(job.gpu_types)) for job in pieces.jobs} | {frozenset(usable)}:
-        jobs = [job for job in looking(pieces.jobs) if usable & set(job.gpu_types) <= types]
+    usable = {server.gpu_type for server in operations.cluster.servers}
+    for types in {frozenset(usable & set(job.gpu_types)) for job in operations.jobs} | {frozenset(usable)}:
+        jobs = [job for job in looking(operations.jobs) if usable & set(job.gpu_types) <= types]
         least = min(job.activation_bytes[candidate_levels(job)[0] - 1] for job in jobs)
         # A GPU that holds any worker keeps the activations of one.
-        memory = sum(s.gpus * max(0, s.gpu_memory - least) for s in pieces.cluster.servers if s.gpu_type in types)
+        memory = sum(s.gpus * max(0, s.gpu_memory - least) for s in operations.cluster.servers if s.gpu_type in types)
         states = sum(job.slots * job.state_bytes for job in jobs)
         if states > memory:
             workers, kinds = sum(job.slots for job in jobs), ", ".join(sorted(types))
@@ -265,14 +269,14 @@ def _states_exceed_memory(pieces: Pieces) -> Iterator[Conflict]:
             return
 
 
-def _together(pieces: Pieces) -> str:
+def _together(operations: Operations) -> str:
     """What a minimal set of jobs asks for, and what there is."""
     asked = ", ".join(
         f"{job.name} ({job.slots:,} workers of {job.state_bytes:,} bytes of state and up to "
         f"{job.activation_bytes[-1]:,} of activations)"
-        for job in pieces.jobs
+        for job in operations.jobs
     )
-    have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in pieces.cluster.servers[:8])
-    more = len(pieces.cluster.servers) - 8
+    have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8])
+    more = len(operations.cluster.servers) - 8
     rest = f" and {more:,} more servers" if more > 0 else ""
     return f"these jobs have no place together, though any fewer of them do: {asked}; the cluster has {have}{rest}"

@@ -6,7 +6,7 @@ Documents hold numbers of 53 bits, and times, objectives and sums are products o
 from __future__ import annotations
 
 from jigsaw_opt.formulations.timetable.windows import serial_end, serial_limit
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 
 __all__ = ["beyond", "engine_holds", "largest_objective", "largest_time", "orders_fit", "schedules_fit"]
 
@@ -17,31 +17,31 @@ _ORDERS = {"finite": 2**61, "cyclic": 2**55}
 """On the cyclic horizon starts grow by many periods."""
 
 
-def largest_time(pieces: Pieces) -> int:
-    """A moment that no schedule passes in which some piece runs at any moment before its end, in microseconds."""
-    return serial_end(pieces) * max(job.slots for job in pieces.jobs)
+def largest_time(operations: Operations) -> int:
+    """A moment that no schedule passes in which some operation runs at any moment before its end, in microseconds."""
+    return serial_end(operations) * max(job.slots for job in operations.jobs)
 
 
-def largest_objective(pieces: Pieces) -> int:
+def largest_objective(operations: Operations) -> int:
     """The objective that goes with it."""
-    return serial_limit(pieces) * max(job.slots for job in pieces.jobs)
+    return serial_limit(operations) * max(job.slots for job in operations.jobs)
 
 
-def beyond(pieces: Pieces) -> int:
-    """More than any time or objective of an order of pieces; 64 bits hold it where they hold these."""
-    return 2**62 if orders_fit(pieces) else 2**7 * largest_objective(pieces)
+def beyond(operations: Operations) -> int:
+    """More than any time or objective of an order of operations; 64 bits hold it where they hold these."""
+    return 2**62 if orders_fit(operations) else 2**7 * largest_objective(operations)
 
 
-def schedules_fit(pieces: Pieces) -> bool:
+def schedules_fit(operations: Operations) -> bool:
     """Whether arrays of 64 bits hold list schedules."""
-    return largest_time(pieces) < _SCHEDULES
+    return largest_time(operations) < _SCHEDULES
 
 
-def orders_fit(pieces: Pieces) -> bool:
-    """Whether arrays of 64 bits hold schedules as orders of pieces, and their objectives."""
-    return largest_objective(pieces) < _ORDERS[pieces.horizon]
+def orders_fit(operations: Operations) -> bool:
+    """Whether arrays of 64 bits hold schedules as orders of operations, and their objectives."""
+    return largest_objective(operations) < _ORDERS[operations.horizon]
 
 
-def engine_holds(pieces: Pieces) -> bool:
+def engine_holds(operations: Operations) -> bool:
     """Whether models of CP-SAT hold times and objectives of plans worth finding."""
-    return serial_limit(pieces) < _ENGINE
+    return serial_limit(operations) < _ENGINE

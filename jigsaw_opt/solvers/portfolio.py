@@ -9,7 +9,7 @@ from functools import partial
 from threading import Event
 
 from jigsaw_opt.problem.clock import in_context
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
@@ -50,22 +50,22 @@ class Portfolio(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        require_size(control.pieces)
+        require_size(control.operations)
         run = _side_by_side if control.options.workers > 1 else _in_turn
-        return control.conclude(lambda: run(control, control.pieces), engines=["ortools"])
+        return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
 
 
 PORTFOLIO = Portfolio()
 """The solver registered as ``portfolio``."""
 
 
-def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
+def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
         search, limit = Driver(control), math.inf if work is None else work
-        prove = partial(_prove, control, pieces, control.options.workers - 1, limit, search.begun)
+        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun)
         proof = pool.submit(in_context(prove))
         try:
             reason = search.run()
@@ -75,22 +75,22 @@ def _side_by_side(control: Control, pieces: Pieces) -> StoppedBy:
     return reason if reason is not StoppedBy.COMPLETED else ended or reason
 
 
-def _in_turn(control: Control, pieces: Pieces) -> StoppedBy:
+def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
-    exact = fits(control, pieces)
-    _require_plan(control, pieces)
+    exact = fits(control, operations)
+    _require_plan(control, operations)
     most = BOUND_WORK if exact else _LONG_BOUND_WORK
-    raise_bounds(control, pieces, most if work is None else min(most, work * _SEARCH_SHARE))
+    raise_bounds(control, operations, most if work is None else min(most, work * _SEARCH_SHARE))
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
-    return explore(control, pieces, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
+    return explore(control, operations, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
 
 
-def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: Event) -> StoppedBy | None:
+def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:
     """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
 
     `begun` says when the first search has been through what the second would begin with.
@@ -99,26 +99,26 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: E
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
-    exact = fits(control, pieces)
+    exact = fits(control, operations)
     limit = math.inf if control.limit is None else control.limit
     # On the cyclic horizon the first search does what it can side by side.
-    twice = pieces.horizon == "finite"
+    twice = operations.horizon == "finite"
     shared = exact and workers == 1 and limit < math.inf
-    closing = shared and is_small(pieces)
+    closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
-    in_between = closing and pieces.objective != "weighted_completion"
-    raise_bounds(control, pieces, work if not exact else _FIRST_BOUND_WORK if in_between else BOUND_WORK)
+    in_between = closing and operations.objective != "weighted_completion"
+    raise_bounds(control, operations, work if not exact else _FIRST_BOUND_WORK if in_between else BOUND_WORK)
     if exact:
-        _require_plan(control, pieces)
+        _require_plan(control, operations)
     if control.reason() is not None:
         return control.reason()
     # Only the exact model proves that there is no plan.
     if closing and control.best is not None:
-        _close_in(control, pieces, work, in_between)
+        _close_in(control, operations, work, in_between)
     elif shared and twice and control.best is not None:
-        explore(control, pieces, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
+        explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
-        return explore(control, pieces, workers, work)
+        return explore(control, operations, workers, work)
     while twice and control.reason() is None and not begun.wait(_POLL_SECONDS):
         pass
     if twice and control.reason() is None:
@@ -126,20 +126,20 @@ def _prove(control: Control, pieces: Pieces, workers: int, work: float, begun: E
     return control.reason()
 
 
-def _close_in(control: Control, pieces: Pieces, work: float, in_between: bool) -> None:
+def _close_in(control: Control, operations: Operations, work: float, in_between: bool) -> None:
     """Ask for targets, with stronger bounds `in_between` once one is left open."""
     from jigsaw_opt.solvers.cpsat_targets import Targets
 
-    targets = Targets(control, pieces, 1)
+    targets = Targets(control, operations, 1)
     if in_between:
         targets.close_in(work, patience=1)
-        raise_bounds(control, pieces, _SECOND_BOUND_WORK)
+        raise_bounds(control, operations, _SECOND_BOUND_WORK)
     targets.close_in(work)
 
 
-def _require_plan(control: Control, pieces: Pieces) -> None:
+def _require_plan(control: Control, operations: Operations) -> None:
     """See to it that there is a plan, if the heuristic finds one: what the exact model asks depends on it."""
     if control.best is None:
-        first = next(timetables(pieces, control.options.seed), None)
+        first = next(timetables(operations, control.options.seed), None)
         if first is not None:
             control.offer(first)

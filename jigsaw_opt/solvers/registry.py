@@ -40,7 +40,7 @@ class ControlledSolver(_Described, Protocol):
     """A solver that works on the cut instance and the books that `solve` keeps."""
 
     def run(self, control: Control) -> Result:
-        """Solve ``control.pieces``; the plan is checked by the caller."""
+        """Solve ``control.operations``; the plan is checked by the caller."""
 
 
 class CallableSolver(_Described, Protocol):

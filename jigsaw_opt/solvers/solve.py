@@ -8,7 +8,7 @@ from dataclasses import replace
 from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -86,17 +86,17 @@ def _solved(method: Solver, instance: Instance, options: Options, report: Report
         )
 
     try:
-        # Before anything is cut: the pieces of workers that no cluster holds might not fit into memory.
+        # Before anything is cut: the operations of workers that no cluster holds might not fit into memory.
         causes = too_wide(instance)
         if causes:
             return none(Status.INFEASIBLE, StoppedBy.PROOF, Bound(0, Proof("there is no plan")), causes)
-        pieces = cut(instance)
-        causes = certain_causes(pieces)
+        operations = cut(instance)
+        causes = certain_causes(operations)
         if causes:
-            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(pieces, options), causes)
+            return none(Status.INFEASIBLE, StoppedBy.PROOF, first_bound(operations, options), causes)
         if callable(method):
             return method(instance, options, report)
-        return method.run(Control(method.name, pieces, options, report))
+        return method.run(Control(method.name, operations, options, report))
     except OutOfTimeError:
         return none(Status.UNKNOWN, StoppedBy.INTERRUPT if options.cancel.is_set() else StoppedBy.TIME, NO_BOUND)
 

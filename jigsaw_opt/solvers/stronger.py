@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds import stronger_bounds
 from jigsaw_opt.solvers.control import Control
 
@@ -12,18 +12,18 @@ BOUND_WORK = 2.0
 """Seconds of a usual core for bounds before the exact model begins."""
 
 
-def raise_bounds(control: Control, pieces: Pieces, work: float) -> None:
+def raise_bounds(control: Control, operations: Operations, work: float) -> None:
     """Raise the bound of a solve as far as it goes, until there is a reason to stop.
 
     Parameters
     ----------
     control
         Receives the bounds.
-    pieces
+    operations
         The instance, cut.
     work
         Limit in deterministic seconds.
     """
     without = control.options.without_bounds
-    for bound in stronger_bounds(pieces, control.bound, work, lambda: control.reason() is not None, without):
+    for bound in stronger_bounds(operations, control.bound, work, lambda: control.reason() is not None, without):
         control.raise_bound(*bound)

@@ -25,7 +25,7 @@ from tests.random_instances import GOALS, random_instance
 def listed(instance: Instance, order: list[int]) -> Attempt:
     """An attempt that has been offered the timetable of one list."""
     attempt = Attempt(cut(instance), time_limit=1.0)
-    timetable = list_timetable(attempt.pieces, order)
+    timetable = list_timetable(attempt.operations, order)
     if timetable is not None:
         attempt.offer(timetable)
     return attempt
@@ -42,7 +42,7 @@ def run(
 def test_plans_of_list_scheduling_are_correct(goal: tuple[Horizon, Objective]) -> None:
     planned = 0
     for seed in range(60):
-        instance = random_instance(seed, *goal, pieces=20)
+        instance = random_instance(seed, *goal, operations=20)
         attempt = listed(instance, list(range(len(instance.jobs)))[::-1])
         plan = stated_plan(attempt, "list")
         if plan is not None:
@@ -68,8 +68,8 @@ def test_the_order_of_the_list_matters() -> None:
 
 def test_an_attempt_keeps_better_plans_only() -> None:
     instance = generate("server", 2)
-    attempt, pieces = Attempt(cut(instance), time_limit=1.0), cut(instance)
-    found = [list_timetable(pieces, list(range(len(instance.jobs)))[::step]) for step in (1, -1, 1)]
+    attempt, operations = Attempt(cut(instance), time_limit=1.0), cut(instance)
+    found = [list_timetable(operations, list(range(len(instance.jobs)))[::step]) for step in (1, -1, 1)]
     for timetable in found:
         assert timetable is not None
         attempt.offer(timetable)

@@ -21,11 +21,11 @@ KINDS = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "
 
 
 def greedy_plan(instance: Instance) -> Plan | None:
-    pieces = cut(instance)
-    timetable = greedy_timetable(pieces)
+    operations = cut(instance)
+    timetable = greedy_timetable(operations)
     if timetable is None:
         return None
-    value = objective_of(pieces, timetable.jobs, timetable.period_us)
+    value = objective_of(operations, timetable.jobs, timetable.period_us)
     digest = instance_sha256(instance)
     return Plan(instance.name, digest, "optimal", value, value, timetable.period_us, timetable.jobs)
 
@@ -78,7 +78,7 @@ def test_a_start_that_moves_on_a_full_gpu_is_rejected(lead: int) -> None:
 
 def test_no_plan_beats_the_oracle() -> None:
     for seed in range(40):
-        instance = random_instance(seed, pieces=7)
+        instance = random_instance(seed, operations=7)
         plan, best = greedy_plan(instance), optimum(instance)
         assert plan is None or (best is not None and plan.objective >= best)
 

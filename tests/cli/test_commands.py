@@ -16,7 +16,11 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.instances import load
-from tests.extras import needs_plot
+from jigsaw_opt.solvers.engines import code_cache
+from jigsaw_opt.solvers.engines.compiled import compiled
+from jigsaw_opt.solvers.engines.native import RECIPES
+from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
+from tests.extras import needs_fast, needs_plot
 
 
 def run(*arguments: object) -> int:
@@ -91,6 +95,14 @@ def test_plot_and_export(
 def test_plot_as_png(pair_path: Path, pair_plan_path: Path, tmp_path: Path) -> None:
     assert run("plot", pair_path, pair_plan_path, "-o", tmp_path / "p.png") == 0
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+
+
+@needs_fast
+def test_functions_are_compiled_ahead(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solvers", "--compile") == 0
+    assert capsys.readouterr().out == ""
+    assert compiled(anneal_sequence) is not None
+    assert code_cache.find(RECIPES[anneal_sequence]) is not None
 
 
 def test_solvers_and_schema(capsys: pytest.CaptureFixture[str]) -> None:

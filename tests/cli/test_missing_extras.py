@@ -24,8 +24,9 @@ PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
         ("torch", "PyTorch", "torch", ("profile", "gpt", "-o", "model.json")),
         ("torch", "PyTorch", "torch", ("run", TRAINED_PLAN, "--instance", TRAINED, "-o", "replay.json")),
         ("ray", "Ray", "ray", ("bench", "tiny/000", "--engine", "ray", "--address", "auto", "-o", "out")),
+        ("numba", "numba", "fast", ("solvers", "--compile")),
     ],
-    ids=["plot", "profile", "run", "bench"],
+    ids=["plot", "profile", "run", "bench", "compile"],
 )
 def test_the_extra_is_named(
     module: str,

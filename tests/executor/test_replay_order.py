@@ -22,7 +22,7 @@ PASSES = 3
 
 
 def solved(seed: int, horizon: str) -> tuple[Instance, Plan] | None:
-    instance = random_instance(seed, horizon, pieces=48)  # type: ignore[arg-type]
+    instance = random_instance(seed, horizon, operations=48)  # type: ignore[arg-type]
     plan = solve(instance, "greedy", Options(seed=0)).plan
     return None if plan is None else (instance, shifted(plan))
 
@@ -166,9 +166,9 @@ def test_the_usual_way_is_a_correct_plan_with_one_job_at_a_time(
         spans: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
         for job in found.jobs:
             for iteration in job.iterations:
-                pieces = [*iteration.blocks, *iteration.transfers]
+                operations = [*iteration.blocks, *iteration.transfers]
                 for gpu in job.gpus:
-                    spans[gpu].append((min(p.start_us for p in pieces), max(p.end_us for p in pieces)))
+                    spans[gpu].append((min(p.start_us for p in operations), max(p.end_us for p in operations)))
         for own in spans.values():
             assert all(a[1] <= b[0] for a, b in pairwise(sorted(own)))
 

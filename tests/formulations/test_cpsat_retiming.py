@@ -19,7 +19,7 @@ from jigsaw_opt.problem import (
     Job,
     Link,
     Model,
-    Pieces,
+    Operations,
     Plan,
     Segment,
     Server,
@@ -43,23 +43,25 @@ MICRO = 1_000_000
 Places = Sequence[Sequence[Gpu]]
 
 
-def gpus_of(pieces: Pieces, plan: JobPlan) -> list[Gpu]:
+def gpus_of(operations: Operations, plan: JobPlan) -> list[Gpu]:
     """The GPUs of a planned job as (server, index)."""
-    number = {server.name: s for s, server in enumerate(pieces.cluster.servers)}
+    number = {server.name: s for s, server in enumerate(operations.cluster.servers)}
     named = [gpu.rsplit("/", 1) for gpu in plan.gpus]
     return [(number[server], int(k)) for server, k in named]
 
 
-def tasks_of(pieces: Pieces, places: Places, jobs: Sequence[int], deadline: int) -> list[cpsat_retiming.RetimingTask]:
+def tasks_of(
+    operations: Operations, places: Places, jobs: Sequence[int], deadline: int
+) -> list[cpsat_retiming.RetimingTask]:
     """Tasks of some jobs, all being placed."""
-    servers = pieces.cluster.servers
+    servers = operations.cluster.servers
     held: Counter[Gpu] = Counter()
-    for job, gpus in zip(pieces.jobs, places, strict=True):
+    for job, gpus in zip(operations.jobs, places, strict=True):
         held.update(dict.fromkeys(gpus, job.state_bytes))
     tasks = []
     for index in jobs:
-        job, gpus = pieces.jobs[index], places[index]
-        channel = pieces.routes.channel(Counter(s for s, _ in gpus))
+        job, gpus = operations.jobs[index], places[index]
+        channel = operations.routes.channel(Counter(s for s, _ in gpus))
         assert channel is not None
         rooms = [servers[gpu[0]].gpu_memory - held[gpu] for gpu in gpus]
         caps = [sum(size <= room for size in job.activation_bytes) for room in rooms]
@@ -69,15 +71,17 @@ def tasks_of(pieces: Pieces, places: Places, jobs: Sequence[int], deadline: int)
     return tasks
 
 
-def busy_of(pieces: Pieces, plan: Timetable, jobs: Sequence[int]) -> tuple[cpsat_retiming.Busy, cpsat_retiming.Busy]:
+def busy_of(
+    operations: Operations, plan: Timetable, jobs: Sequence[int]
+) -> tuple[cpsat_retiming.Busy, cpsat_retiming.Busy]:
     """What all other jobs take of GPUs and links, cut at the end of a period."""
     gpus: dict[int, list[tuple[int, int]]] = {}
     links: dict[int, list[tuple[int, int]]] = {}
     for index, job in enumerate(plan.jobs):
         if index in jobs:
             continue
-        places = gpus_of(pieces, job)
-        channel = pieces.routes.channel(Counter(s for s, _ in places))
+        places = gpus_of(operations, job)
+        channel = operations.routes.channel(Counter(s for s, _ in places))
         assert channel is not None
         for it in job.iterations:
             for (s, k), block in zip(places, it.blocks, strict=True):
@@ -106,24 +110,24 @@ def timed(model: cpsat_retiming.CpSatRetiming) -> list[cpsat_retiming.RetimedTim
     return model.plan(solver.value) if status == cp_model.OPTIMAL else None
 
 
-def frame_of(pieces: Pieces, limit: int) -> cpsat_retiming.Frame:
-    if pieces.horizon == "cyclic":
+def frame_of(operations: Operations, limit: int) -> cpsat_retiming.Frame:
+    if operations.horizon == "cyclic":
         return cpsat_retiming.Frame(limit)
-    return cpsat_retiming.Frame(None, pieces.objective == "weighted_completion", 0, limit)
+    return cpsat_retiming.Frame(None, operations.objective == "weighted_completion", 0, limit)
 
 
 def retimed(instance: Instance, places: Places, limit: int) -> int | None:
     """Objective of all jobs timed anew at a placement, within a limit (the period itself); the checker passes it."""
-    pieces = cut(instance)
-    tasks = tasks_of(pieces, places, range(len(places)), limit)
-    timings = timed(cpsat_retiming.build(tasks, frame_of(pieces, limit), {}, {}))
+    operations = cut(instance)
+    tasks = tasks_of(operations, places, range(len(places)), limit)
+    timings = timed(cpsat_retiming.build(tasks, frame_of(operations, limit), {}, {}))
     if timings is None:
         return None
     decisions = [
         JobDecision(gpus, it.levels, it.blocks, it.transfers) for gpus, it in zip(places, timings, strict=True)
     ]
-    period = limit if pieces.horizon == "cyclic" else None
-    return passed(instance, Timetable(assemble(pieces, decisions), period))
+    period = limit if operations.horizon == "cyclic" else None
+    return passed(instance, Timetable(assemble(operations, decisions), period))
 
 
 def passed(instance: Instance, plan: Timetable) -> int:
@@ -141,15 +145,15 @@ def best_places(instance: Instance) -> tuple[list[list[Gpu]], int] | None:
         return None
     assert result.status is Status.OPTIMAL
     assert result.plan is not None and result.objective is not None
-    pieces = cut(instance)
-    return [gpus_of(pieces, job) for job in result.plan.jobs], result.objective
+    operations = cut(instance)
+    return [gpus_of(operations, job) for job in result.plan.jobs], result.objective
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_the_best_placement_timed_anew_gives_the_optimum(horizon: Horizon, objective: Objective) -> None:
     feasible = 0
     for seed in range(16):
-        instance = random_instance(seed, horizon, objective, pieces=6)
+        instance = random_instance(seed, horizon, objective, operations=6)
         found = best_places(instance)
         if found is not None:
             places, best = found
@@ -164,7 +168,7 @@ def test_the_best_placement_timed_anew_gives_the_optimum(horizon: Horizon, objec
 
 @pytest.mark.parametrize("seed", [0, 2, 4, 5, 8])
 def test_every_longer_period_is_possible(seed: int) -> None:
-    instance = random_instance(seed, "cyclic", "period", pieces=10)
+    instance = random_instance(seed, "cyclic", "period", operations=10)
     found = best_places(instance)
     assert found is not None
     places, best = found
@@ -176,30 +180,33 @@ def test_every_longer_period_is_possible(seed: int) -> None:
 def test_parts_keep_to_what_stays(horizon: Horizon, objective: Objective) -> None:
     tried = 0
     for seed in range(12):
-        instance = random_instance(seed, horizon, objective, pieces=16)
-        pieces = cut(instance)
-        plan = greedy_timetable(pieces)
-        for index in range(len(pieces.jobs)) if plan is not None and len(pieces.jobs) > 1 else ():
+        instance = random_instance(seed, horizon, objective, operations=16)
+        operations = cut(instance)
+        plan = greedy_timetable(operations)
+        for index in range(len(operations.jobs)) if plan is not None and len(operations.jobs) > 1 else ():
             assert plan is not None
             before = passed(instance, plan)
-            plan = part_timed_anew(pieces, plan, index)
+            plan = part_timed_anew(operations, plan, index)
             assert passed(instance, plan) <= before
             tried += 1
     assert tried >= 8
 
 
-def part_timed_anew(pieces: Pieces, plan: Timetable, index: int) -> Timetable:
+def part_timed_anew(operations: Operations, plan: Timetable, index: int) -> Timetable:
     """The plan with one job timed anew; it may stay as it was, so there is a solution."""
-    places = [gpus_of(pieces, job) for job in plan.jobs]
+    places = [gpus_of(operations, job) for job in plan.jobs]
     end = job_end(plan.jobs[index])
-    limit = plan.period_us or end * (pieces.jobs[index].weight if pieces.objective == "weighted_completion" else 1)
-    [task] = tasks_of(pieces, places, [index], plan.period_us or end)
-    model = cpsat_retiming.build([task], frame_of(pieces, limit), *busy_of(pieces, plan, [index]))
+    limit = plan.period_us or end * (
+        operations.jobs[index].weight if operations.objective == "weighted_completion" else 1
+    )
+    [task] = tasks_of(operations, places, [index], plan.period_us or end)
+    model = cpsat_retiming.build([task], frame_of(operations, limit), *busy_of(operations, plan, [index]))
     timings = timed(model)
     assert timings is not None
     [it] = timings
     [anew] = assemble(
-        replace(pieces, jobs=(pieces.jobs[index],)), [JobDecision(places[index], it.levels, it.blocks, it.transfers)]
+        replace(operations, jobs=(operations.jobs[index],)),
+        [JobDecision(places[index], it.levels, it.blocks, it.transfers)],
     )
     return Timetable((*plan.jobs[:index], anew, *plan.jobs[index + 1 :]), plan.period_us)
 
@@ -235,8 +242,8 @@ def test_memory_decides_who_goes_deep() -> None:
     instance = lone(StaircaseDepth(), memory=(22, 1000, 22))
     assert retimed(instance, [[(0, 0), (1, 0), (2, 0)]], 1000) is None
     roomy = lone(StaircaseDepth(), memory=(22, 1000, 1000))
-    pieces, places = cut(roomy), [[(0, 0), (1, 0), (2, 0)]]
-    timings = timed(cpsat_retiming.build(tasks_of(pieces, places, [0], 1000), frame_of(pieces, 1000), {}, {}))
+    operations, places = cut(roomy), [[(0, 0), (1, 0), (2, 0)]]
+    timings = timed(cpsat_retiming.build(tasks_of(operations, places, [0], 1000), frame_of(operations, 1000), {}, {}))
     assert timings is not None
     assert [row[0] for row in timings[0].levels] == [1, 1]
     assert [sorted(row) for row in timings[0].levels] == [[1, 2, 3], [1, 2, 3]]
@@ -268,12 +275,12 @@ def test_levels_may_skip_segments() -> None:
 def test_a_hint_is_a_solution() -> None:
     from ortools.sat.python import cp_model
 
-    instance = random_instance(3, "finite", "makespan", pieces=16)
-    pieces, plan = cut(instance), greedy_timetable(cut(instance))
+    instance = random_instance(3, "finite", "makespan", operations=16)
+    operations, plan = cut(instance), greedy_timetable(cut(instance))
     assert plan is not None
-    places, end = [gpus_of(pieces, job) for job in plan.jobs], max(map(job_end, plan.jobs))
+    places, end = [gpus_of(operations, job) for job in plan.jobs], max(map(job_end, plan.jobs))
     jobs = range(len(places))
-    model = cpsat_retiming.build(tasks_of(pieces, places, jobs, end), frame_of(pieces, end), {}, {})
+    model = cpsat_retiming.build(tasks_of(operations, places, jobs, end), frame_of(operations, end), {}, {})
     model.hint(
         [
             cpsat_retiming.RetimedTiming(

@@ -33,9 +33,9 @@ WORK_LIMIT = 20.0
 
 
 def model_of(instance: Instance, bound: int = 0, limit: int | None = None) -> CpSatTimetable:
-    pieces = cut(instance)
-    limit = serial_limit(pieces) if limit is None else limit
-    return build(pieces, windows(pieces, limit), bound, limit)
+    operations = cut(instance)
+    limit = serial_limit(operations) if limit is None else limit
+    return build(operations, windows(operations, limit), bound, limit)
 
 
 def solved(model: CpSatTimetable) -> tuple[int, cp_model.CpSolver]:
@@ -92,13 +92,13 @@ def _heavier(segment: Segment, factor: int) -> Segment:
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_optimum_is_that_of_brute_force(first: int, objective: str) -> None:
     for seed in range(first, first + 10):
-        instance = random_instance(seed, "finite", objective, pieces=7)
+        instance = random_instance(seed, "finite", objective, operations=7)
         assert proven_optimum(instance) == optimum(instance), instance.name
 
 
 def test_bytes_beyond_32_bits_change_nothing() -> None:
     for seed in range(100, 120):
-        instance = random_instance(seed, "finite", "makespan", pieces=6)
+        instance = random_instance(seed, "finite", "makespan", operations=6)
         assert proven_optimum(enlarged(instance, 3 * 10**9)) == optimum(instance), instance.name
 
 

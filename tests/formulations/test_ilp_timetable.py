@@ -17,7 +17,7 @@ from jigsaw_opt.formulations.ilp_timetable import (
     IlpTimetable,
     build,
     objective_step,
-    piece_pairs,
+    operation_pairs,
     serial_limit,
     windows,
 )
@@ -34,9 +34,9 @@ Optimum = Callable[[Instance], int | None]
 
 
 def model_of(instance: Instance) -> IlpTimetable:
-    pieces = cut(instance)
-    limit = serial_limit(pieces)
-    return build(pieces, windows(pieces, limit), 0, limit)
+    operations = cut(instance)
+    limit = serial_limit(operations)
+    return build(operations, windows(operations, limit), 0, limit)
 
 
 def solved_file(path: Path) -> highspy.Highs:
@@ -77,7 +77,7 @@ def proven(request: pytest.FixtureRequest, tmp_path: Path) -> Optimum:
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_optimum_is_that_of_brute_force(objective: Literal["makespan", "weighted_completion"], proven: Optimum) -> None:
     for seed in range(40):
-        instance = random_instance(seed, "finite", objective, pieces=7)
+        instance = random_instance(seed, "finite", objective, operations=7)
         assert proven(instance) == optimum(instance), instance.name
 
 
@@ -166,8 +166,8 @@ def test_objectives_lie_on_the_grid() -> None:
 
 
 def test_pairs_are_those_that_share_a_gpu_or_a_link() -> None:
-    pieces = cut(flow_shop(((3, 6), (5, 2), (1, 2))))
-    assert piece_pairs(pieces) == 3 * (2 + 1)
+    operations = cut(flow_shop(((3, 6), (5, 2), (1, 2))))
+    assert operation_pairs(operations) == 3 * (2 + 1)
 
 
 def test_a_false_constraint_makes_the_program_infeasible(tmp_path: Path) -> None:

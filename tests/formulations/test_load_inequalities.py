@@ -30,7 +30,7 @@ def test_a_late_release_and_a_long_exchange_of_another_job_do_not_add_up(
     jobs = (Job("pair", "exchanging", 2, 1), Job("late", "short", 1, 1, release_us=60))
     instance = Instance("late", cluster, {"exchanging": EXCHANGING, "short": SHORT}, jobs)
     for module in (cpsat_search, ilp):  # from the models alone
-        monkeypatch.setattr(module, "offer_greedy", lambda control, pieces, seed: False)
+        monkeypatch.setattr(module, "offer_greedy", lambda control, operations, seed: False)
     result = solve(instance, solver, EXACT)
     assert (result.status, result.objective) == (Status.OPTIMAL, 70)
 
@@ -48,7 +48,7 @@ def test_a_tail_on_one_type_says_nothing_of_the_other(solver: str, monkeypatch: 
     cluster = Cluster(servers)
     jobs = (Job("a", "pair", 2, 1), Job("b", "pair", 2, 1, release_us=300))
     for module in (cpsat_search, ilp):
-        monkeypatch.setattr(module, "offer_greedy", lambda control, pieces, seed: False)
+        monkeypatch.setattr(module, "offer_greedy", lambda control, operations, seed: False)
     result = solve(Instance("types", cluster, {"pair": pair}, jobs), solver, EXACT)
     # Forward 2, head ready at 3, 90 us of exchange: 93 after the later release.
     assert (result.status, result.objective) == (Status.OPTIMAL, 393)
@@ -66,10 +66,10 @@ def pairs(count: int, iterations: int = 1, horizon: Horizon = "finite", seconds:
 
 @pytest.mark.parametrize("seconds", [1, 2])
 def test_a_job_may_cross_where_its_least_span_over_links_is_left(seconds: int) -> None:
-    pieces = cut(pairs(1, iterations=3, seconds=seconds))
-    ground, span = Ground(pieces), 3 * (20 + seconds * 10**6)
-    assert ground.may_cross(pieces.jobs[0], span)
-    assert not ground.may_cross(pieces.jobs[0], span - 1)
+    operations = cut(pairs(1, iterations=3, seconds=seconds))
+    ground, span = Ground(operations), 3 * (20 + seconds * 10**6)
+    assert ground.may_cross(operations.jobs[0], span)
+    assert not ground.may_cross(operations.jobs[0], span - 1)
 
 
 @pytest.mark.parametrize(("horizon", "limit"), [("finite", 2 * 20 + 20 + 9), ("cyclic", 2 * 20 + 9)])
@@ -78,8 +78,8 @@ def test_a_server_takes_no_more_jobs_than_its_gpus_have_time_for(horizon: Horizo
     cp_model = pytest.importorskip("ortools.sat.python.cp_model")
     build = cpsat_cycle.build if horizon == "cyclic" else cpsat_timetable.build
     for count, status in ((8, cp_model.OPTIMAL), (9, cp_model.INFEASIBLE)):
-        pieces = cut(pairs(count, horizon=horizon))
-        model = build(pieces, windows(pieces, limit), limit if horizon == "cyclic" else 0, limit)
+        operations = cut(pairs(count, horizon=horizon))
+        model = build(operations, windows(operations, limit), limit if horizon == "cyclic" else 0, limit)
         model.proto.clear_objective()
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1

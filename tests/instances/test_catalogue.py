@@ -56,9 +56,9 @@ def test_listing_reads_no_file_and_loads_no_engine() -> None:
 
 def test_tiny_instances_are_tiny() -> None:
     cuts = [cut(load(name)) for name in names("tiny")]
-    assert max(pieces.cluster.gpu_count for pieces in cuts) == 4
-    assert max(len(pieces.jobs) for pieces in cuts) <= 7
-    sizes = sorted(pieces.blocks + pieces.transfers for pieces in cuts)
+    assert max(operations.cluster.gpu_count for operations in cuts) == 4
+    assert max(len(operations.jobs) for operations in cuts) <= 7
+    sizes = sorted(operations.blocks + operations.transfers for operations in cuts)
     assert sizes[len(sizes) * 8 // 10] <= 24
     assert sizes[-1] <= 32
 

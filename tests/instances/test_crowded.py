@@ -72,9 +72,9 @@ def test_workers_iterations_types_and_memory_are_as_varied_as_the_page_says(inst
 
 def alone_us(instance: Instance) -> int:
     """Least time of the job that takes longest on an empty cluster."""
-    pieces = cut(instance)
-    sites = (critical.sites(pieces, job, critical.usable_gpus(pieces, job)) for job in pieces.jobs)
-    return max(critical.least_span_us(job, where) for job, where in zip(pieces.jobs, sites, strict=True))
+    operations = cut(instance)
+    sites = (critical.sites(operations, job, critical.usable_gpus(operations, job)) for job in operations.jobs)
+    return max(critical.least_span_us(job, where) for job, where in zip(operations.jobs, sites, strict=True))
 
 
 def mean_work_us(instance: Instance) -> float:

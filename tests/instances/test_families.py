@@ -14,7 +14,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import generate
 from jigsaw_opt.instances.families import Draft, HiddenPlace, draft
 from jigsaw_opt.instances.recipes import FAMILIES
-from jigsaw_opt.problem import Channel, Instance, PieceGraph, Pieces, Plan, cut
+from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations, Plan, cut
 from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
 
 GPUS = {"tiny": (2, 4), "server": (8, 16), "rack": (32, 64), "pod": (256, 256), "cluster": (1024, 1024)}
@@ -91,21 +91,21 @@ def test_what_cannot_be_made_is_refused(family: str, changes: dict[str, int], me
 
 def _serial_plan(made: Draft) -> Plan:
     """Job after job and iteration after iteration, transfers behind all blocks."""
-    pieces = cut(made.instance)
+    operations = cut(made.instance)
     decisions, now = [], 0
-    for job, place in zip(pieces.jobs, made.places, strict=True):
-        decision, now = _serial_job(pieces, job, place, max(now, job.release_us))
+    for job, place in zip(operations.jobs, made.places, strict=True):
+        decision, now = _serial_job(operations, job, place, max(now, job.release_us))
         decisions.append(decision)
-    jobs = assemble(pieces, decisions)
+    jobs = assemble(operations, decisions)
     period = now if made.instance.horizon == "cyclic" else None
-    objective = objective_of(pieces, jobs, period)
+    objective = objective_of(operations, jobs, period)
     return Plan(made.instance.name, instance_sha256(made.instance), "feasible", objective, 0, period, jobs)
 
 
-def _serial_job(pieces: Pieces, job: PieceGraph, place: HiddenPlace, start: int) -> tuple[JobDecision, int]:
-    channel = pieces.routes.channel(Counter(server for server, _ in place.gpus))
+def _serial_job(operations: Operations, job: OperationGraph, place: HiddenPlace, start: int) -> tuple[JobDecision, int]:
+    channel = operations.routes.channel(Counter(server for server, _ in place.gpus))
     assert channel is not None
-    block = max(job.blocks[0].duration_us[_type(pieces.instance, gpu[0])][-1] for gpu in place.gpus)
+    block = max(job.blocks[0].duration_us[_type(operations.instance, gpu[0])][-1] for gpu in place.gpus)
     spans = [
         job.transfer_us(t.bucket, sum(level >= t.bucket for level in place.levels), channel) for t in job.transfers
     ]

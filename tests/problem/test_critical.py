@@ -12,7 +12,7 @@ from jigsaw_opt.problem import (
     Job,
     Link,
     Model,
-    Pieces,
+    Operations,
     Segment,
     Server,
     StaircaseDepth,
@@ -21,7 +21,7 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tail_us, usable_gpus
 
 
-def pieces(cluster: Cluster, model: Model, *jobs: Job) -> Pieces:
+def operations(cluster: Cluster, model: Model, *jobs: Job) -> Operations:
     return cut(Instance("i", cluster, {"m": model}, jobs))
 
 
@@ -44,7 +44,7 @@ def test_least_work_is_met_by_enumeration() -> None:
     cluster, cost = Cluster((Server("s", "v", 2, 1, 1),)), (3, 4, 9, 11)
     model = Model(tuple(Segment(f"s{k}", {"v": 1}, {"v": 1}, 0, 0) for k in range(4)))
     for total in range(4, 17):
-        job = pieces(cluster, model, Job("j", "m", 2, 2, depth=FreeDepth(1, f"{total}/16"))).jobs[0]
+        job = operations(cluster, model, Job("j", "m", 2, 2, depth=FreeDepth(1, f"{total}/16"))).jobs[0]
         pairs = [pair for pair in product(range(1, 5), repeat=2) if max(pair) == 4]
         chosen = [a + b for a, b in product(pairs, repeat=2) if sum(a + b) >= total]
         best = min(sum(cost[level - 1] for level in levels) for levels in chosen)
@@ -60,7 +60,7 @@ def test_shallow_workers_take_the_slow_gpus() -> None:
         )
     )
     servers = (Server("f", "fast", 1, 1, 10**9), Server("s", "slow", 1, 1, 10**9))
-    part = pieces(
+    part = operations(
         Cluster(servers, (), (Link("l", ("f", "s"), 10**9),)),
         model,
         Job("stairs", "m", 2, 1, depth=StaircaseDepth()),
@@ -72,7 +72,7 @@ def test_shallow_workers_take_the_slow_gpus() -> None:
 
 def test_free_levels_make_transfers_longer() -> None:
     segments = tuple(Segment(f"s{k}", {"v": 1}, {"v": 1}, 120, 0) for k in range(2))
-    part = pieces(
+    part = operations(
         Cluster((Server("s", "v", 2, 10**6, 10**6),)), Model(segments), Job("j", "m", 2, 4, depth=FreeDepth(1, "7/8"))
     )
     (job,) = part.jobs
@@ -89,7 +89,7 @@ def test_no_placement_beats_the_best_rate_of_rings() -> None:
         Link("d", ("s3", "q"), 90, 0), Link("e", ("s4", "q"), 60, 3), Link("f", ("r", "q"), 40, 5),
     )  # fmt: skip
     model = Model((Segment("s", {"v": 1}, {"v": 1}, 0, 0),))
-    part = pieces(Cluster(servers, ("r", "q"), links), model, Job("j", "m", 2, 1))
+    part = operations(Cluster(servers, ("r", "q"), links), model, Job("j", "m", 2, 1))
     gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
     for slots in range(2, len(gpus) + 1):
         placements = [Counter(s for s, _ in chosen) for chosen in combinations(gpus, slots)]

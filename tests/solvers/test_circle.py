@@ -9,7 +9,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
@@ -23,16 +23,16 @@ from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     assert asked is not None
-    return ProblemData(pieces, Layout(pieces), asked)
+    return ProblemData(operations, Layout(operations), asked)
 
 
 def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     rng = Random(1)
     candidate_sets = BestFitPolicy(CandidateTable(data), period, rng)
-    weights = [float(spot.iteration_us * spot.job.iterations) for spot in candidate_sets.quickest()]
+    weights = [float(assignment.iteration_us * assignment.job.iterations) for assignment in candidate_sets.quickest()]
     timetable = ModuloInsertion(data, candidate_sets, period, rng).insert_all(
         range(len(weights)), weights, tries, lambda: False
     )
@@ -42,7 +42,7 @@ def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     def ignore(event: Event) -> None:
         """Progress is of no interest here."""
 
-    control = Control("circle", data.pieces, Options(), ignore)
+    control = Control("circle", data.operations, Options(), ignore)
     control.offer(timetable)
     return control.result(StoppedBy.COMPLETED).plan
 
@@ -53,7 +53,7 @@ def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
 def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str, int]) -> None:
     instance = generate(family, seed, objective="period", releases=False, **changes)
     data = ground_of(instance)
-    least = lower_bound(data.pieces).value
+    least = lower_bound(data.operations).value
     plan = insert(data, 2 * least)
     assert plan is not None
     assert plan.period_us is not None
@@ -65,16 +65,18 @@ def test_what_is_laid_keeps_every_rule(family: str, seed: int, changes: dict[str
 def test_what_is_offered_is_short_enough_and_has_the_time() -> None:
     data = ground_of(generate("cluster", 3, servers=8, load=100))
     candidate_sets = BestFitPolicy(CandidateTable(data), 10**9, Random(0))
-    longest = max(spot.iteration_us * spot.job.iterations for spot in candidate_sets.quickest())
+    longest = max(assignment.iteration_us * assignment.job.iterations for assignment in candidate_sets.quickest())
     schedule = ModuloInsertion(data, candidate_sets, longest, Random(0)).schedule
     tight = BestFitPolicy(CandidateTable(data), longest, Random(0))
-    for index in range(len(data.pieces.jobs)):
-        spots = list(tight.spots(schedule.placement, index))
-        assert spots
-        assert all(fullest_us([spot]) <= longest for spot in spots)
+    for index in range(len(data.operations.jobs)):
+        assignments = list(tight.assignments(schedule.placement, index))
+        assert assignments
+        assert all(fullest_us([assignment]) <= longest for assignment in assignments)
         lengths = [
-            spot.iteration_us
-            for spot in BestFitPolicy(CandidateTable(data), 10**9, Random(0)).spots(schedule.placement, index)
+            assignment.iteration_us
+            for assignment in BestFitPolicy(CandidateTable(data), 10**9, Random(0)).assignments(
+                schedule.placement, index
+            )
         ]
         assert min(lengths) >= tight.quickest()[index].iteration_us
 
@@ -86,7 +88,7 @@ def test_slow_gpus_are_left_to_jobs_that_they_are_fast_enough_for() -> None:
     def types(period: int) -> list[str]:
         candidate_sets = BestFitPolicy(CandidateTable(data), period, Random(0))
         placement = ModuloInsertion(data, candidate_sets, period, Random(0)).schedule.placement
-        return [type_of[spot.gpus[0]] for spot in candidate_sets.spots(placement, 0)]
+        return [type_of[assignment.gpus[0]] for assignment in candidate_sets.assignments(placement, 0)]
 
     quickest = BestFitPolicy(CandidateTable(data), 10**9, Random(0)).quickest()[0]
     length = quickest.iteration_us * quickest.job.iterations

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines import code_cache
 from jigsaw_opt.solvers.engines.native import RECIPES

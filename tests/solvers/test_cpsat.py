@@ -39,7 +39,7 @@ def fitting(servers: int, memory: int, jobs: int) -> Instance:
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_proves_what_brute_force_finds(objective: str) -> None:
     for seed in range(200, 220):
-        instance = random_instance(seed, "finite", objective, pieces=7)
+        instance = random_instance(seed, "finite", objective, operations=7)
         result, best = solve(instance), optimum(instance)
         assert result.objective == best, instance.name
         assert result.stopped_by == StoppedBy.PROOF
@@ -50,7 +50,7 @@ def test_proves_what_brute_force_finds(objective: str) -> None:
 
 
 def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
     instance = load("server/full")
     events: list[Event] = []
     result = CPSAT.run(Control("cpsat", cut(instance), Options(workers=1, work_limit=20.0), events.append))
@@ -127,7 +127,7 @@ def test_times_beyond_the_engine_keep_the_heuristic_plan() -> None:
 
 
 def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
     times = [2**52 + extra for extra in (3, 1, 4, 0)]
     models = {f"m{time}": Model((Segment("all", {"v": time}, {"v": 0}, 0, 0),)) for time in times}
     jobs = tuple(Job(f"j{time}", f"m{time}", 1, 1) for time in times)
@@ -139,13 +139,13 @@ def test_objectives_that_floats_cannot_tell_apart_are_told_apart(monkeypatch: py
 
 @pytest.mark.parametrize("seed", [1594, 3697, 9239])
 def test_its_presolve_loses_no_solution(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = cut(extreme_instance(seed))
-    known = greedy_timetable(pieces)
+    operations = cut(extreme_instance(seed))
+    known = greedy_timetable(operations)
     assert known is not None
-    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, pieces, seed: False)
-    result = solve(pieces.instance)
+    monkeypatch.setattr(cpsat_search, "offer_greedy", lambda control, operations, seed: False)
+    result = solve(operations.instance)
     assert result.status == Status.OPTIMAL
-    assert result.bound <= objective_of(pieces, known.jobs, known.period_us)
+    assert result.bound <= objective_of(operations, known.jobs, known.period_us)
 
 
 def test_states_what_it_needs_and_takes(pair: Instance) -> None:

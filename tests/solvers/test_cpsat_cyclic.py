@@ -9,7 +9,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances import generate, load
-from jigsaw_opt.problem import Instance, Pieces, cut
+from jigsaw_opt.problem import Instance, Operations, cut
 from jigsaw_opt.solvers import cpsat_model, cpsat_search, cpsat_targets
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
@@ -43,10 +43,12 @@ def has_period(instance: Instance, period: int) -> bool:
     """Whether the model has a plan of exactly this period, which is at least the bound."""
     from ortools.sat.python import cp_model
 
-    pieces, solver = cut(instance), cp_model.CpSolver()
+    operations, solver = cut(instance), cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.max_deterministic_time = 20.0
-    model = cpsat_search.build_model(Control("period", pieces, Options(), lambda event: None), pieces, period, period)
+    model = cpsat_search.build_model(
+        Control("period", operations, Options(), lambda event: None), operations, period, period
+    )
     status = solver.solve(model.proto)
     assert status in (cp_model.OPTIMAL, cp_model.INFEASIBLE)
     if status == cp_model.OPTIMAL:
@@ -56,7 +58,7 @@ def has_period(instance: Instance, period: int) -> bool:
 
 @pytest.mark.parametrize("seed", [14, 24, 38, 39])
 def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
-    instance = random_instance(seed, "cyclic", "period", pieces=6)
+    instance = random_instance(seed, "cyclic", "period", operations=6)
     best, bound = optimum(instance), lower_bound(cut(instance)).value
     assert best is not None
     assert bound < best
@@ -67,7 +69,7 @@ def test_the_possible_periods_are_all_from_the_least_one_on(seed: int) -> None:
 def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = load("tiny/021")
     by_single_periods = solve(instance)
-    monkeypatch.setattr(cpsat_search, "is_small", lambda pieces: False)
+    monkeypatch.setattr(cpsat_search, "is_small", lambda operations: False)
     by_all_periods = solve(instance)
     assert lower_bound(cut(instance)).value < by_single_periods.bound
     assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL
@@ -89,9 +91,9 @@ def test_the_work_limit_counts_every_question(crowded: Instance, monkeypatch: py
     limits: list[float] = []
     engine = cpsat_model.engine_for
 
-    def recorded(control: Control, pieces: Pieces, limit: int, work: float) -> cp_model.CpSolver:
+    def recorded(control: Control, operations: Operations, limit: int, work: float) -> cp_model.CpSolver:
         limits.append(work)
-        return engine(control, pieces, limit, work)
+        return engine(control, operations, limit, work)
 
     monkeypatch.setattr(cpsat_search, "engine_for", recorded)
     monkeypatch.setattr(cpsat_targets, "engine_for", recorded)

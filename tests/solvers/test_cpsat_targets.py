@@ -22,9 +22,9 @@ pytest.importorskip("ortools")
 
 def begun(instance: Instance, **options: object) -> Control:
     """A solve that has the heuristic's plan."""
-    pieces = cut(instance)
-    control = Control("targets", pieces, Options(**{"workers": 1, **options}), lambda event: None)
-    plan = greedy_timetable(pieces)
+    operations = cut(instance)
+    control = Control("targets", operations, Options(**{"workers": 1, **options}), lambda event: None)
+    plan = greedy_timetable(operations)
     if plan is not None:
         control.offer(plan)
     return control
@@ -41,7 +41,7 @@ def asked(control: Control, monkeypatch: pytest.MonkeyPatch, *answers: bool | No
         return answers[len(shares) - 1]
 
     monkeypatch.setattr(Targets, "_answer", answer)
-    return Targets(control, control.pieces, 1), shares
+    return Targets(control, control.operations, 1), shares
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -51,12 +51,12 @@ def asked(control: Control, monkeypatch: pytest.MonkeyPatch, *answers: bool | No
 def test_they_close_in_on_the_optimum(horizon: Horizon, objective: Objective, workers: int) -> None:
     gaps = 0
     for seed in (*range(12), 14, 24):
-        instance = random_instance(seed, horizon, objective, pieces=6)
+        instance = random_instance(seed, horizon, objective, operations=6)
         control, best = begun(instance), optimum(instance)
         if best is None:
             continue
         gaps += control.bound < best
-        Targets(control, control.pieces, workers).close_in()
+        Targets(control, control.operations, workers).close_in()
         assert control.objective == control.bound == best
     assert gaps
 
@@ -65,19 +65,19 @@ def test_a_gpu_too_slow_for_the_target_leaves_the_model_valid() -> None:
     control = begun(extreme_instance(2016))
     assert control.objective is not None
     target = (control.bound + control.objective) // 2
-    assert build_model(control, control.pieces, control.bound, target).proto.validate() == ""
+    assert build_model(control, control.operations, control.bound, target).proto.validate() == ""
     before = control.bound
-    Targets(control, control.pieces, 1).close_in()
+    Targets(control, control.operations, 1).close_in()
     assert before < control.bound == control.objective
 
 
 def test_what_is_proven_of_an_open_instance_holds_for_its_best_plan() -> None:
     control = begun(generate("server", 174))
     before = control.bound
-    assert Targets(control, control.pieces, 1).close_in(work=0.3) > 0.0
+    assert Targets(control, control.operations, 1).close_in(work=0.3) > 0.0
     assert before < control.bound <= 147_104
     assert control.best is not None
-    assert objective_of(control.pieces, control.best.jobs, control.best.period_us) == control.objective
+    assert objective_of(control.operations, control.best.jobs, control.best.period_us) == control.objective
 
 
 def test_they_go_further_after_a_no_and_nearer_after_one_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,8 +134,8 @@ def test_limits_end_them_before_anything_is_asked(limit: dict[str, float], monke
 
 
 def test_without_a_plan_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = cut(load("server/oversubscribed"))
-    control = Control("targets", pieces, Options(workers=1), lambda event: None)
+    operations = cut(load("server/oversubscribed"))
+    control = Control("targets", operations, Options(workers=1), lambda event: None)
     targets, shares = asked(control, monkeypatch)
     assert targets.close_in() == 0.0
     assert shares == []

@@ -50,7 +50,7 @@ class Waits:
         return None
 
     def run(self, control: Control) -> Result:
-        timetable = greedy_timetable(control.pieces)
+        timetable = greedy_timetable(control.operations)
         assert timetable is not None
         control.offer(timetable)
         while control.reason() is None:
@@ -112,9 +112,9 @@ def test_a_trajectory_keeps_no_plans_alive() -> None:
 
 
 def test_a_wrong_plan_is_never_shown() -> None:
-    pieces, events = cut(instance()), list[Event]()
-    control = Control("wrong", pieces, Options(), events.append)
-    timetable = greedy_timetable(pieces)
+    operations, events = cut(instance()), list[Event]()
+    control = Control("wrong", operations, Options(), events.append)
+    timetable = greedy_timetable(operations)
     assert timetable is not None
     control.offer(Timetable((replace(timetable.jobs[0], gpus=timetable.jobs[1].gpus), *timetable.jobs[1:]), None))
     with pytest.raises(WrongPlanError, match="solver 'wrong'"):
@@ -123,9 +123,9 @@ def test_a_wrong_plan_is_never_shown() -> None:
 
 def test_a_limit_that_leaves_no_time_to_check_leaves_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_module, "_SECONDS_OF_BLOCK", 1e3)
-    pieces, events = cut(instance()), list[Event]()
-    control = Control("slow", pieces, Options(time_limit=10), events.append)
-    timetable = greedy_timetable(pieces)
+    operations, events = cut(instance()), list[Event]()
+    control = Control("slow", operations, Options(time_limit=10), events.append)
+    timetable = greedy_timetable(operations)
     assert timetable is not None
     control.offer(timetable)
     assert events[-1].plan is None

@@ -12,7 +12,7 @@ from jigsaw_opt.problem import Cluster, Instance, Job
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.job import FreeDepth
 from jigsaw_opt.problem.model import Model, Segment
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 from jigsaw_opt.solvers.options import Options
@@ -87,12 +87,12 @@ def test_a_cancel_before_anything_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_time_for_the_check_is_kept_back_once_there_is_a_plan() -> None:
-    pieces = cut(instance(2, Job("a", "m", 2, 20_000)))
-    control = Control("any", pieces, Options(time_limit=4.0), lambda event: None)
+    operations = cut(instance(2, Job("a", "m", 2, 20_000)))
+    control = Control("any", operations, Options(time_limit=4.0), lambda event: None)
     assert control.limit == 4.0
-    found = greedy_timetable(pieces)
+    found = greedy_timetable(operations)
     assert found is not None and control.offer(found)
     assert control.limit == pytest.approx(4.0 - (40_000 * 3e-5 - 0.5))
-    many = Control("any", replace(pieces, jobs=pieces.jobs * 100), Options(time_limit=4.0), lambda event: None)
+    many = Control("any", replace(operations, jobs=operations.jobs * 100), Options(time_limit=4.0), lambda event: None)
     many.objective = 1
     assert many.limit == 2.0

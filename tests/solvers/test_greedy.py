@@ -57,8 +57,8 @@ def checked(instance: Instance, seed: int = 0) -> tuple[int, Timetable]:
 
 def passed(instance: Instance, timetable: Timetable) -> int:
     """Objective of a timetable whose plan the checker passes."""
-    pieces = cut(instance)
-    value, bound = objective_of(pieces, timetable.jobs, timetable.period_us), lower_bound(pieces).value
+    operations = cut(instance)
+    value, bound = objective_of(operations, timetable.jobs, timetable.period_us), lower_bound(operations).value
     assert bound <= value
     status: PlanStatus = "optimal" if bound == value else "feasible"
     sha256 = instance_sha256(instance)
@@ -78,7 +78,7 @@ def one_gpu_jobs(times: list[int], gpus: int, weights: list[int] | None = None) 
 def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Objective) -> None:
     found = 0
     for seed in range(70):
-        instance = random_instance(seed, horizon, objective, pieces=10)
+        instance = random_instance(seed, horizon, objective, operations=10)
         timetable = greedy_timetable(cut(instance), seed)
         if timetable is not None:
             assert passed(instance, timetable) > 0
@@ -90,7 +90,7 @@ def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Obje
 def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, objective: Objective) -> None:
     reached = least = 0
     for seed in range(30):
-        instance = random_instance(seed, horizon, objective, pieces=6)
+        instance = random_instance(seed, horizon, objective, operations=6)
         best = optimum(instance)
         if best is not None:
             value, _ = checked(instance)
@@ -108,18 +108,18 @@ def test_plans_of_benchmark_families_are_correct(family: str, seed: int) -> None
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_same_seed_gives_the_same_plan(horizon: Horizon, objective: Objective) -> None:
     for seed in range(10):
-        pieces = cut(random_instance(seed, horizon, objective, pieces=10))
-        assert greedy_timetable(pieces, seed) == greedy_timetable(pieces, seed)
+        operations = cut(random_instance(seed, horizon, objective, operations=10))
+        assert greedy_timetable(operations, seed) == greedy_timetable(operations, seed)
 
 
 def test_lone_job_takes_the_bound() -> None:
     job = Job("a", "m", 2, 3, release_us=5)
     instance = Instance("lone", Cluster((machine(2),)), {"m": model((10, 20, 7, 0), (10, 20, 5, 0))}, (job,))
-    pieces = cut(instance)
+    operations = cut(instance)
     value, _ = checked(instance)
     # Bucket 1 is exchanged behind the backward pass of bucket 2, and bucket 2 after the block.
     assert value == 5 + 3 * (60 + 7)
-    assert value == lower_bound(pieces).value
+    assert value == lower_bound(operations).value
 
 
 def test_smiths_rule_on_one_gpu() -> None:
@@ -224,25 +224,25 @@ def test_a_link_carries_one_transfer_at_a_time() -> None:
 
 
 def test_a_gpu_without_memory_for_the_first_level_takes_no_worker() -> None:
-    instance = random_instance(30, "finite", "makespan", pieces=16)
-    pieces = cut(add_job(instance, replace(instance.jobs[0], name="again")))
-    found = greedy_timetable(pieces)
+    instance = random_instance(30, "finite", "makespan", operations=16)
+    operations = cut(add_job(instance, replace(instance.jobs[0], name="again")))
+    found = greedy_timetable(operations)
     levels = {b.level for job in found.jobs for it in job.iterations for b in it.blocks} if found is not None else set()
     assert 0 not in levels
 
 
 def test_no_placement_is_none() -> None:
     job = Job("a", "m", 2, 1)
-    pieces = cut(Instance("crowd", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
-    assert greedy_timetable(pieces) is None
+    operations = cut(Instance("crowd", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
+    assert greedy_timetable(operations) is None
 
 
 def test_mean_depth_above_one_is_none() -> None:
     rules: tuple[Depth, ...] = (FreeDepth(mean_depth=2), FreeDepth(mean_depth="11/10", balance=1))
     for rule in rules:
         job = Job("a", "m", 1, 1, depth=rule)
-        pieces = cut(Instance("deep", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
-        assert greedy_timetable(pieces) is None
+        operations = cut(Instance("deep", Cluster((machine(1),)), {"m": model((1, 1, 1, 1))}, (job,)))
+        assert greedy_timetable(operations) is None
 
 
 def test_absurd_size_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.control import Control
@@ -40,18 +40,18 @@ def ignore(event: Event) -> None:
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     assert asked is not None
-    return ProblemData(pieces, Layout(pieces), asked)
+    return ProblemData(operations, Layout(operations), asked)
 
 
 def nested(
     data: ProblemData, steps: int = 60_000, threads: int = 1, count: Callable[[int], object] = lambda steps: None
 ) -> HierarchicalAssignment:
-    least = lower_bound(data.pieces).value
+    least = lower_bound(data.operations).value
     hierarchy = HierarchicalAssignment(CandidateTable(data), least, least * 11 // 10, Random(1), threads, count)
-    hierarchy.anneal(range(len(data.pieces.jobs)), range(len(hierarchy.groups)), steps, PARAMS.hot, PARAMS.cold)
+    hierarchy.anneal(range(len(data.operations.jobs)), range(len(hierarchy.groups)), steps, PARAMS.hot, PARAMS.cold)
     return hierarchy
 
 
@@ -62,9 +62,9 @@ def insert(
     patience: int,
     no_goods: dict[NoGood, int] | None = None,
 ) -> Plan | None:
-    control = Control("grouped", data.pieces, Options(workers=1), ignore)
+    control = Control("grouped", data.operations, Options(workers=1), ignore)
     known = {} if no_goods is None else no_goods
-    weights = [float(hierarchy.candidate_set(index).length) for index in range(len(data.pieces.jobs))]
+    weights = [float(hierarchy.candidate_set(index).length) for index in range(len(data.operations.jobs))]
     decomposed = DecomposedInsertion(
         CandidateTable(data), hierarchy, period, Random(1), Engine(Budget(control)), weights, lambda: False, known
     )
@@ -86,7 +86,7 @@ def test_every_server_is_in_one_group_with_room_for_the_widest_job(family: str, 
     data = ground_of(generate(family, seed, objective="period", releases=False))
     groups = groups_of(data)
     assert sorted(server for group in groups for server in group) == list(range(len(data.layout.servers)))
-    widest = max(job.slots for job in data.pieces.jobs)
+    widest = max(job.slots for job in data.operations.jobs)
     inside = data.layout.on_server
     assert all(sum(len(inside[server]) for server in group) >= widest for group in groups)
     assert {len(group) for group in groups} <= sizes
@@ -99,7 +99,7 @@ def test_nesting_evens_loads_and_keeps_blocks_within_groups() -> None:
     after = nested(data)
     assert len(groups) == 3
     assert after.fullest(groups) < before.fullest(groups)
-    for index, job in enumerate(data.pieces.jobs):
+    for index, job in enumerate(data.operations.jobs):
         servers = after.candidate_set(index).servers
         home = after.group(index)
         assert home is not None
@@ -111,13 +111,13 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
     data = ground_of(CROWDED)
     hierarchy = nested(data, 3_000)
     links: dict[int, int] = {}
-    for index in range(len(data.pieces.jobs)):
+    for index in range(len(data.operations.jobs)):
         candidate_set = hierarchy.candidate_set(index)
         for link in candidate_set.alone.links:
             links[link] = links.get(link, 0) + candidate_set.exchange
     groups = range(len(hierarchy.groups))
     assert hierarchy.fullest(groups) * hierarchy.target == pytest.approx(max(links.values()))
-    jobs = range(len(data.pieces.jobs))
+    jobs = range(len(data.operations.jobs))
     numbers, fullest = hierarchy.numbers(jobs), hierarchy.fullest(groups)
     hierarchy.anneal(jobs, groups, 500, PARAMS.hot, PARAMS.hot)
     assert hierarchy.numbers(jobs) != numbers
@@ -133,7 +133,7 @@ def test_loads_are_those_of_the_berths_and_come_back() -> None:
 def test_what_is_laid_in_groups_keeps_every_rule(family: str, seed: int, changes: dict[str, int]) -> None:
     instance = generate(family, seed, objective="period", releases=False, **changes)
     data = ground_of(instance)
-    least = lower_bound(data.pieces).value
+    least = lower_bound(data.operations).value
     plan = insert(data, nested(data), 2 * least, 5)
     assert plan is not None
     assert plan.period_us is not None
@@ -144,7 +144,7 @@ def test_what_is_laid_in_groups_keeps_every_rule(family: str, seed: int, changes
 
 def test_groups_exchange_jobs_until_all_have_room() -> None:
     data = ground_of(CROWDED)
-    period = lower_bound(data.pieces).value * 105 // 100
+    period = lower_bound(data.operations).value * 105 // 100
     assert insert(data, nested(data), period, 0) is None
     plan = insert(data, nested(data), period, 40)
     assert plan is not None
@@ -154,7 +154,7 @@ def test_groups_exchange_jobs_until_all_have_room() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_mending_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
     data = ground_of(CROWDED)
-    jobs, most = range(len(data.pieces.jobs)), 1.02
+    jobs, most = range(len(data.operations.jobs)), 1.02
 
     def excess(hierarchy: HierarchicalAssignment) -> float:
         placement: dict[int, int] = {}
@@ -187,7 +187,7 @@ class Everyone(dict[NoGood, int]):
 
 def test_companies_that_were_not_timed_are_not_tried_again() -> None:
     data = ground_of(CROWDED)
-    least = lower_bound(data.pieces).value
+    least = lower_bound(data.operations).value
     no_goods: dict[NoGood, int] = {}
     assert insert(data, nested(data), least * 1005 // 1000, 1, no_goods) is None
     assert set(no_goods.values()) == {least * 1005 // 1000}
@@ -197,10 +197,12 @@ def test_companies_that_were_not_timed_are_not_tried_again() -> None:
 def test_jobs_timed_together_leave_what_is_taken_to_others() -> None:
     data = ground_of(CROWDED)
     hierarchy = nested(data)
-    period = 2 * lower_bound(data.pieces).value
-    engine = Engine(Budget(Control("together", data.pieces, Options(workers=1), ignore)))
+    period = 2 * lower_bound(data.operations).value
+    engine = Engine(Budget(Control("together", data.operations, Options(workers=1), ignore)))
     wide = [
-        k for k in range(len(data.pieces.jobs)) if hierarchy.candidate_set(k).alone.links and hierarchy.group(k) == 0
+        k
+        for k in range(len(data.operations.jobs))
+        if hierarchy.candidate_set(k).alone.links and hierarchy.group(k) == 0
     ]
     schedule = PartialSchedule(data, period)
     for some in (wide[:3], wide[3:6]):
@@ -219,7 +221,7 @@ def test_compiled_functions_move_jobs_as_they_do_uncompiled(monkeypatch: pytest.
     assert compiled.compiled(anneal_assignment) not in (None, anneal_assignment)
     assert compiled.compiled(reassign_pairs) not in (None, reassign_pairs)
     data = ground_of(CROWDED)
-    jobs = range(len(data.pieces.jobs))
+    jobs = range(len(data.operations.jobs))
 
     def moved() -> tuple[list[int], list[int], float]:
         hierarchy = nested(data, 5_000, threads)

@@ -47,10 +47,10 @@ def racks(jobs: list[tuple[str, int]], count: int = 4) -> Instance:
 
 
 def ground_of(instance: Instance) -> ProblemData:
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     assert asked is not None
-    return ProblemData(pieces, Layout(pieces), asked)
+    return ProblemData(operations, Layout(operations), asked)
 
 
 def types(data: ProblemData, group: list[int]) -> str:
@@ -102,7 +102,7 @@ def test_jobs_in_such_groups_are_laid_by_the_rules() -> None:
     assert hierarchy is not None
     assert hierarchy.longest <= period
     assert None not in [hierarchy.group(index) for index in range(7)]
-    control = Control("groups", data.pieces, Options(workers=1), ignore)
+    control = Control("groups", data.operations, Options(workers=1), ignore)
     decomposed = DecomposedInsertion(
         candidate_table, hierarchy, period, Random(0), Engine(Budget(control)), [1.0] * 7, lambda: False, {}
     )
@@ -130,9 +130,9 @@ def test_a_nesting_is_kept_for_longer_periods_but_not_time_and_again() -> None:
 
 def test_jobs_that_are_held_stay_when_room_is_made() -> None:
     data = ground_of(racks([("easy", 4)] * 8, count=1))
-    spots = [CandidateTable(data).of(index)[0].alone for index in range(8)]
+    assignments = [CandidateTable(data).of(index)[0].alone for index in range(8)]
     # The links have time for the transfers of two jobs.
-    insertion = ModuloInsertion(data, FixedPolicy(spots), 2 * sum(map(sum, spots[0].exchange)), Random(0))
+    insertion = ModuloInsertion(data, FixedPolicy(assignments), 2 * sum(map(sum, assignments[0].exchange)), Random(0))
     assert insertion.insert([0], [1.0] * 8, 0, lambda: False) == []
     before = insertion.schedule.scheduled[0]
     for _ in range(5):

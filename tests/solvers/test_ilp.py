@@ -40,7 +40,7 @@ def run(instance: Instance, engine: str = "highs", work: float | None = None, wo
 def no_warm_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the whole search to the engine."""
 
-    monkeypatch.setattr(ilp, "offer_greedy", lambda control, pieces, seed: False)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -54,7 +54,7 @@ def test_example_of_the_specification(pair: Instance, no_warm_start: None, engin
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None, objective: str, engine: str) -> None:
     for seed in range(100, 130):
-        instance = random_instance(seed, "finite", objective, pieces=8)
+        instance = random_instance(seed, "finite", objective, operations=8)
         best, result = optimum(instance), run(instance, engine)
         assert result.objective == best, instance.name
         assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
@@ -62,7 +62,7 @@ def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None
 
 
 def test_a_solution_of_the_presolve_is_not_lost(no_warm_start: None) -> None:
-    instance = random_instance(130, "finite", "makespan", pieces=9)
+    instance = random_instance(130, "finite", "makespan", operations=9)
     assert run(instance).objective == optimum(instance) == 15
 
 
@@ -94,7 +94,7 @@ def slower(instance: Instance, factor: int) -> Instance:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: str, engine: str) -> None:
     for seed in range(200, 212):
-        instance = slower(random_instance(seed, "finite", objective, pieces=7), 1)
+        instance = slower(random_instance(seed, "finite", objective, operations=7), 1)
         best = optimum(instance)
         result = run(slower(instance, 1_000_003), engine)
         assert result.objective == (None if best is None else best * 1_000_003), instance.name
@@ -103,7 +103,7 @@ def test_long_times_keep_their_last_microsecond(no_warm_start: None, objective: 
 
 def test_beyond_the_precision_of_the_engine_the_status_stays_honest(no_warm_start: None) -> None:
     for seed in range(300, 315):
-        instance = slower(random_instance(seed, "finite", "makespan", pieces=7), 10**13 + 37)
+        instance = slower(random_instance(seed, "finite", "makespan", operations=7), 10**13 + 37)
         first, *rest = instance.jobs
         # A microsecond more leaves no divisor to scale by.
         instance = replace(instance, jobs=(replace(first, release_us=first.release_us + 1), *rest))
@@ -193,9 +193,9 @@ def test_an_interrupt_keeps_the_incumbent_and_the_bound(engine: str) -> None:
 
 @pytest.mark.parametrize("search", [HighsSearch, CbcSearch])
 def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -> None:
-    pieces = cut(load("server/demo"))
-    limit = ilp.serial_limit(pieces)
-    model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
+    operations = cut(load("server/demo"))
+    limit = ilp.serial_limit(operations)
+    model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
     engine = search(MipTask(model.program, 1.0, lambda values: None, bounds.append, None, None, 0, 1))
     engine.cancel()
@@ -204,9 +204,9 @@ def test_a_cancelled_engine_stops(search: type[HighsSearch] | type[CbcSearch]) -
 
 
 def test_an_engine_cancelled_while_it_runs_stops() -> None:
-    pieces = cut(load("server/demo"))
-    limit = ilp.serial_limit(pieces)
-    model = ilp.build(pieces, ilp.windows(pieces, limit), 0, limit)
+    operations = cut(load("server/demo"))
+    limit = ilp.serial_limit(operations)
+    model = ilp.build(operations, ilp.windows(operations, limit), 0, limit)
     bounds: list[float] = []
     task = MipTask(model.program, 1.0, lambda values: engine.cancel(), bounds.append, None, None, 0, 1)
     engine = HighsSearch(task)
@@ -226,7 +226,7 @@ def test_an_engine_that_dies_is_said_to_have_died(
     result = solve(load("server/demo"), ILP, options)
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.FAILURE)
     assert result.plan is not None and "CBC died" in result.failure and how in result.failure
-    monkeypatch.setattr(ilp, "offer_greedy", lambda control, pieces, seed: False)
+    monkeypatch.setattr(ilp, "offer_greedy", lambda control, operations, seed: False)
     with pytest.raises(EngineDiedError, match=how):
         solve(load("server/demo"), ILP, options)
 

@@ -15,7 +15,7 @@ from jigsaw_opt.problem import (
     Job,
     Link,
     Model,
-    Pieces,
+    Operations,
     Segment,
     Server,
     StaircaseDepth,
@@ -40,40 +40,40 @@ def model(state: int = 10, activations: Sequence[int] = (5,), gpu_type: str = "v
     return Model(tuple(segments), (1,) if len(sizes) == 1 else (1, len(sizes)), state_factor=1)
 
 
-def pieces(models: dict[str, Model], jobs: Sequence[Job], servers: Sequence[Server] = (SERVER,)) -> Pieces:
+def operations(models: dict[str, Model], jobs: Sequence[Job], servers: Sequence[Server] = (SERVER,)) -> Operations:
     return cut(Instance("i", Cluster(tuple(servers)), models, tuple(jobs)))
 
 
-def only(part: Pieces) -> tuple[str, tuple[str, ...], str]:
+def only(part: Operations) -> tuple[str, tuple[str, ...], str]:
     (cause,) = certain_causes(part)
     assert placement_feasible(part) is False
     return cause.kind, cause.jobs, cause.message
 
 
 def test_a_job_of_another_gpu_type() -> None:
-    kind, jobs, message = only(pieces({"m": model(gpu_type="w")}, [Job("a", "m", 1, 1)]))
+    kind, jobs, message = only(operations({"m": model(gpu_type="w")}, [Job("a", "m", 1, 1)]))
     assert (kind, jobs) == ("gpu_type", ("a",))
     assert "times for w, the cluster has v" in message
 
 
 def test_more_workers_than_gpus() -> None:
-    kind, jobs, message = only(pieces({"m": model()}, [Job("ok", "m", 2, 1), Job("a", "m", 3, 1)]))
+    kind, jobs, message = only(operations({"m": model()}, [Job("ok", "m", 2, 1), Job("a", "m", 3, 1)]))
     assert (kind, jobs) == ("reach", ("a",))
     assert "3 workers" in message and "2 GPUs" in message
 
 
 def test_more_workers_than_gpus_of_the_types() -> None:
-    _, _, message = only(pieces({"m": model()}, [Job("a", "m", 3, 1)], (SERVER, Server("t", "w", 4, 100, 1))))
+    _, _, message = only(operations({"m": model()}, [Job("a", "m", 3, 1)], (SERVER, Server("t", "w", 4, 100, 1))))
     assert "2 GPUs of its types (of 6 in all)" in message
 
 
 def test_servers_without_a_path() -> None:
-    kind, _, message = only(pieces({"m": model()}, [Job("a", "m", 3, 1)], (SERVER, Server("t", "v", 2, 100, 1))))
+    kind, _, message = only(operations({"m": model()}, [Job("a", "m", 3, 1)], (SERVER, Server("t", "v", 2, 100, 1))))
     assert kind == "reach" and "no more than 2" in message
 
 
 def test_memory_of_the_worker_that_must_be_deep() -> None:
-    part = pieces({"m": model(60, DEEP)}, [Job("a", "m", 2, 1, depth=StaircaseDepth())])
+    part = operations({"m": model(60, DEEP)}, [Job("a", "m", 2, 1, depth=StaircaseDepth())])
     kind, jobs, message = only(part)
     assert (kind, jobs) == ("memory", ("a",))
     assert "one worker at level 2" in message and "110 bytes (60 of state" in message and "has 100" in message
@@ -84,7 +84,7 @@ def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
     cluster = Cluster(servers, (), (Link("l", ("big", "small"), 1),))
     models = {"m": model(60, DEEP)}
 
-    def job(depth: Depth) -> Pieces:
+    def job(depth: Depth) -> Operations:
         return cut(Instance("i", cluster, models, (Job("a", "m", 2, 3, depth=depth),)))
 
     assert not certain_causes(job(StaircaseDepth())) and placement_feasible(job(StaircaseDepth()))
@@ -104,7 +104,7 @@ def test_balance_forbids_that_one_worker_is_always_the_deep_one() -> None:
     servers = (Server("big", "v", 1, 110, 1), Server("small", "v", 1, 109, 1))
     cluster = Cluster(servers, (), (Link("l", ("big", "small"), 1),))
 
-    def job(balance: int, iterations: int) -> Pieces:
+    def job(balance: int, iterations: int) -> Operations:
         depth = FreeDepth(1, "1/2", balance)
         jobs = (Job("a", "m", 2, iterations, depth=depth),)
         return cut(Instance("i", cluster, {"m": model(60, DEEP)}, jobs))
@@ -114,7 +114,7 @@ def test_balance_forbids_that_one_worker_is_always_the_deep_one() -> None:
 
 
 def test_mean_depth_above_one() -> None:
-    part = pieces({"m": model()}, [Job("a", "m", 2, 1, depth=FreeDepth(1, "3/2"))])
+    part = operations({"m": model()}, [Job("a", "m", 2, 1, depth=FreeDepth(1, "3/2"))])
     kind, jobs, message = only(part)
     assert (kind, jobs) == ("depth", ("a",))
     assert "3 levels" in message and "only 2" in message
@@ -124,7 +124,7 @@ def test_states_exceed_the_memory_of_the_gpus_they_depend_on() -> None:
     servers = (SERVER, Server("t", "w", 8, 100, 1))
     models = {"v": model(90), "w": model(90, gpu_type="w")}
     jobs = [Job("a", "v", 2, 1), Job("other", "w", 1, 1), Job("b", "v", 1, 1)]
-    kind, names, message = only(pieces(models, jobs, servers))
+    kind, names, message = only(operations(models, jobs, servers))
     assert (kind, names) == ("memory", ("a", "b"))
     assert "3 workers take 270 bytes" in message and "type v have 190" in message
 
@@ -132,39 +132,39 @@ def test_states_exceed_the_memory_of_the_gpus_they_depend_on() -> None:
 def test_a_minimal_conflict_names_only_the_jobs_that_take_part() -> None:
     models = {"small": model(10), "large": model(50)}
     sizes = ["small", "large", "small", "large", "small", "large", "small"]
-    part = pieces(models, [Job(f"j{k}", m, 1, 1) for k, m in enumerate(sizes)])
+    part = operations(models, [Job(f"j{k}", m, 1, 1) for k, m in enumerate(sizes)])
     conflict = minimal_conflict(part)
     assert (conflict.kind, conflict.jobs) == ("search", ("j1", "j3", "j5"))
     assert "2 GPUs of 100 bytes" in conflict.message
 
 
 def test_a_check_that_stays_open_keeps_the_jobs() -> None:
-    part = pieces({"large": model(50)}, [Job(f"j{k}", "large", 1, 1) for k in range(4)])
+    part = operations({"large": model(50)}, [Job(f"j{k}", "large", 1, 1) for k in range(4)])
     assert minimal_conflict(part, lambda _: None).jobs == ("j0", "j1", "j2", "j3")
 
 
 def test_a_conflict_of_one_job_says_why() -> None:
-    part = pieces({"m": model()}, [Job("a", "m", 1, 1), Job("b", "m", 3, 1)])
+    part = operations({"m": model()}, [Job("a", "m", 1, 1), Job("b", "m", 3, 1)])
     assert minimal_conflict(part) == certain_causes(part)[0]
 
 
-def test_restriction_keeps_jobs_of_pieces_and_instance_in_step() -> None:
-    part = restrict(pieces({"m": model()}, [Job(f"j{k}", "m", 1, 1) for k in range(4)]), (2, 0))
+def test_restriction_keeps_jobs_of_operations_and_instance_in_step() -> None:
+    part = restrict(operations({"m": model()}, [Job(f"j{k}", "m", 1, 1) for k in range(4)]), (2, 0))
     assert [job.name for job in part.jobs] == [job.name for job in part.instance.jobs] == ["j2", "j0"]
 
 
 @pytest.mark.parametrize("count", (1, 2))
 def test_sizes_beyond_the_engine_stay_open(count: int) -> None:
     huge = Server("s", "v", 1, 2**53 - 1, 1)
-    assert placement_feasible(pieces({"m": model(1)}, [Job("a", "m", 1, 2**53 - 1)] * count, (huge,))) is True
+    assert placement_feasible(operations({"m": model(1)}, [Job("a", "m", 1, 2**53 - 1)] * count, (huge,))) is True
     jobs = [Job(f"j{k}", "m", 1, 1) for k in range(600)]
-    assert placement_feasible(pieces({"m": model(2**43)}, jobs, (huge,))) is None
+    assert placement_feasible(operations({"m": model(2**43)}, jobs, (huge,))) is None
 
 
 def test_agrees_with_brute_force_on_whether_there_is_a_plan() -> None:
     feasible = 0
     for seed in range(120):
-        instance = random_instance(seed, pieces=7)
+        instance = random_instance(seed, operations=7)
         part, exists = cut(instance), optimum(instance) is not None
         assert placement_feasible(part) is exists, seed
         assert not (exists and certain_causes(part)), seed

@@ -8,19 +8,19 @@ from itertools import combinations_with_replacement, permutations
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.pieces import PieceGraph, cut
+from jigsaw_opt.problem.operations import OperationGraph, cut
 from jigsaw_opt.solvers.greedy.layout import Layout, demands, exchange_us, shapes
 from jigsaw_opt.solvers.greedy.levels import SHAPES, LevelPlan, dominated, mean_slot_us, multisets
 
 
-def free_jobs() -> list[PieceGraph]:
+def free_jobs() -> list[OperationGraph]:
     """Free jobs of several workers, of various families."""
     cases = [("rack", 106), ("rack", 101), ("server", 7), ("server", 23), ("tiny", 12), ("tiny", 9), ("tiny", 11)]
     jobs = [job for family, seed in cases for job in cut(generate(family, seed)).jobs]
     return [job for job in jobs if job.rule.multiset is None and job.slots > 1]
 
 
-def gpu_us(job: PieceGraph, row: tuple[int, ...]) -> int:
+def gpu_us(job: OperationGraph, row: tuple[int, ...]) -> int:
     times = job.blocks[0].duration_us[job.gpu_types[0]]
     return sum(times[level - 1] for level in row)
 
@@ -69,10 +69,10 @@ def test_cheap_is_least_gpu_time() -> None:
 
 
 def test_flat_exchanges_less_than_the_staircase() -> None:
-    pieces = cut(generate("rack", 101))
-    layout = Layout(pieces)
+    operations = cut(generate("rack", 101))
+    layout = Layout(operations)
     smaller = 0
-    for job in pieces.jobs:
+    for job in operations.jobs:
         if job.rule.multiset is not None or job.slots < 12:
             continue
         channel = layout.channel(range(job.slots))

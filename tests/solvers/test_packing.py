@@ -16,8 +16,8 @@ from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType, ValueStep
-from jigsaw_opt.problem.pieces import cut
 from jigsaw_opt.solvers.allocation.packing import Memory, PackedQueue, Timetables, fill, fluid_bound, pack
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve

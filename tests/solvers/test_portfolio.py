@@ -12,7 +12,7 @@ import pytest
 from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
-from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Pieces, Segment, Server, cut
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
@@ -51,7 +51,7 @@ def test_proves_tiny_instances_as_the_exact_solver_does(name: str) -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_agrees_with_brute_force(horizon: Horizon, objective: Objective, workers: int) -> None:
     for seed in range(8):
-        instance = random_instance(seed, horizon, objective, pieces=6)
+        instance = random_instance(seed, horizon, objective, operations=6)
         best, result = optimum(instance), run(instance, workers)
         assert result.status is (Status.INFEASIBLE if best is None else Status.OPTIMAL)
         assert result.objective == best
@@ -78,7 +78,7 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
             draws.append(self.rng.getstate())
 
     monkeypatch.setattr(driver, "Driver", Recorded)
-    monkeypatch.setattr(cpsat_search, "fits", lambda control, pieces: fits)
+    monkeypatch.setattr(cpsat_search, "fits", lambda control, operations: fits)
     result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
     assert len(set(draws)) == len(draws) == searches
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
@@ -121,7 +121,7 @@ def test_a_depth_that_no_levels_reach_ends_without_a_plan(workers: int) -> None:
 
 
 def test_one_thread_has_a_plan_before_it_proves_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    def stronger(pieces: Pieces, known: int, *limits: object) -> Iterator[Bound]:
+    def stronger(operations: Operations, known: int, *limits: object) -> Iterator[Bound]:
         objectives.append(events[-1].objective)
         return iter(())
 
@@ -188,7 +188,7 @@ def test_where_the_model_does_not_fit_there_is_a_plan_all_the_same(
 
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_bounds_come_to_an_end_where_there_is_no_plan(objective: Objective) -> None:
-    pieces = cut(crowd(objective))
-    values = [bound.value for bound in stronger_bounds(pieces, 1)]
+    operations = cut(crowd(objective))
+    values = [bound.value for bound in stronger_bounds(operations, 1)]
     assert values == sorted(values)
-    assert all(value <= serial_limit(pieces) for value in values)
+    assert all(value <= serial_limit(operations) for value in values)

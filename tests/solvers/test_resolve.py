@@ -66,7 +66,7 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
 ) -> None:
     found = 0
     for seed in range(20):
-        instance = random_instance(seed, horizon, objective, pieces=14)
+        instance = random_instance(seed, horizon, objective, operations=14)
         plan = old_plan(instance)
         for after in changed(instance, seed) if plan is not None else ():
             assert plan is not None
@@ -88,7 +88,7 @@ def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
 def test_what_has_started_stays_and_nothing_else_starts_before(objective: Objective) -> None:
     found = 0
     for seed in range(25):
-        instance = random_instance(seed, "finite", objective, pieces=14)
+        instance = random_instance(seed, "finite", objective, operations=14)
         plan = old_plan(instance)
         for after in changed(instance, seed) if plan is not None else ():
             assert plan is not None

@@ -12,7 +12,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
@@ -44,19 +44,22 @@ def searched(instance: Instance, work: float, seed: int = 0) -> Result:
     return solve(instance, "search", Options(workers=1, work_limit=work, seed=seed))
 
 
-def values_of_placements(pieces: Pieces) -> list[int]:
+def values_of_placements(operations: Operations) -> list[int]:
     """Objectives of the list schedules of the heuristic's placements, in their order."""
-    asked = demands(pieces)
+    asked = demands(operations)
     assert asked is not None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    return [evaluator.evaluate(spots, [1.0] * count, [0] * count).value for spots in placements(pieces, asked)]
+    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
+    return [
+        evaluator.evaluate(assignments, [1.0] * count, [0] * count).value
+        for assignments in placements(operations, asked)
+    ]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, objective: Objective) -> None:
     reached = least = 0
     for seed in range(20):
-        instance = random_instance(seed, horizon, objective, pieces=6)
+        instance = random_instance(seed, horizon, objective, operations=6)
         best, result = optimum(instance), searched(instance, 0.05)
         if best is None:
             assert result.plan is None
@@ -71,7 +74,7 @@ def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, object
 def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Objective) -> None:
     found = 0
     for seed in range(40):
-        result = searched(random_instance(seed, horizon, objective, pieces=16), 0.01, seed)
+        result = searched(random_instance(seed, horizon, objective, operations=16), 0.01, seed)
         if result.plan is not None:
             found += 1
             assert result.status is (Status.OPTIMAL if result.objective == result.bound else Status.FEASIBLE)
@@ -100,14 +103,14 @@ def test_jobs_are_listed_before_functions_are_compiled(monkeypatch: pytest.Monke
     """The search waits for them, and should have more than the heuristic's placements by then."""
     found = []
     for name in ("rack/mixed-types", "rack/weighted", "rack/tight-memory"):
-        pieces = cut(load(name))
+        operations = cut(load(name))
         options = Options(workers=1, work_limit=1.0)
-        control = Control("test", pieces, options, lambda event: None)
+        control = Control("test", operations, options, lambda event: None)
         monkeypatch.setattr(opening, "prepare", lambda wait, cancel=options.cancel: cancel.set())
         reason = Driver(control).run()
         assert reason is StoppedBy.PROOF or options.cancel.is_set()
         assert control.objective is not None
-        found.append(control.objective / min(values_of_placements(pieces)))
+        found.append(control.objective / min(values_of_placements(operations)))
     assert max(found) < 1.0
 
 
@@ -220,17 +223,17 @@ def test_certain_causes_are_told_before_the_search() -> None:
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, objective: Objective) -> None:
     instance = generate("tiny", 20, objective=objective)
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     assert asked is not None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    spots = next(placements(pieces, asked))
-    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
-    control = Control("test", pieces, Options(workers=1), lambda event: None)
+    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
+    assignments = next(placements(operations, asked))
+    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
+    control = Control("test", operations, Options(workers=1), lambda event: None)
     control.offer(plan)
     before = control.objective
     budget = Budget(control)
-    model = RepairModel(control, ProblemData(pieces, Layout(pieces), asked), Engine(budget))
+    model = RepairModel(control, ProblemData(operations, Layout(operations), asked), Engine(budget))
     chosen = sorted(range(count), key=lambda index: -job_end(plan.jobs[index]))
     if plan.period_us is None:
         stays = chosen.pop()
@@ -246,14 +249,14 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
 
 
 def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces = cut(generate("server", 155, objective="period"))
-    asked = demands(pieces)
+    operations = cut(generate("server", 155, objective="period"))
+    asked = demands(operations)
     assert asked is not None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    spots = next(placements(pieces, asked))
-    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
+    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
+    assignments = next(placements(operations, asked))
+    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
     assert plan.period_us is not None
-    control = Control("test", pieces, Options(workers=1), lambda event: None)
+    control = Control("test", operations, Options(workers=1), lambda event: None)
     control.offer(plan)
     tried: list[int] = []
     monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
@@ -265,7 +268,7 @@ def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkey
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_is_never_behind_the_heuristic(horizon: Horizon, objective: Objective, seed: int) -> None:
-    instance = random_instance(seed, horizon, objective, pieces=40)
+    instance = random_instance(seed, horizon, objective, operations=40)
     greedy = solve(instance, "greedy", Options(workers=1, seed=seed))
 
     others = tuple(name for name in names() if name != "heuristic")

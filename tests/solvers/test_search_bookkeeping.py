@@ -28,9 +28,9 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
 from jigsaw_opt.solvers.search.params import DriverParams, LoadBalancingParams, SearchParams
@@ -108,20 +108,23 @@ def test_what_is_removed_leaves_no_trace(period: int | None, requests: list[tupl
 
 def balance_of(instance: Instance, seed: int = 0, params: SearchParams | None = None) -> LoadBalancer | None:
     """A whole placement, or None where none was found."""
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     if asked is None:
         return None
-    balancer = LoadBalancer(ProblemData(pieces, Layout(pieces), asked, params), Random(seed), 1000)
-    return balancer if balancer.build(range(len(pieces.jobs))) else None
+    balancer = LoadBalancer(ProblemData(operations, Layout(operations), asked, params), Random(seed), 1000)
+    return balancer if balancer.build(range(len(operations.jobs))) else None
 
 
 def state(placement: PartialPlacement) -> tuple[object, ...]:
     """All that a placement is, but for the order in which jobs came."""
-    spots = [None if spot is None else (spot.gpus, spot.plan, spot.exchange) for spot in placement.spots]
-    free = [[placement.cap(index, gpu) for gpu in range(len(placement.gpu_us))] for index in range(len(spots))]
+    assignments = [
+        None if assignment is None else (assignment.gpus, assignment.plan, assignment.exchange)
+        for assignment in placement.assignments
+    ]
+    free = [[placement.cap(index, gpu) for gpu in range(len(placement.gpu_us))] for index in range(len(assignments))]
     return (
-        spots,
+        assignments,
         list(placement.gpu_us),
         list(placement.link_us),
         free,
@@ -157,9 +160,9 @@ def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
     assert balancer is not None
     balancer.anneal(300, 0.3)
     other = LoadBalancer(balancer.data, Random(1), 1000)
-    other.adopt(balancer.spots())
+    other.adopt(balancer.assignments())
     assert state(other.placement) == state(balancer.placement)
-    for index in range(len(other.placement.spots)):
+    for index in range(len(other.placement.assignments)):
         other.placement.unplace(index)
     assert state(other.placement) == state(PartialPlacement(balancer.data))
 
@@ -177,7 +180,7 @@ def test_one_worker_changes_its_gpu_or_two_exchange_theirs() -> None:
                 continue
             differences = []
             for index, old in change[0]:
-                before, after = set(old.gpus), set(balancer.spot(index).gpus)
+                before, after = set(old.gpus), set(balancer.assignment(index).gpus)
                 differences.append((before - after, after - before))
             assert all(len(gone) == len(come) == 1 for gone, come in differences)
             if len(differences) == 2:
@@ -197,15 +200,15 @@ def test_where_jobs_yield_there_is_room_that_their_levels_take() -> None:
         data = balancer.data
         keeping, yielding = (LoadBalancer(data, Random(seed), 1000) for _ in range(2))
         keeping.placement = PartialPlacement(data)
-        for index, spot in enumerate(balancer.spots()):
+        for index, assignment in enumerate(balancer.assignments()):
             for gpu in range(len(data.layout.gpus)):
                 least, most = keeping.placement.cap(index, gpu), yielding.placement.cap(index, gpu)
                 assert least <= most
                 more += least < most
-            keeping.place(index, spot)
-            yielding.place(index, spot)
-        spots = yielding.placement.resolved()
-        resolved += spots is not None and within_memory(data, spots)
+            keeping.place(index, assignment)
+            yielding.place(index, assignment)
+        assignments = yielding.placement.resolved()
+        resolved += assignments is not None and within_memory(data, assignments)
     assert more >= 10
     assert resolved >= 20
 
@@ -237,28 +240,28 @@ def test_settled_levels_keep_to_memory() -> None:
         for _ in range(10) if balancer is not None else ():
             assert balancer is not None
             balancer.step(1.0)
-            spots = balancer.placement.resolved()
-            if spots is not None:
-                limited += sum(spot.caps is not None for spot in spots)
-                assert within_memory(balancer.data, spots)
+            assignments = balancer.placement.resolved()
+            if assignments is not None:
+                limited += sum(assignment.caps is not None for assignment in assignments)
+                assert within_memory(balancer.data, assignments)
                 resolved += 1
     assert resolved >= 200
     assert limited >= 50
 
 
-def within_memory(data: ProblemData, spots: Sequence[PlacedJob]) -> bool:
+def within_memory(data: ProblemData, assignments: Sequence[Assignment]) -> bool:
     """Whether every level has a slot whose cap admits it, and memory has room for all workers at their caps."""
     held: Counter[int] = Counter()
     deepest: dict[int, int] = {}
-    for spot in spots:
-        caps = spot.caps or [spot.job.levels] * spot.job.slots
+    for assignment in assignments:
+        caps = assignment.caps or [assignment.job.levels] * assignment.job.slots
         # Levels that are not fixed descend, and are dealt out when they are timed.
-        ordered = caps if spot.plan.fixed else sorted(caps, reverse=True)
-        if any(level > cap for row in spot.plan.rows for level, cap in zip(row, ordered, strict=True)):
+        ordered = caps if assignment.plan.fixed else sorted(caps, reverse=True)
+        if any(level > cap for row in assignment.plan.rows for level, cap in zip(row, ordered, strict=True)):
             return False
-        held.update(dict.fromkeys(spot.gpus, spot.job.state_bytes))
-        for gpu, cap in zip(spot.gpus, caps, strict=True):
-            deepest[gpu] = max(deepest.get(gpu, 0), spot.job.activation_bytes[cap - 1])
+        held.update(dict.fromkeys(assignment.gpus, assignment.job.state_bytes))
+        for gpu, cap in zip(assignment.gpus, caps, strict=True):
+            deepest[gpu] = max(deepest.get(gpu, 0), assignment.job.activation_bytes[cap - 1])
     return all(held[gpu] + deepest[gpu] <= data.layout.memory[gpu] for gpu in held)
 
 
@@ -266,15 +269,15 @@ def within_memory(data: ProblemData, spots: Sequence[PlacedJob]) -> bool:
 def test_moves_keep_to_types_and_routes(horizon: Horizon, objective: Objective) -> None:
     moved = 0
     for seed in range(80):
-        balancer = balance_of(random_instance(seed, horizon, objective, pieces=16), seed)
+        balancer = balance_of(random_instance(seed, horizon, objective, operations=16), seed)
         for _ in range(12) if balancer is not None else ():
             assert balancer is not None
             moved += balancer.change() is not None
             layout = balancer.data.layout
-            for spot in balancer.spots():
-                assert len(set(spot.gpus)) == spot.job.slots
-                assert {layout.type_of[gpu] for gpu in spot.gpus} <= set(spot.job.gpu_types)
-                assert layout.channel(spot.gpus) is not None
+            for assignment in balancer.assignments():
+                assert len(set(assignment.gpus)) == assignment.job.slots
+                assert {layout.type_of[gpu] for gpu in assignment.gpus} <= set(assignment.job.gpu_types)
+                assert layout.channel(assignment.gpus) is not None
     assert moved >= 200
 
 
@@ -306,12 +309,12 @@ def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
 def levelled(instance: Instance) -> tuple[LoadSmoothing, Evaluator, int, int] | None:
     """A scheduled placement made even, with the fullest GPU before and the number of trades."""
     balancer = balance_of(instance)
-    spots = balancer.placement.resolved() if balancer is not None else None
-    if balancer is None or spots is None:
+    assignments = balancer.placement.resolved() if balancer is not None else None
+    if balancer is None or assignments is None:
         return None
-    evaluator, count = Evaluator(balancer.data.pieces, balancer.data.layout), len(spots)
-    outcome = evaluator.evaluate(spots, [1.0] * count, [0] * count)
-    smoothing = LoadSmoothing(balancer.data, spots, evaluator.levels(outcome))
+    evaluator, count = Evaluator(balancer.data.operations, balancer.data.layout), len(assignments)
+    outcome = evaluator.evaluate(assignments, [1.0] * count, [0] * count)
+    smoothing = LoadSmoothing(balancer.data, assignments, evaluator.levels(outcome))
     before = max(smoothing.load)
     return smoothing, evaluator, before, smoothing.run(500)
 
@@ -319,17 +322,20 @@ def levelled(instance: Instance) -> tuple[LoadSmoothing, Evaluator, int, int] | 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_levelling_makes_the_fullest_gpu_emptier_and_keeps_to_the_rules(horizon: Horizon, objective: Objective) -> None:
     emptier = 0
-    instances = [*(random_instance(seed, horizon, objective, pieces=16) for seed in range(40)), *map(scarce, range(40))]
+    instances = [
+        *(random_instance(seed, horizon, objective, operations=16) for seed in range(40)),
+        *map(scarce, range(40)),
+    ]
     for instance in instances:
         found = levelled(instance)
         if found is None:
             continue
         smoothing, evaluator, before, trades = found
-        spots = smoothing.placed()
+        assignments = smoothing.placed()
         assert max(smoothing.load) <= before
-        placement = LoadSmoothing(smoothing.data, spots, smoothing.levels)
+        placement = LoadSmoothing(smoothing.data, assignments, smoothing.levels)
         assert (placement.load, placement.state) == (smoothing.load, smoothing.state)
-        outcome = evaluator.evaluate(spots, [1.0] * len(spots), [0] * len(spots))
+        outcome = evaluator.evaluate(assignments, [1.0] * len(assignments), [0] * len(assignments))
         timetable = evaluator.timetable(outcome)
         digest = instance_sha256(instance)
         plan = Plan(instance.name, digest, "feasible", outcome.value, 0, outcome.period_us, timetable.jobs, {})

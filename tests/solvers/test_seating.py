@@ -28,23 +28,23 @@ def ignore(event: Event) -> None:
 @pytest.mark.parametrize("seed", [7, 23, 39])
 def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> None:
     instance = generate("server", seed)
-    pieces = cut(instance)
-    asked = demands(pieces)
+    operations = cut(instance)
+    asked = demands(operations)
     assert asked is not None
-    data = ProblemData(pieces, Layout(pieces), asked)
-    control = Control("seating", pieces, Options(workers=1), ignore)
-    assert cpsat_loads.fits(pieces)
+    data = ProblemData(operations, Layout(operations), asked)
+    control = Control("seating", operations, Options(workers=1), ignore)
+    assert cpsat_loads.fits(operations)
     seating = PlacementModel(data, Engine(Budget(control)), Random(1))
     assert seating.within(control.bound // 2) is None
     assert seating.failed == control.bound // 2
-    spots = seating.within(2 * control.bound)
-    assert spots is not None
-    count = len(spots)
-    evaluator = Evaluator(pieces, data.layout)
-    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
+    assignments = seating.within(2 * control.bound)
+    assert assignments is not None
+    count = len(assignments)
+    evaluator = Evaluator(operations, data.layout)
+    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
     assert control.offer(plan)
     found = control.result(StoppedBy.COMPLETED).plan
     assert found is not None
     assert not check(instance, found)
-    caps = data.caps([spot.gpus for spot in spots])
-    assert any(min(own) < job.levels for own, job in zip(caps, pieces.jobs, strict=True))
+    caps = data.caps([assignment.gpus for assignment in assignments])
+    assert any(min(own) < job.levels for own, job in zip(caps, operations.jobs, strict=True))

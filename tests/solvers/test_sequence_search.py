@@ -1,4 +1,4 @@
-"""The order of pieces annealed at a placement, and while jobs move."""
+"""The order of operations annealed at a placement, and while jobs move."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.control import Control
@@ -44,38 +44,38 @@ OBJECTIVES: tuple[Objective, ...] = ("makespan", "weighted_completion", "period"
 
 def start_of(instance: Instance) -> tuple[ProblemData, Timetable] | None:
     """The list schedule of the heuristic's first placement."""
-    pieces = cut(instance)
-    asked = demands(pieces)
-    spots = None if asked is None else next(placements(pieces, asked), None)
-    if asked is None or spots is None:
+    operations = cut(instance)
+    asked = demands(operations)
+    assignments = None if asked is None else next(placements(operations, asked), None)
+    if asked is None or assignments is None:
         return None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    plan = evaluator.timetable(evaluator.evaluate(spots, [1.0] * count, [0] * count))
-    return ProblemData(pieces, Layout(pieces), asked), plan
+    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
+    plan = evaluator.timetable(evaluator.evaluate(assignments, [1.0] * count, [0] * count))
+    return ProblemData(operations, Layout(operations), asked), plan
 
 
-def never(pieces: int) -> bool:
+def never(operations: int) -> bool:
     return False
 
 
 def control_of(data: ProblemData, plan: Timetable) -> Control:
-    control = Control("test", data.pieces, Options(workers=1), lambda event: None)
+    control = Control("test", data.operations, Options(workers=1), lambda event: None)
     assert control.offer(plan)
     return control
 
 
 def assert_correct(data: ProblemData, sequencing: SequenceSearch, schedule: SequencedSchedule) -> None:
     timetable = sequencing.timetable(schedule)
-    assert objective_of(data.pieces, timetable.jobs, timetable.period_us) == schedule.value
+    assert objective_of(data.operations, timetable.jobs, timetable.period_us) == schedule.value
     plan = control_of(data, timetable).result(StoppedBy.COMPLETED).plan
     assert plan is not None
-    assert not check(data.pieces.instance, plan)
+    assert not check(data.operations.instance, plan)
 
 
 def instances(objective: Objective) -> list[Instance]:
-    """Small ones of all kinds, and servers with many pieces."""
+    """Small ones of all kinds, and servers with many operations."""
     horizon: Horizon = "cyclic" if objective == "period" else "finite"
-    small = [random_instance(seed, horizon, objective, pieces=16) for seed in range(60)]
+    small = [random_instance(seed, horizon, objective, operations=16) for seed in range(60)]
     return small + [generate("server", seed, objective=objective) for seed in range(12)]
 
 
@@ -89,9 +89,9 @@ def test_another_order_keeps_every_rule_and_is_no_worse(objective: Objective) ->
         data, plan = start
         sequencing = SequenceSearch(data, Random(number))
         given = sequencing.given(plan)
-        after = sequencing.anneal(given, given.spots, 150, 0.003, never)
+        after = sequencing.anneal(given, given.assignments, 150, 0.003, never)
         assert_correct(data, sequencing, after)
-        assert after.value <= given.value == objective_of(data.pieces, plan.jobs, plan.period_us)
+        assert after.value <= given.value == objective_of(data.operations, plan.jobs, plan.period_us)
         found, better = found + 1, better + (after.value < given.value)
     assert found > 50
     assert better > 6
@@ -106,17 +106,17 @@ def test_ends_where_what_it_is_worth_is_out_of_reach(objective: Objective) -> No
     def run(worth: float) -> tuple[SequencedSchedule, int]:
         swept: list[int] = []
 
-        def count(pieces: int) -> bool:
-            swept.append(pieces)
+        def count(operations: int) -> bool:
+            swept.append(operations)
             return False
 
         sequencing = SequenceSearch(data, Random(1))
         given = sequencing.given(plan)
-        after = sequencing.anneal(given, given.spots, 300, 0.003, count, worth)
+        after = sequencing.anneal(given, given.assignments, 300, 0.003, count, worth)
         assert_correct(data, sequencing, after)
         return after, sum(swept)
 
-    value = objective_of(data.pieces, plan.jobs, plan.period_us)
+    value = objective_of(data.operations, plan.jobs, plan.period_us)
     to_the_end, most = run(inf)
     within_reach, all_of_them = run(value)
     assert (list(within_reach.start), all_of_them) == (list(to_the_end.start), most)
@@ -135,7 +135,7 @@ def best_at_placement(data: ProblemData, plan: Timetable) -> int:
         plan, low = (plan, period) if shorter is None else (shorter, low)
     while plan.period_us is None and (better := retiming.improve(plan, jobs, 1.0)) is not None:
         plan = better
-    return objective_of(data.pieces, plan.jobs, plan.period_us)
+    return objective_of(data.operations, plan.jobs, plan.period_us)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -145,12 +145,12 @@ def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) ->
     reached = least = 0
     for seed in range(5 if objective == "period" else 15):
         start = start_of(generate("tiny", seed, objective=objective))
-        if start is None or any(job.rule.balance is not None for job in start[0].pieces.jobs):
+        if start is None or any(job.rule.balance is not None for job in start[0].operations.jobs):
             continue
         data, plan = start
         sequencing = SequenceSearch(data, Random(seed))
         given = sequencing.given(plan)
-        value = min(sequencing.anneal(given, given.spots, 3000, heat, never).value for heat in (0.1, 0.03, 0.01))
+        value = min(sequencing.anneal(given, given.assignments, 3000, heat, never).value for heat in (0.1, 0.03, 0.01))
         optimum = best_at_placement(data, plan)
         assert value >= optimum or (objective == "period" and value >= 0.999 * optimum)
         reached, least = reached + value, least + optimum
@@ -175,7 +175,9 @@ def test_jobs_that_move_keep_every_rule(objective: Objective) -> None:
             assert_correct(data, sequencing, schedule)
         assert after.value == min([given.value, *(schedule.value for schedule in watched)])
         found += 1
-        moved += [spot.gpus for spot in after.spots] != [spot.gpus for spot in given.spots]
+        moved += [assignment.gpus for assignment in after.assignments] != [
+            assignment.gpus for assignment in given.assignments
+        ]
     assert found > 15
     assert moved > 4
 
@@ -187,15 +189,15 @@ def test_it_stops_when_told(objective: Objective) -> None:
     data, plan = start
     asked: list[int] = []
 
-    def soon(pieces: int) -> bool:
-        asked.append(pieces)
+    def soon(operations: int) -> bool:
+        asked.append(operations)
         return len(asked) == 3
 
     sequencing = SequenceSearch(data, Random(0))
     given = sequencing.given(plan)
-    after = sequencing.anneal(given, given.spots, 10**9, 0.01, soon)
+    after = sequencing.anneal(given, given.assignments, 10**9, 0.01, soon)
     assert len(asked) == 3
-    assert all(pieces > 0 for pieces in asked)
+    assert all(operations > 0 for operations in asked)
     assert_correct(data, sequencing, after)
 
 
@@ -209,7 +211,7 @@ def test_orders_beyond_64_bits_are_annealed_exactly(objective: Objective) -> Non
         sequencing = SequenceSearch(data, Random(seed))
         given = sequencing.given(plan)
         assert given.value > 2**64
-        after = sequencing.anneal(given, given.spots, 200, 0.003, never)
+        after = sequencing.anneal(given, given.assignments, 200, 0.003, never)
         assert_correct(data, sequencing, after)
         better += after.value < given.value
     assert better > 0
@@ -223,7 +225,7 @@ def schedules(family: str, seed: int, steps: int, **changes: object) -> list[tup
     schedule = sequencing.given(plan)
     found = []
     for heat in (0.01, 0.001):
-        schedule = sequencing.anneal(schedule, schedule.spots, steps, heat, never)
+        schedule = sequencing.anneal(schedule, schedule.assignments, steps, heat, never)
         found.append((schedule.value, sequencing.timetable(schedule)))
     return found
 

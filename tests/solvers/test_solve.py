@@ -9,7 +9,7 @@ import pytest
 
 from jigsaw_opt.errors import MissingEngineError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
-from jigsaw_opt.problem import Instance, Pieces, cut
+from jigsaw_opt.problem import Instance, Operations, cut
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
@@ -38,9 +38,9 @@ class Scripted:
         return self.refuses
 
     def __call__(self, instance: Instance, options: Options, report: Report) -> Result:
-        pieces = cut(instance)
-        control = Control(self.name, pieces, options, report)
-        timetable = greedy_timetable(pieces)
+        operations = cut(instance)
+        control = Control(self.name, operations, options, report)
+        timetable = greedy_timetable(operations)
         assert timetable is not None
         control.offer(Timetable(tuple(timetable.jobs), timetable.period_us))
         result = control.result(StoppedBy.COMPLETED)
@@ -64,7 +64,7 @@ class Handed:
         return None
 
     def run(self, control: Control) -> Result:
-        timetable = greedy_timetable(control.pieces)
+        timetable = greedy_timetable(control.operations)
         assert timetable is not None
         control.offer(timetable)
         return control.result(StoppedBy.COMPLETED)
@@ -75,7 +75,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[Instance]:
     """Every instance that is cut, whoever cuts it."""
     seen: list[Instance] = []
 
-    def counted(instance: Instance) -> Pieces:
+    def counted(instance: Instance) -> Operations:
         seen.append(instance)
         return cut(instance)
 

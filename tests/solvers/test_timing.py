@@ -7,7 +7,7 @@ import random
 import pytest
 
 from jigsaw_opt.instances import generate
-from jigsaw_opt.problem.pieces import cut
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.solvers import magnitude
 from jigsaw_opt.solvers.engines import compiled
@@ -23,13 +23,20 @@ CASES = [(family, seed) for family, seeds in (("tiny", 24), ("server", 16), ("ra
 
 def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]]:
     """List schedules of the first placements under priorities drawn at random, with their timetables."""
-    pieces = cut(generate(family, seed))
-    asked = demands(pieces)
+    operations = cut(generate(family, seed))
+    asked = demands(operations)
     assert asked is not None
-    evaluator, draw, count, found = Evaluator(pieces, Layout(pieces)), random.Random(seed), len(pieces.jobs), []
-    for spots in placements(pieces, asked):
-        urgency = [draw.uniform(0.3, 1.7) for _ in range(count)]
-        outcome = evaluator.evaluate(spots, urgency, [draw.choice((0, draw.randrange(10**5))) for _ in range(count)])
+    evaluator, draw, count, found = (
+        Evaluator(operations, Layout(operations)),
+        random.Random(seed),
+        len(operations.jobs),
+        [],
+    )
+    for assignments in placements(operations, asked):
+        priority = [draw.uniform(0.3, 1.7) for _ in range(count)]
+        outcome = evaluator.evaluate(
+            assignments, priority, [draw.choice((0, draw.randrange(10**5))) for _ in range(count)]
+        )
         found.append((outcome, evaluator.timetable(outcome).jobs))
     return found
 
@@ -60,7 +67,7 @@ def test_begins_and_ends_are_those_of_the_timetable() -> None:
             for job, begin, end in zip(jobs, outcome.begins, outcome.ends, strict=True):
                 first, last = job.iterations[0], job.iterations[-1]
                 assert begin == min(block.start_us for block in first.blocks)
-                assert end == max(piece.end_us for piece in (*last.blocks, *last.transfers))
+                assert end == max(operation.end_us for operation in (*last.blocks, *last.transfers))
 
 
 @needs_fast
@@ -77,15 +84,15 @@ def test_times_too_long_for_64_bits_are_left_to_python(monkeypatch: pytest.Monke
 
 
 def test_a_later_outcome_does_not_change_an_earlier_one() -> None:
-    pieces = cut(generate("server", 6))
-    asked = demands(pieces)
+    operations = cut(generate("server", 6))
+    asked = demands(operations)
     assert asked is not None
-    evaluator, count = Evaluator(pieces, Layout(pieces)), len(pieces.jobs)
-    spots = next(placements(pieces, asked))
-    first = evaluator.evaluate(spots, [1.0] * count, [0] * count)
+    evaluator, count = Evaluator(operations, Layout(operations)), len(operations.jobs)
+    assignments = next(placements(operations, asked))
+    first = evaluator.evaluate(assignments, [1.0] * count, [0] * count)
     before = evaluator.timetable(first)
     other = evaluator.evaluate(
-        spots, [1.0 + index for index in range(count)], [index * 10**5 for index in range(count)]
+        assignments, [1.0 + index for index in range(count)], [index * 10**5 for index in range(count)]
     )
     assert evaluator.timetable(other) != before
     assert evaluator.timetable(first) == before

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FullDepth
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces, cut
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.problem.timetable import JobDecision, assemble, job_end
@@ -39,11 +39,11 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
         ``fifo`` or ``gang``.
     """
     usual = at_full_depth(instance)
-    pieces = cut(usual)
-    schedule = _BaselineSchedule(pieces, plan)
-    for job in _turns(pieces, policy):
+    operations = cut(usual)
+    schedule = _BaselineSchedule(operations, plan)
+    for job in _turns(operations, policy):
         schedule.add_iteration(job)
-    jobs = assemble(pieces, schedule.decisions)
+    jobs = assemble(operations, schedule.decisions)
     length = max(map(job_end, jobs))
     return Plan(
         instance=usual.name,
@@ -57,31 +57,31 @@ def baseline_plan(instance: Instance, plan: Plan, policy: Policy) -> Plan:
     )
 
 
-def _turns(pieces: Pieces, policy: Policy) -> Iterator[int]:
+def _turns(operations: Operations, policy: Policy) -> Iterator[int]:
     """Jobs in the order in which their iterations get GPUs."""
-    order = sorted(range(len(pieces.jobs)), key=lambda job: pieces.jobs[job].release_us)
+    order = sorted(range(len(operations.jobs)), key=lambda job: operations.jobs[job].release_us)
     if policy == "fifo":
-        return (job for job in order for _ in range(pieces.jobs[job].iterations))
-    rounds: Iterable[tuple[int | None, ...]] = zip_longest(*([job] * pieces.jobs[job].iterations for job in order))
+        return (job for job in order for _ in range(operations.jobs[job].iterations))
+    rounds: Iterable[tuple[int | None, ...]] = zip_longest(*([job] * operations.jobs[job].iterations for job in order))
     return (job for turn in rounds for job in turn if job is not None)
 
 
 class _BaselineSchedule:
     """Iterations, one behind the other on every GPU."""
 
-    def __init__(self, pieces: Pieces, plan: Plan) -> None:
-        self._pieces = pieces
-        servers = {server.name: index for index, server in enumerate(pieces.cluster.servers)}
+    def __init__(self, operations: Operations, plan: Plan) -> None:
+        self._operations = operations
+        servers = {server.name: index for index, server in enumerate(operations.cluster.servers)}
         split = [[gpu.rpartition("/") for gpu in job.gpus] for job in plan.jobs]
         self.decisions = [JobDecision([(servers[s], int(k)) for s, _, k in gpus], [], [], []) for gpus in split]
         self._free: defaultdict[tuple[int, int] | int, int] = defaultdict(int)
 
     def add_iteration(self, number: int) -> None:
         """Put the next iteration of a job behind what is there, on its GPUs and on its links."""
-        job, decision = self._pieces.jobs[number], self.decisions[number]
+        job, decision = self._operations.jobs[number], self.decisions[number]
         start = max(job.release_us, *(self._free[gpu] for gpu in decision.gpus))
         tables = [
-            block.duration_us[self._pieces.cluster.servers[decision.gpus[block.slot][0]].gpu_type]
+            block.duration_us[self._operations.cluster.servers[decision.gpus[block.slot][0]].gpu_type]
             for block in job.blocks
         ]
         transfers, end = self._transfers(job, decision, start, tables)
@@ -95,16 +95,16 @@ class _BaselineSchedule:
             chosen.append(value)  # type: ignore[attr-defined]
 
     def _transfers(
-        self, job: PieceGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
+        self, job: OperationGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
     ) -> tuple[list[int], int]:
         """Starts of the transfers, and the end of the last."""
-        channel = self._pieces.routes.channel(Counter(server for server, _ in decision.gpus))
+        channel = self._operations.routes.channel(Counter(server for server, _ in decision.gpus))
         assert channel is not None, "the plan was checked"
         starts, end = [], start
-        for piece in job.transfers:
-            ready = start + max(table[piece.bucket - 1] for table in tables)
+        for operation in job.transfers:
+            ready = start + max(table[operation.bucket - 1] for table in tables)
             begin = max(ready, end, *(self._free[link] for link in channel.links), 0)
-            end = begin + job.transfer_us(piece.bucket, job.slots, channel)
+            end = begin + job.transfer_us(operation.bucket, job.slots, channel)
             self._free.update(dict.fromkeys(channel.links, end))
             starts.append(begin)
         return starts, end

@@ -21,7 +21,7 @@ from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 
@@ -58,7 +58,7 @@ class CpSatCycle:
             _later(decision_of(ground, it, value), value(phase))
             for it, phase in zip(self.jobs, self.clock.phases, strict=True)
         ]
-        return Timetable(assemble(ground.pieces, decisions), value(self.clock.period))
+        return Timetable(assemble(ground.operations, decisions), value(self.clock.period))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
@@ -74,26 +74,26 @@ class CpSatCycle:
             self.proto.add_hint(phase, (starts[plan.name] - anchor) % period)
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> CpSatCycle:
+def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatCycle:
     """Build the model of a cyclic instance.
 
     The period is a variable, so what the engine proves of it holds for every period there is.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     spans
         Window of each job on its own clock: release 0, deadline `limit`.
     bound, limit
         Every period is at least `bound`, and only periods at most `limit` are of interest.
     """
-    proto, ground = new_model(), Ground(pieces)
+    proto, ground = new_model(), Ground(operations)
     network = RoutedNetwork(ground)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
     clock = ModuloClock(proto, jobs, bound, limit)
     proto.minimize(clock.period)
-    if not all(ground.allowed(job) for job in pieces.jobs):
+    if not all(ground.allowed(job) for job in operations.jobs):
         proto.add_bool_or([])
         return CpSatCycle(network, jobs, clock, proto)
     paces = [add_job(proto, network, it) for it in jobs]

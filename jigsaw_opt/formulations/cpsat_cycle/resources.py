@@ -1,9 +1,9 @@
-"""GPUs and links, each for one piece at a time modulo the period (specification: exclusive, cyclic-horizon).
+"""GPUs and links, each for one operation at a time modulo the period (specification: exclusive, cyclic-horizon).
 
-A piece that starts at ``offset`` on the clock of a job of phase ``f`` has the residue ``r = (f + offset) mod T``.
-As ``f < T`` and no offset exceeds ``T``, that is ``f + offset`` or ``f + offset - T``: one literal. Pieces of at
+An operation that starts at ``offset`` on the clock of a job of phase ``f`` has the residue ``r = (f + offset) mod T``.
+As ``f < T`` and no offset exceeds ``T``, that is ``f + offset`` or ``f + offset - T``: one literal. Operations of at
 most ``T`` overlap modulo ``T`` exactly where two of the intervals from ``r`` and from ``r + T`` overlap, so every
-piece is laid down twice and the period may stay a variable.
+operation is laid down twice and the period may stay a variable.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ModuloClock:
         size: Expression,
         literal: cp_model.IntVar,
     ) -> list[cp_model.IntervalVar]:
-        """Both intervals of a piece that is there where `literal` holds."""
+        """Both intervals of an operation that is there where `literal` holds."""
         first = model.new_int_var(0, self.limit - 1, "")
         second = model.new_int_var(1, 2 * self.limit - 1, "")
         wraps = model.new_bool_var("")

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (specification: exclusive), on either horizon of known length."""
+"""GPUs and links, each for one operation at a time (specification: exclusive), on either horizon of known length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Busy", "add_disjoint"]
 
 _MOST_TURNS = 2
-"""A piece starts less than two periods after 0, or at their end where it takes no time."""
+"""An operation starts less than two periods after 0, or at their end where it takes no time."""
 
 
 def add_disjoint(
@@ -32,12 +32,12 @@ def add_disjoint(
         """Intervals of a job's slot, or of its transfers."""
         it, slot = jobs[user[0]], user[1]
         if slot == LINKS:
-            pieces = [pair for row, sizes in zip(it.moves, it.durations, strict=True) for pair in zip(row, sizes)]
+            operations = [pair for row, sizes in zip(it.moves, it.durations, strict=True) for pair in zip(row, sizes)]
         else:
-            pieces = [(row[slot], sizes[slot]) for row, sizes in zip(it.starts, it.sizes, strict=True)]
+            operations = [(row[slot], sizes[slot]) for row, sizes in zip(it.starts, it.sizes, strict=True)]
         return [
             interval
-            for start, size in pieces
+            for start, size in operations
             if not (isinstance(size, int) and size == 0)
             for interval in laid(model, start, size, frame.period, _MOST_TURNS)
         ]

@@ -48,7 +48,7 @@ def _size(model: cp_model.CpModel, it: TaskVariables, i: int, slot: int) -> Expr
 def _add_transfers(model: cp_model.CpModel, it: TaskVariables, i: int, latest: int) -> None:
     job = it.task.job
     it.moves.append([model.new_int_var(job.release_us, latest, "") for _ in job.transfers])
-    it.durations.append([_duration(model, it, i, piece.bucket) for piece in job.transfers])
+    it.durations.append([_duration(model, it, i, operation.bucket) for operation in job.transfers])
     for b, (start, duration) in enumerate(zip(it.moves[i], it.durations[i], strict=True), 1):
         following = it.moves[i][b] if b < len(job.transfers) else it.ends[i]
         model.add(following >= start + duration)

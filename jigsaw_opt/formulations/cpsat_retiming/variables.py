@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -24,7 +24,7 @@ class RetimingTask:
     Parameters
     ----------
     job
-        Its pieces.
+        Its operations.
     gpus
         GPU of each slot, by number.
     tables
@@ -37,7 +37,7 @@ class RetimingTask:
         It ends no later; on the cyclic horizon its span is at most this.
     """
 
-    job: PieceGraph
+    job: OperationGraph
     gpus: Sequence[int]
     tables: Sequence[Sequence[int]]
     channel: Channel

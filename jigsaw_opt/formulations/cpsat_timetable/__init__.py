@@ -23,7 +23,7 @@ from jigsaw_opt.formulations.timetable.windows import (
     serial_limit,
     windows,
 )
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class CpSatTimetable:
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable."""
         ground = self.network.ground
-        return Timetable(assemble(ground.pieces, [decision_of(ground, it, value) for it in self.jobs]))
+        return Timetable(assemble(ground.operations, [decision_of(ground, it, value) for it in self.jobs]))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
@@ -69,22 +69,22 @@ class CpSatTimetable:
             add_hint(self.proto, it, plan, gpus)
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: int) -> CpSatTimetable:
+def build(operations: Operations, spans: Sequence[Window], bound: int, limit: int) -> CpSatTimetable:
     """Build the model of a finite instance.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     spans
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
-    proto, ground = new_model(), Ground(pieces)
+    proto, ground = new_model(), Ground(operations)
     network = RoutedNetwork(ground)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
-    if not all(ground.allowed(job) for job in pieces.jobs):
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    if not all(ground.allowed(job) for job in operations.jobs):
         proto.add_bool_or([])
         return CpSatTimetable(network, jobs, proto)
     paces = [add_job(proto, network, it) for it in jobs]
@@ -100,9 +100,9 @@ def _add_objective(
     proto: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], bound: int, limit: int
 ) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    objective = proto.new_int_var(bound, limit, ground.pieces.objective)
+    objective = proto.new_int_var(bound, limit, ground.operations.objective)
     proto.minimize(objective)
-    if ground.pieces.objective == "weighted_completion":
+    if ground.operations.objective == "weighted_completion":
         proto.add(objective == sum(it.job.weight * it.ends[-1] for it in jobs))
         return
     for it in jobs:

@@ -41,8 +41,8 @@ def _bridge(
     model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
 ) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    part = {network.ground.pieces.routes.component[s] for s in side}
-    inside = [s for s in it.used if network.ground.pieces.routes.component[s] in part]
+    part = {network.ground.operations.routes.component[s] for s in side}
+    inside = [s for s in it.used if network.ground.operations.routes.component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
     first, second = (_any_used(model, network, it, servers) for servers in (near, far))
     model.add_bool_or([literal, *(~x for x in (first, second) if x is not None)])
@@ -70,7 +70,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.pieces.routes.component
+    component = network.ground.operations.routes.component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = [~it.used[first], ~it.used[second], literal]

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (specification: exclusive)."""
+"""GPUs and links, each for one operation at a time (specification: exclusive)."""
 
 from __future__ import annotations
 

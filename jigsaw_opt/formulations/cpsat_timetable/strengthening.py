@@ -44,7 +44,7 @@ def add_link_loads(
     model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], makespan: cp_model.IntVar
 ) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
-    for k, link in enumerate(ground.pieces.cluster.links):
+    for k, link in enumerate(ground.operations.cluster.links):
         _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 
@@ -62,5 +62,5 @@ def add_loads_of_period(
         model.add(sum(gpu_load(ground, it, g, sum).work for it in jobs if g in it.here) <= period)
     for loads in _server_loads(ground, jobs):
         model.add(sum(load.work for load in loads) <= period)
-    for k, link in enumerate(ground.pieces.cluster.links):
+    for k, link in enumerate(ground.operations.cluster.links):
         model.add(sum(link_load(ground, it, it.links[k], link).work for it in jobs if k in it.links) <= period)

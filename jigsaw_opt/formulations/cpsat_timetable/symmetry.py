@@ -27,7 +27,7 @@ __all__ = ["add_order", "ordered_twin"]
 def add_order(model: cp_model.CpModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs, identical servers, and the GPUs of a server."""
     ground = network.ground
-    for group in identical_jobs(ground.pieces):
+    for group in identical_jobs(ground.operations):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     for servers in identical_servers(network):
@@ -52,7 +52,7 @@ def _falling(model: cp_model.CpModel, pairs: Iterable[tuple[Expression, Expressi
 def ordered_twin(network: RoutedNetwork, timetable: Timetable) -> list[tuple[JobPlan, list[int]]]:
     """For each job, the part of a timetable that it takes in its ordered twin, and the GPUs of its workers there."""
     plans = list(timetable.jobs)
-    for group in identical_jobs(network.ground.pieces):
+    for group in identical_jobs(network.ground.operations):
         for j, plan in zip(group, sorted((plans[k] for k in group), key=job_end), strict=True):
             plans[j] = plan
     gpus = [[network.ground.index[name] for name in plan.gpus] for plan in plans]

@@ -41,7 +41,7 @@ def add_iterations(model: cp_model.CpModel, it: JobVariables) -> None:
 def add_durations(model: cp_model.CpModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
-    buckets = [piece.bucket for piece in job.transfers]
+    buckets = [operation.bucket for operation in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
     it.shortest = list(shortest_transfers(job, pace.best))
     known = {b: _known(model, it, pace, b) for b in buckets if it.certain(b)}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from jigsaw_opt.formulations.algebra import AlgebraicModel, Expression
 from jigsaw_opt.formulations.ilp_timetable.channel import ChannelPace, add_links, add_pace
-from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, piece_pairs
+from jigsaw_opt.formulations.ilp_timetable.grid import objective_step, operation_pairs
 from jigsaw_opt.formulations.ilp_timetable.placement import add_depth_rule, add_memory, add_placement
 from jigsaw_opt.formulations.ilp_timetable.reading import Value, decisions_of
 from jigsaw_opt.formulations.ilp_timetable.resources import add_blocks_disjoint, add_transfers_disjoint
@@ -17,7 +17,7 @@ from jigsaw_opt.formulations.ilp_timetable.variables import JobVariables
 from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.network import RoutedNetwork
 from jigsaw_opt.formulations.timetable.windows import Window, readiness_count, serial_limit, windows
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
     "Window",
     "build",
     "objective_step",
-    "piece_pairs",
+    "operation_pairs",
     "readiness_count",
     "serial_limit",
     "windows",
@@ -51,27 +51,27 @@ class IlpTimetable:
 
     def plan(self, value: Value) -> Timetable:
         """Timetable of a solution, given the value of each variable; never later than the solution."""
-        return Timetable(assemble(self.ground.pieces, decisions_of(self.ground, self.jobs, value)))
+        return Timetable(assemble(self.ground.operations, decisions_of(self.ground, self.jobs, value)))
 
 
-def build(pieces: Pieces, spans: Sequence[Window], bound: int, limit: float) -> IlpTimetable:
+def build(operations: Operations, spans: Sequence[Window], bound: int, limit: float) -> IlpTimetable:
     """Build the model of a finite instance.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     spans
         What is known of the times of each job where the objective is at most `limit`.
     bound, limit
         Every plan's objective is at least `bound`, and only plans at most `limit` are of interest.
     """
-    model, ground = AlgebraicModel("jigsaw"), Ground(pieces)
+    model, ground = AlgebraicModel("jigsaw"), Ground(operations)
     network = RoutedNetwork(ground)
-    objective = model.time(pieces.objective, bound, limit)
+    objective = model.time(operations.objective, bound, limit)
     model.minimize(objective)
-    jobs = [JobVariables(*it) for it in zip(range(len(spans)), pieces.jobs, spans, strict=True)]
-    if not all(ground.allowed(job) for job in pieces.jobs):
+    jobs = [JobVariables(*it) for it in zip(range(len(spans)), operations.jobs, spans, strict=True)]
+    if not all(ground.allowed(job) for job in operations.jobs):
         model.add(False)
         return IlpTimetable(ground, jobs, model)
     paces = [_add_job(model, network, it) for it in jobs]
@@ -98,7 +98,7 @@ def _add_job(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) ->
 
 def _add_objective(model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], objective: Expression) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
-    if ground.pieces.objective == "weighted_completion":
+    if ground.operations.objective == "weighted_completion":
         model.add(objective == model.total(it.job.weight * it.ends[-1] for it in jobs))
         return
     for it in jobs:

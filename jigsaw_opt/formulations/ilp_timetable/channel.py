@@ -35,7 +35,7 @@ def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -
 
 def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, link: int, side: frozenset[int]) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    component = network.ground.pieces.routes.component
+    component = network.ground.operations.routes.component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
@@ -62,7 +62,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.pieces.routes.component
+    component = network.ground.operations.routes.component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = it.used[first] + it.used[second] - 1

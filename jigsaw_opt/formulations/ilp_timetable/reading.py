@@ -1,4 +1,4 @@
-"""A solution read back: its order of pieces, run again in exact integers."""
+"""A solution read back: its order of operations, run again in exact integers."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _Free = dict[tuple[str, int], int]
 
 
 def decisions_of(ground: Ground, jobs: Sequence[JobVariables], value: Value) -> list[JobDecision]:
-    """What a solution decides. Placement and levels are its own; the pieces run in its order, each as early as it can.
+    """What a solution decides. Placement and levels are its own; operations run in its order, each as early as it can.
 
-    Its starts serve as priorities only, so the times are exact, and no piece runs later than in the solution.
+    Its starts serve as priorities only, so the times are exact, and no operation runs later than in the solution.
     """
     runs = [_JobRun(ground, it, value) for it in jobs]
     free: _Free = defaultdict(int)
@@ -36,23 +36,23 @@ def decisions_of(ground: Ground, jobs: Sequence[JobVariables], value: Value) -> 
     return [run.decision for run in runs]
 
 
-class _PieceTurn(NamedTuple):
-    """A piece's place in the order; `piece` counts the blocks of an iteration, then its transfers."""
+class _OperationTurn(NamedTuple):
+    """An operation's place in the order; `operation` counts the blocks of an iteration, then its transfers."""
 
     priority: float
     job: int
     iteration: int
     position: int
-    piece: int
+    operation: int
 
 
 class _JobRun:
-    """One job, run piece by piece on the resources that it shares."""
+    """One job, run operation by operation on the resources that it shares."""
 
     def __init__(self, ground: Ground, it: JobVariables, value: Value) -> None:
         self.it, self.value = it, value
         self.gpus = [g for g, here in it.here.items() if value(here) > 0.5]
-        channel = ground.pieces.routes.channel(Counter(ground.server(g) for g in self.gpus))
+        channel = ground.operations.routes.channel(Counter(ground.server(g) for g in self.gpus))
         if channel is None:
             raise ValueError(f"no path joins all servers of job {it.job.name}")
         self.channel = channel
@@ -63,13 +63,13 @@ class _JobRun:
         self.end = self.barrier = self.exchanged = it.job.release_us
         self.decision = JobDecision([ground.gpus[g] for g in self.gpus], self.levels, self.blocks, self.transfers)
 
-    def turns(self) -> Iterator[_PieceTurn]:
-        """All pieces in their order; rounding and ties never reverse two iterations or two buckets."""
+    def turns(self) -> Iterator[_OperationTurn]:
+        """All operations in their order; rounding and ties never reverse two iterations or two buckets."""
         now = 0.0
         for i in range(len(self.levels)):
-            for position, (priority, piece) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
+            for position, (priority, operation) in enumerate(sorted((p, n) for n, p in enumerate(self._priorities(i)))):
                 now = max(now, priority)
-                yield _PieceTurn(now, self.it.number, i, position, piece)
+                yield _OperationTurn(now, self.it.number, i, position, operation)
 
     def _priorities(self, i: int) -> list[float]:
         """Starts of blocks and transfers; transfers without variables share nothing and may come last.
@@ -85,14 +85,14 @@ class _JobRun:
         )
         return blocks + list(accumulate(transfers, max))
 
-    def take(self, turn: _PieceTurn, free: _Free) -> None:
-        """Run a piece as soon as what comes before it and its resources allow."""
+    def take(self, turn: _OperationTurn, free: _Free) -> None:
+        """Run an operation as soon as what comes before it and its resources allow."""
         if turn.position == 0:
             self.barrier = self.exchanged = self.end
-        if turn.piece < len(self.gpus):
-            self._run_block(turn.iteration, turn.piece, free)
+        if turn.operation < len(self.gpus):
+            self._run_block(turn.iteration, turn.operation, free)
         else:
-            self._run_transfer(turn.iteration, turn.piece - len(self.gpus), free)
+            self._run_transfer(turn.iteration, turn.operation - len(self.gpus), free)
 
     def _run_block(self, i: int, worker: int, free: _Free) -> None:
         gpu = ("gpu", self.gpus[worker])

@@ -1,4 +1,4 @@
-"""GPUs and links, each for one piece at a time (specification: exclusive)."""
+"""GPUs and links, each for one operation at a time (specification: exclusive)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["add_blocks_disjoint", "add_transfers_disjoint"]
 
 
-class _Piece(NamedTuple):
-    """A piece that may occupy a resource; pieces of one job on one resource follow each other in time.
+class _Operation(NamedTuple):
+    """An operation that may occupy a resource; operations of one job on one resource follow each other in time.
 
     Parameters
     ----------
     name
-        Its name, unique among the pieces of the resource.
+        Its name, unique among the operations of the resource.
     start, end
         When it runs.
     earliest, latest
@@ -43,8 +43,8 @@ class _Piece(NamedTuple):
     least: int
     lasting: pulp.LpVariable | None = None
 
-    def may_precede(self, other: _Piece) -> bool:
-        """Whether the times allow this piece to end before the other starts."""
+    def may_precede(self, other: _Operation) -> bool:
+        """Whether the times allow this operation to end before the other starts."""
         return self.earliest + self.least <= other.latest - other.least
 
 
@@ -57,12 +57,12 @@ def add_blocks_disjoint(model: AlgebraicModel, ground: Ground, jobs: Sequence[Jo
             _add_disjoint(model, f"{g}", meet, _blocks(model, ground, one, g), _blocks(model, ground, two, g))
 
 
-def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> list[_Piece]:
+def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> list[_Operation]:
     times = block_us(it.job, ground.gpu_type(g))
     candidates, tails = candidate_levels(it.job), tails_us(times, it.shortest)
     after = min(tails[d - 1] - times[d - 1] for d in candidates)
     return [
-        _Piece(
+        _Operation(
             f"{it.number}_{i}",
             starts[g],
             starts[g] + model.total(times[d - 1] * literal for d, literal in it.levels[i][g].items()),
@@ -76,17 +76,17 @@ def _blocks(model: AlgebraicModel, ground: Ground, it: JobVariables, g: int) -> 
 
 def add_transfers_disjoint(model: AlgebraicModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
     """On a link, transfers do not overlap. One order for all links that two jobs share (specification: exclusive)."""
-    pieces = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
+    operations = [_transfers(it, pace) for it, pace in zip(jobs, paces, strict=True)]
     for one, two in combinations(range(len(jobs)), 2):
         common = sorted(set(jobs[one].links) & set(jobs[two].links))
-        if common and pieces[one] and pieces[two]:
+        if common and operations[one] and operations[two]:
             meet = model.binary(f"share_{one}_{two}")
             for k in common:
                 model.add(meet >= jobs[one].links[k] + jobs[two].links[k] - 1)
-            _add_disjoint(model, "link", meet, pieces[one], pieces[two])
+            _add_disjoint(model, "link", meet, operations[one], operations[two])
 
 
-def _transfers(it: JobVariables, pace: ChannelPace) -> list[_Piece]:
+def _transfers(it: JobVariables, pace: ChannelPace) -> list[_Operation]:
     """Transfers that may last for some time: one of no duration overlaps nothing."""
     found = []
     for i, exchanges in enumerate(it.exchanges):
@@ -96,14 +96,14 @@ def _transfers(it: JobVariables, pace: ChannelPace) -> list[_Piece]:
                 continue
             lasting = None if certain else pace.latency.steps[0]
             times = (it.earliest(i), it.latest(i), it.shortest[b - 1])
-            found.append(_Piece(f"{it.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
+            found.append(_Operation(f"{it.number}_{i}_{b}", exchange.start, exchange.end, *times, lasting))
     return found
 
 
 def _add_disjoint(
-    model: AlgebraicModel, resource: str, meet: pulp.LpVariable, ones: Sequence[_Piece], twos: Sequence[_Piece]
+    model: AlgebraicModel, resource: str, meet: pulp.LpVariable, ones: Sequence[_Operation], twos: Sequence[_Operation]
 ) -> None:
-    """Of two pieces of different jobs that meet on the resource, one ends before the other starts."""
+    """Of two operations of different jobs that meet on the resource, one ends before the other starts."""
     first = {}
     for one in ones:
         for two in twos:
@@ -121,9 +121,12 @@ def _add_disjoint(
 
 
 def _add_monotone(
-    model: AlgebraicModel, first: dict[tuple[str, str], pulp.LpVariable], ones: Sequence[_Piece], twos: Sequence[_Piece]
+    model: AlgebraicModel,
+    first: dict[tuple[str, str], pulp.LpVariable],
+    ones: Sequence[_Operation],
+    twos: Sequence[_Operation],
 ) -> None:
-    """What comes before a piece comes before all later pieces of its job."""
+    """What comes before an operation comes before all later operations of its job."""
     for one in ones:
         for two, later in pairwise(two for two in twos if (one.name, two.name) in first):
             model.add(first[one.name, two.name] <= first[one.name, later.name])

@@ -28,7 +28,7 @@ def add_link_loads(
     model: AlgebraicModel, ground: Ground, jobs: Sequence[JobVariables], makespan: pulp.LpVariable
 ) -> None:
     """Transfers over a link fit between the first readiness and the end; over it, none is faster than the link."""
-    for k, link in enumerate(ground.pieces.cluster.links):
+    for k, link in enumerate(ground.operations.cluster.links):
         _add_loads(model, [link_load(ground, it, it.links[k], link) for it in jobs if k in it.links], makespan)
 
 

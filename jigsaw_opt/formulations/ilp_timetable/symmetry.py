@@ -18,7 +18,7 @@ _LARGEST_CODE = 2**12
 def add_order(model: AlgebraicModel, network: RoutedNetwork, jobs: Sequence[JobVariables]) -> None:
     """Order identical jobs by their ends, and identical servers and the GPUs of a server by their workers."""
     ground = network.ground
-    for group in identical_jobs(ground.pieces):
+    for group in identical_jobs(ground.operations):
         for j, k in pairwise(group):
             model.add(jobs[j].ends[-1] <= jobs[k].ends[-1])
     for servers in identical_servers(network):

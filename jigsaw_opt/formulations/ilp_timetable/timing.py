@@ -40,7 +40,7 @@ def add_iterations(model: AlgebraicModel, it: JobVariables) -> None:
 def add_durations(model: AlgebraicModel, it: JobVariables, pace: ChannelPace) -> list[list[Expression]]:
     """Duration of every transfer, by iteration and bucket (specification: transfer)."""
     job = it.job
-    buckets = [piece.bucket for piece in job.transfers]
+    buckets = [operation.bucket for operation in job.transfers]
     it.fewest = [fewest_contributors(job, bucket) for bucket in buckets]
     it.shortest = list(shortest_transfers(job, pace.best))
     known = {b: transfer_expression(job, pace, b, it.fewest[b - 1]) for b in buckets if it.certain(b)}

@@ -12,7 +12,7 @@ With classes of jobs ``c``, steps ``k`` of a class's value and types of servers 
          0 <= z_ck <= share_k M_c - share_{k-1} M_c,  y_ct >= 0
 
 No timetable of any set of jobs breaks a row, whatever their widths and however often each does an iteration: a job has
-one iteration at a time, each GPU and each link does one piece at a time, and states stay in memory.
+one iteration at a time, each GPU and each link does one operation at a time, and states stay in memory.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FullDepth, Job
 from jigsaw_opt.problem.memory import deepest_level, most_bytes
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.operations import OperationGraph, cut
 from jigsaw_opt.problem.packing import PackingProblem, ServerType
-from jigsaw_opt.problem.pieces import PieceGraph, cut
 
 __all__ = [
     "Gang",
@@ -215,11 +215,11 @@ class _KindOnType:
         )
 
     @cached_property
-    def full(self) -> PieceGraph:
+    def full(self) -> OperationGraph:
         return self._graph(FullDepth())
 
     @cached_property
-    def own(self) -> PieceGraph:
+    def own(self) -> OperationGraph:
         return self._graph(self.kind.depth)
 
     @cached_property
@@ -255,12 +255,12 @@ class _KindOnType:
         assert found is not None
         return found
 
-    def _graph(self, depth: Depth) -> PieceGraph:
+    def _graph(self, depth: Depth) -> OperationGraph:
         kind = JobKind(self.kind.model, self.kind.workers, depth)
         place = GangSite(1, kind.workers)
         return cut(gang_instance(self.type, [(kind, self.model)], place, _LONG)).jobs[0]
 
-    def _iteration_us(self, job: PieceGraph) -> int:
+    def _iteration_us(self, job: OperationGraph) -> int:
         return tail_us(self._table, shortest_transfers(job, self._channel), job.levels)
 
 

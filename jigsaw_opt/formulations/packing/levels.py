@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["cheapest_levels", "with_cheapest_levels"]
 
 
-def cheapest_levels(job: PieceGraph, cost: Sequence[int]) -> tuple[int, ...] | None:
+def cheapest_levels(job: OperationGraph, cost: Sequence[int]) -> tuple[int, ...] | None:
     """Levels of the slots, ascending, of least total cost that a free rule allows in every iteration alike.
 
     As many slots as the rule asks for are at the last level. The levels of the others add up to the rest of the
@@ -50,7 +50,7 @@ def cheapest_levels(job: PieceGraph, cost: Sequence[int]) -> tuple[int, ...] | N
     return None if last is None else tuple(sorted((*last[1], *[job.levels] * covering)))
 
 
-def with_cheapest_levels(job: PieceGraph, gpu_type: str) -> PieceGraph:
+def with_cheapest_levels(job: OperationGraph, gpu_type: str) -> OperationGraph:
     """The job with these levels in every iteration instead of a free rule without balance; else as it is."""
     if job.rule.multiset is not None or job.rule.balance is not None:
         return job

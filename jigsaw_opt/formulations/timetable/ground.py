@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jigsaw_opt.problem.critical import crossing_span_us, usable_gpus
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import Gpu
 
 __all__ = ["Ground", "block_us"]
@@ -14,16 +14,16 @@ class Ground:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     """
 
-    def __init__(self, pieces: Pieces) -> None:
-        self.pieces = pieces
-        servers = pieces.cluster.servers
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        servers = operations.cluster.servers
         self.gpus: tuple[Gpu, ...] = tuple((s, k) for s, server in enumerate(servers) for k in range(server.gpus))
         self.by_server = tuple(tuple(g for g, gpu in enumerate(self.gpus) if gpu[0] == s) for s in range(len(servers)))
-        self.index: dict[str, int] = {pieces.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus)}
+        self.index: dict[str, int] = {operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus)}
 
     def server(self, gpu: int) -> int:
         """Index of the server of a GPU."""
@@ -31,27 +31,27 @@ class Ground:
 
     def gpu_type(self, gpu: int) -> str:
         """Type of a GPU."""
-        return self.pieces.cluster.servers[self.server(gpu)].gpu_type
+        return self.operations.cluster.servers[self.server(gpu)].gpu_type
 
     def memory(self, gpu: int) -> int:
         """Bytes of memory of a GPU."""
-        return self.pieces.cluster.servers[self.server(gpu)].gpu_memory
+        return self.operations.cluster.servers[self.server(gpu)].gpu_memory
 
-    def allowed(self, job: PieceGraph) -> tuple[int, ...]:
+    def allowed(self, job: OperationGraph) -> tuple[int, ...]:
         """GPUs that may hold a worker of `job`."""
-        usable = usable_gpus(self.pieces, job)
+        usable = usable_gpus(self.operations, job)
         return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
 
-    def may_cross(self, job: PieceGraph, most: int) -> bool:
+    def may_cross(self, job: OperationGraph, most: int) -> bool:
         """Whether the workers of `job` may sit on several servers and still end within `most` after its release."""
-        span = crossing_span_us(self.pieces, job, usable_gpus(self.pieces, job))
+        span = crossing_span_us(self.operations, job, usable_gpus(self.operations, job))
         return span is not None and span <= most
 
     def part(self, gpu: int) -> int:
         """Connected part of the cluster that a GPU is in."""
-        return self.pieces.routes.component[self.server(gpu)]
+        return self.operations.routes.component[self.server(gpu)]
 
 
-def block_us(job: PieceGraph, gpu_type: str) -> tuple[int, ...]:
+def block_us(job: OperationGraph, gpu_type: str) -> tuple[int, ...]:
     """Duration of a block of `job` on a GPU type by level; all slots are alike."""
     return job.blocks[0].duration_us[gpu_type]

@@ -37,7 +37,7 @@ def gpu_load(ground: Ground, it: JobVariables[Any, Any], g: int, total: _Total) 
 
 def server_load(ground: Ground, it: JobVariables[Any, Any], s: int) -> Load:
     """Even share of a server's GPUs in all blocks of a job that sits on one server only, rounded down."""
-    times = block_us(it.job, ground.pieces.cluster.servers[s].gpu_type)
+    times = block_us(it.job, ground.operations.cluster.servers[s].gpu_type)
     share = least_work_us(it.job, times) // len(ground.by_server[s])
     return Load(it.window.release, share * it.used[s], _least_tail(it, times), _least_end(it))
 

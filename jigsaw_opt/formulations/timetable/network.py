@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import cast
 
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 
 __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
@@ -25,14 +25,14 @@ class RoutedNetwork:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.cluster = ground.pieces.cluster
+        self.cluster = ground.operations.cluster
 
     @cached_property
     def sides(self) -> dict[int, frozenset[int]]:
         """For each link that is the only way between its ends, the servers on one side of it."""
         import networkx as nx
 
-        routes = self.ground.pieces.routes
+        routes = self.ground.operations.routes
         servers = {server.name: s for s, server in enumerate(self.cluster.servers)}
         graph = routes.graph.copy()
         sides = {}
@@ -48,15 +48,15 @@ class RoutedNetwork:
         """For each link, the pairs of the given servers whose route it is part of."""
         pairs: dict[int, list[tuple[int, int]]] = {}
         for pair in combinations(servers, 2):
-            for link in self.ground.pieces.routes.between(*pair) or ():
+            for link in self.ground.operations.routes.between(*pair) or ():
                 pairs.setdefault(link, []).append(pair)
         return pairs
 
 
-def identical_jobs(pieces: Pieces) -> list[list[int]]:
+def identical_jobs(operations: Operations) -> list[list[int]]:
     """Jobs in groups that differ in nothing but their name."""
     groups: list[list[int]] = []
-    nameless = [replace(job, name="") for job in pieces.jobs]
+    nameless = [replace(job, name="") for job in operations.jobs]
     for j, job in enumerate(nameless):
         group = next((group for group in groups if nameless[group[0]] == job), None)
         if group is None:

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 from jigsaw_opt.formulations.timetable.variables import Variable
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["ChannelPace", "Ladder", "climb", "transfer_expression"]
 
@@ -49,7 +49,7 @@ class ChannelPace(Generic[Variable]):
         return Channel((), self.rate.values[-1], self.latency.values[-1])
 
 
-def transfer_expression(job: PieceGraph, pace: ChannelPace[Variable], bucket: int, contributors: int) -> Any:
+def transfer_expression(job: OperationGraph, pace: ChannelPace[Variable], bucket: int, contributors: int) -> Any:
     """Duration of a transfer with a known number of contributors; an integer where the pace is fixed."""
     moves = [job.transfer_us(bucket, contributors, Channel((), rate, 0)) for rate in pace.rate.values]
     steps = contributors + job.slots - 2

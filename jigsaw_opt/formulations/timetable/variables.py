@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.timetable.ground import Ground
 from jigsaw_opt.formulations.timetable.windows import Window
 from jigsaw_opt.problem.critical import candidate_levels
 from jigsaw_opt.problem.memory import most_bytes
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["ExchangeVariables", "Expression", "JobVariables", "Variable", "tight_gpus"]
 
@@ -54,7 +54,7 @@ class JobVariables(Generic[Variable, Expression]):
     """
 
     number: int
-    job: PieceGraph
+    job: OperationGraph
     window: Window
     here: dict[int, Variable] = field(default_factory=dict)
     used: dict[int, Variable] = field(default_factory=dict)

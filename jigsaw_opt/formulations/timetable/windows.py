@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.critical import candidate_levels, least_iteration_us, usable_gpus
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 __all__ = ["Window", "interval_count", "readiness_count", "readiness_of", "serial_end", "serial_limit", "windows"]
 
@@ -32,69 +32,74 @@ class Window:
     deadline: int
 
 
-def interval_count(pieces: Pieces) -> int:
+def interval_count(operations: Operations) -> int:
     """Number of optional intervals of the model, a measure of its size."""
-    links = len(pieces.cluster.links)
+    links = len(operations.cluster.links)
     return sum(
-        job.iterations * (sum(usable_gpus(pieces, job).values()) + len(job.transfers) * links) for job in pieces.jobs
+        job.iterations * (sum(usable_gpus(operations, job).values()) + len(job.transfers) * links)
+        for job in operations.jobs
     )
 
 
-def readiness_count(pieces: Pieces) -> int:
+def readiness_count(operations: Operations) -> int:
     """Number of conditions that a bucket is ready at a worker of some level on some GPU, a measure of its size."""
-    return sum(readiness_of(job, sum(usable_gpus(pieces, job).values())) for job in pieces.jobs if job.transfers)
+    return sum(
+        readiness_of(job, sum(usable_gpus(operations, job).values())) for job in operations.jobs if job.transfers
+    )
 
 
-def readiness_of(job: PieceGraph, places: int) -> int:
+def readiness_of(job: OperationGraph, places: int) -> int:
     """The same of one job, whose workers may be in so many places."""
     return job.iterations * places * job.levels * len(candidate_levels(job))
 
 
-def serial_limit(pieces: Pieces) -> int:
-    """An objective that some plan reaches if there is any: all pieces in turn, as slowly as can be."""
-    end = serial_end(pieces)
-    return end * sum(job.weight for job in pieces.jobs) if pieces.objective == "weighted_completion" else end
+def serial_limit(operations: Operations) -> int:
+    """An objective that some plan reaches if there is any: all operations in turn, as slowly as can be."""
+    end = serial_end(operations)
+    return end * sum(job.weight for job in operations.jobs) if operations.objective == "weighted_completion" else end
 
 
-def serial_end(pieces: Pieces) -> int:
-    """A moment by which a plan without needless waiting has ended: all pieces in turn, as slowly as can be."""
-    servers, links = pieces.cluster.servers, pieces.cluster.links
+def serial_end(operations: Operations) -> int:
+    """A moment by which a plan without needless waiting has ended: all operations in turn, as slowly as can be."""
+    servers, links = operations.cluster.servers, operations.cluster.links
     rate = min([server.fabric_bandwidth for server in servers] + [link.bandwidth for link in links])
     latency = max([server.fabric_latency_us for server in servers] + [link.latency_us for link in links])
     slowest = Channel((), rate, latency)
-    lengths = (job.iterations * _serial_iteration(job, slowest) for job in pieces.jobs)
-    return max(job.release_us for job in pieces.jobs) + sum(lengths)
+    lengths = (job.iterations * _serial_iteration(job, slowest) for job in operations.jobs)
+    return max(job.release_us for job in operations.jobs) + sum(lengths)
 
 
-def _serial_iteration(job: PieceGraph, slowest: Channel) -> int:
+def _serial_iteration(job: OperationGraph, slowest: Channel) -> int:
     blocks = max((times[-1] for times in job.blocks[0].duration_us.values()), default=0)
-    return blocks + sum(job.transfer_us(piece.bucket, job.slots, slowest) for piece in job.transfers)
+    return blocks + sum(job.transfer_us(operation.bucket, job.slots, slowest) for operation in job.transfers)
 
 
-def windows(pieces: Pieces, limit: int, latest_ends: Mapping[int, int] = MappingProxyType({})) -> tuple[Window, ...]:
+def windows(
+    operations: Operations, limit: int, latest_ends: Mapping[int, int] = MappingProxyType({})
+) -> tuple[Window, ...]:
     """Window of each job in plans whose objective is at most `limit`.
 
     From the limit and the earliest ends of the other jobs follows a job's deadline.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     limit
         Largest objective of interest.
     latest_ends
         Earlier deadlines by index of the job, where something else has proven them.
     """
-    least = [least_iteration_us(pieces, job, usable_gpus(pieces, job)) for job in pieces.jobs]
-    ends = [job.release_us + job.iterations * length for job, length in zip(pieces.jobs, least, strict=True)]
-    if pieces.objective != "weighted_completion":
+    least = [least_iteration_us(operations, job, usable_gpus(operations, job)) for job in operations.jobs]
+    ends = [job.release_us + job.iterations * length for job, length in zip(operations.jobs, least, strict=True)]
+    if operations.objective != "weighted_completion":
         deadlines = [limit] * len(ends)
     else:
-        slack = limit - sum(job.weight * end for job, end in zip(pieces.jobs, ends, strict=True))
-        # Left-shifting a plan never hurts, and leaves no moment without a piece after the last release.
-        latest = serial_end(pieces)
-        deadlines = [min(latest, end + slack // job.weight) for job, end in zip(pieces.jobs, ends, strict=True)]
+        slack = limit - sum(job.weight * end for job, end in zip(operations.jobs, ends, strict=True))
+        # Left-shifting a plan never hurts, and leaves no moment without an operation after the last release.
+        latest = serial_end(operations)
+        deadlines = [min(latest, end + slack // job.weight) for job, end in zip(operations.jobs, ends, strict=True)]
     return tuple(
         Window(job.release_us, length, min(deadline, latest_ends.get(number, deadline)))
-        for number, (job, length, deadline) in enumerate(zip(pieces.jobs, least, deadlines, strict=True))
+        for number, (job, length, deadline) in enumerate(zip(operations.jobs, least, deadlines, strict=True))
     )

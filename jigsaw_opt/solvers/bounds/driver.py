@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.registry import relaxations
@@ -15,12 +15,12 @@ from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
 __all__ = ["lower_bound", "stronger_bounds"]
 
 
-def lower_bound(pieces: Pieces, without: Collection[str] = ()) -> Bound:
+def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
     """Best bound of the instant relaxations: what every solver starts from.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut. Where it has no plan, the bound is still a valid number and means nothing.
     without
         Names of relaxations that are left out.
@@ -31,13 +31,13 @@ def lower_bound(pieces: Pieces, without: Collection[str] = ()) -> Bound:
         There is no relaxation of such a name.
     """
     best = Bound(0, Proof("no time is less than 0"))
-    for bound in _rising(pieces, -1, Budget(), without, instant=True):
+    for bound in _rising(operations, -1, Budget(), without, instant=True):
         best = bound
     return best
 
 
 def stronger_bounds(
-    pieces: Pieces,
+    operations: Operations,
     known: int,
     work: float = math.inf,
     stop: Callable[[], bool] = lambda: False,
@@ -47,7 +47,7 @@ def stronger_bounds(
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut. Where it has no plan, the bounds are still valid numbers and mean nothing.
     known
         A proven lower bound, such as that of `lower_bound`; only better ones are yielded.
@@ -64,14 +64,16 @@ def stronger_bounds(
     UsageError
         There is no relaxation of such a name.
     """
-    yield from _rising(pieces, known, Budget(work, stop), without, instant=False)
+    yield from _rising(operations, known, Budget(work, stop), without, instant=False)
 
 
-def _rising(pieces: Pieces, known: int, budget: Budget, without: Collection[str], instant: bool) -> Iterator[Bound]:
+def _rising(
+    operations: Operations, known: int, budget: Budget, without: Collection[str], instant: bool
+) -> Iterator[Bound]:
     """What relaxations that are instant, or that are not, prove in their order; each proof is given its name."""
-    context = Context(pieces)
+    context = Context(operations)
     for relaxation in relaxations(without):
-        if relaxation.instant == instant and relaxation.applies(pieces):
+        if relaxation.instant == instant and relaxation.applies(operations):
             for bound in relaxation.bounds(context, known, budget):
                 if bound.value > known:
                     known = bound.value

@@ -10,7 +10,7 @@ from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.memory import deepest_level
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 __all__ = ["GpuClass", "JobClass", "JobData", "gather_job_data", "gpu_classes"]
 
@@ -60,7 +60,7 @@ class JobClass:
     crosses: bool
     exchanges: dict[Channel, critical.Exchange] = field(default_factory=dict)
 
-    def exchange_over(self, job: PieceGraph, channel: Channel) -> critical.Exchange:
+    def exchange_over(self, job: OperationGraph, channel: Channel) -> critical.Exchange:
         """Transfers of a job of this class over a channel, worked out once."""
         if channel not in self.exchanges:
             self.exchanges[channel] = critical.exchange_over(job, channel)
@@ -71,7 +71,7 @@ class JobClass:
 class JobData:
     """A job, its class, and its least completion time in microseconds."""
 
-    job: PieceGraph
+    job: OperationGraph
     job_class: JobClass
     completion: int
 
@@ -89,25 +89,25 @@ class JobData:
         return n * moment + self.job_class.iteration * n * (n - 1) * once
 
 
-def gpu_classes(pieces: Pieces) -> list[GpuClass]:
+def gpu_classes(operations: Operations) -> list[GpuClass]:
     """GPUs of the cluster by type and memory."""
     counts: dict[tuple[str, int], int] = {}
-    for server in pieces.cluster.servers:
+    for server in operations.cluster.servers:
         key = server.gpu_type, server.gpu_memory
         counts[key] = counts.get(key, 0) + server.gpus
     return [GpuClass(gpu_type, memory, count) for (gpu_type, memory), count in counts.items()]
 
 
-def gather_job_data(pieces: Pieces, classes: Sequence[GpuClass]) -> list[JobData]:
+def gather_job_data(operations: Operations, classes: Sequence[GpuClass]) -> list[JobData]:
     """What no plan beats for each job, in the instance's order."""
     known: dict[tuple[object, ...], JobClass] = {}
     spans: dict[tuple[object, ...], int] = {}
     job_data = []
-    for job in looking(pieces.jobs):
+    for job in looking(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
         key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
         if key not in known:
-            known[key] = _job_class(pieces, classes, job)
+            known[key] = _job_class(operations, classes, job)
         job_class, same = known[key], (*key, job.rule.min_total, job.iterations)
         if same not in spans:
             spans[same] = critical.least_span_us(job, job_class.sites)
@@ -115,10 +115,10 @@ def gather_job_data(pieces: Pieces, classes: Sequence[GpuClass]) -> list[JobData
     return job_data
 
 
-def _job_class(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> JobClass:
-    gpus = critical.usable_gpus(pieces, job)
-    sites = critical.sites(pieces, job, gpus)
-    blocks = _blocks(pieces, classes, job, gpus)
+def _job_class(operations: Operations, classes: Sequence[GpuClass], job: OperationGraph) -> JobClass:
+    gpus = critical.usable_gpus(operations, job)
+    sites = critical.sites(operations, job, gpus)
+    blocks = _blocks(operations, classes, job, gpus)
     tails = _tails(job, sites, blocks)
     return JobClass(
         gpus=gpus,
@@ -127,15 +127,15 @@ def _job_class(pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph) -> 
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
         blocks=blocks,
-        ring=pieces.pace.crossing(gpus, job.slots),
+        ring=operations.pace.crossing(gpus, job.slots),
         crosses=max(gpus.values(), default=job.slots) < job.slots,
     )
 
 
 def _blocks(
-    pieces: Pieces, classes: Sequence[GpuClass], job: PieceGraph, gpus: dict[int, int]
+    operations: Operations, classes: Sequence[GpuClass], job: OperationGraph, gpus: dict[int, int]
 ) -> dict[int, tuple[int, ...]]:
-    servers = pieces.cluster.servers
+    servers = operations.cluster.servers
     there = {(servers[s].gpu_type, servers[s].gpu_memory) for s in gpus}
     blocks = {
         k: job.blocks[0].duration_us[each.gpu_type][: deepest_level(job, each.memory)]
@@ -146,7 +146,7 @@ def _blocks(
     return blocks if any(len(times) == job.levels for times in blocks.values()) else {}
 
 
-def _tails(job: PieceGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+def _tails(job: OperationGraph, sites: Sequence[critical.Site], blocks: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
     """Least time from the end of a block to the end of its iteration, over all sites and classes, by level."""
     least: list[int | None] = [None] * job.levels
     for times in set(blocks.values()):

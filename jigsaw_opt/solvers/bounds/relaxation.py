@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
 
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.budget import Budget
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
@@ -48,23 +48,23 @@ class Context:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     """
 
-    def __init__(self, pieces: Pieces) -> None:
-        self.pieces = pieces
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
         self._shared: dict[object, object] = {}
 
     @cached_property
     def gpu_classes(self) -> list[GpuClass]:
         """GPUs by type and memory."""
-        return gpu_classes(self.pieces)
+        return gpu_classes(self.operations)
 
     @cached_property
     def job_data(self) -> list[JobData]:
         """What no plan beats for each job, in the instance's order."""
-        return gather_job_data(self.pieces, self.gpu_classes)
+        return gather_job_data(self.operations, self.gpu_classes)
 
     def shared(self, build: Callable[[Context], T]) -> T:
         """What `build` makes of this context: built once, for all relaxations that ask for it."""
@@ -98,8 +98,8 @@ class Relaxation:
     bounds: Callable[[Context, int, Budget], Iterator[Bound]]
     objectives: frozenset[str] = frozenset({"makespan", "weighted_completion", "period"})
     instant: bool = False
-    fits: Callable[[Pieces], bool] = lambda pieces: True
+    fits: Callable[[Operations], bool] = lambda operations: True
 
-    def applies(self, pieces: Pieces) -> bool:
+    def applies(self, operations: Operations) -> bool:
         """Whether it has something to say about an instance."""
-        return pieces.objective in self.objectives and self.fits(pieces)
+        return operations.objective in self.objectives and self.fits(operations)

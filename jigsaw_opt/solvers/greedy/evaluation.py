@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat import Flat
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 
 __all__ = ["Evaluator", "Outcome"]
 
 _PASSES = {"finite": 1, "cyclic": 2}
-"""About how many passes over all pieces an evaluation takes."""
+"""About how many passes over all operations an evaluation takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,7 +24,7 @@ class Outcome:
 
     Parameters
     ----------
-    jobs, urgency, hold_us
+    jobs, priority, offset_us
         What was scheduled.
     value
         Its objective.
@@ -34,9 +34,9 @@ class Outcome:
         Its period on a cyclic horizon.
     """
 
-    jobs: Sequence[PlacedJob]
-    urgency: Sequence[float]
-    hold_us: Sequence[int]
+    jobs: Sequence[Assignment]
+    priority: Sequence[float]
+    offset_us: Sequence[int]
     value: int
     begins: list[int]
     ends: list[int]
@@ -48,43 +48,43 @@ class Evaluator:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; either horizon, any objective.
     layout
         Its GPUs.
 
     Attributes
     ----------
-    pieces_a_look
-        About how many pieces an evaluation goes through.
+    operations_a_look
+        About how many operations an evaluation goes through.
     """
 
-    def __init__(self, pieces: Pieces, layout: Layout) -> None:
-        self.pieces, self.layout = pieces, layout
-        self.weighted = pieces.objective == "weighted_completion"
-        self.pieces_a_look = (pieces.blocks + pieces.transfers) * _PASSES[pieces.horizon]
-        self._flat = Flat(pieces, layout)
-        self._weights = [job.weight for job in pieces.jobs]
+    def __init__(self, operations: Operations, layout: Layout) -> None:
+        self.operations, self.layout = operations, layout
+        self.weighted = operations.objective == "weighted_completion"
+        self.operations_a_look = (operations.blocks + operations.transfers) * _PASSES[operations.horizon]
+        self._flat = Flat(operations, layout)
+        self._weights = [job.weight for job in operations.jobs]
         self._last: Outcome | None = None
 
-    def evaluate(self, jobs: Sequence[PlacedJob], urgency: Sequence[float], hold_us: Sequence[int]) -> Outcome:
+    def evaluate(self, jobs: Sequence[Assignment], priority: Sequence[float], offset_us: Sequence[int]) -> Outcome:
         """The list schedule of placed jobs.
 
         Parameters
         ----------
         jobs
             The jobs, placed.
-        urgency
+        priority
             By job, a factor on its priority. The job with the longest time still to run goes first, for weighted
             completions that with the least time per weight (Smith's rule).
-        hold_us
+        offset_us
             By job, its earliest start; list scheduling alone never waits for a better job to come.
         """
         flat = self._flat
-        flat.schedule(jobs, self._rate(jobs, urgency), hold_us)
+        flat.schedule(jobs, self._rate(jobs, priority), offset_us)
         ends = flat.ends()
         value = flat.period_us or (sum(map(mul, self._weights, ends)) if self.weighted else max(ends))
-        self._last = Outcome(jobs, urgency, hold_us, value, flat.begins(), ends, flat.period_us)
+        self._last = Outcome(jobs, priority, offset_us, value, flat.begins(), ends, flat.period_us)
         return self._last
 
     def timetable(self, outcome: Outcome) -> Timetable:
@@ -94,7 +94,7 @@ class Evaluator:
             JobDecision([gpus[gpu] for gpu in job.gpus], flat.levels(index), flat.blocks(index), flat.transfers(index))
             for index, job in enumerate(outcome.jobs)
         ]
-        return Timetable(assemble(self.pieces, decisions), outcome.period_us)
+        return Timetable(assemble(self.operations, decisions), outcome.period_us)
 
     def levels(self, outcome: Outcome) -> list[list[list[int]]]:
         """Levels in an outcome, by job, iteration and slot."""
@@ -104,11 +104,11 @@ class Evaluator:
     def _again(self, outcome: Outcome) -> Flat:
         """The whole schedule, made once more if it is not the last one."""
         if outcome is not self._last:
-            self.evaluate(outcome.jobs, outcome.urgency, outcome.hold_us)
+            self.evaluate(outcome.jobs, outcome.priority, outcome.offset_us)
             self._last = outcome
         return self._flat
 
-    def _rate(self, jobs: Sequence[PlacedJob], urgency: Sequence[float]) -> list[float]:
+    def _rate(self, jobs: Sequence[Assignment], priority: Sequence[float]) -> list[float]:
         if self.weighted:
-            return [job.iteration_us / job.job.weight * factor for job, factor in zip(jobs, urgency, strict=True)]
-        return [-job.iteration_us * factor for job, factor in zip(jobs, urgency, strict=True)]
+            return [job.iteration_us / job.job.weight * factor for job, factor in zip(jobs, priority, strict=True)]
+        return [-job.iteration_us * factor for job, factor in zip(jobs, priority, strict=True)]

@@ -8,11 +8,11 @@ from itertools import chain
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, prepare
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListSchedule, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
@@ -20,13 +20,13 @@ from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
 __all__ = ["Flat"]
 
 _PATIENCE = 400_000
-"""Pieces that are scheduled before compiled functions are asked for: a fraction of a second."""
+"""Operations that are scheduled before compiled functions are asked for: a fraction of a second."""
 _LEAST_LEFT = 2.0
 """Seconds that a solve must have left for that: importing numba takes one of them, and more beside a large instance."""
 _MOMENT = 0.5
 """Seconds to wait for them at most."""
 _LONG = 50_000
-"""From so many pieces on a schedule takes a moment in which the clock has to be looked at."""
+"""From so many operations on a schedule takes a moment in which the clock has to be looked at."""
 
 
 class Flat:
@@ -34,32 +34,32 @@ class Flat:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     layout
         Its GPUs.
     """
 
-    def __init__(self, pieces: Pieces, layout: Layout) -> None:
+    def __init__(self, operations: Operations, layout: Layout) -> None:
         look()
-        self._flat = FlatGraph(pieces, layout)
-        self._cyclic = pieces.horizon == "cyclic"
-        self._large = not (orders_fit(pieces) if self._cyclic else schedules_fit(pieces))
-        self._scheduled, self._size = 0, pieces.blocks + pieces.transfers
-        size, resources, jobs = self._flat.size, self._flat.resources, len(pieces.jobs)
-        groups, widest = len(self._flat.graph.use_at), max(job.slots for job in pieces.jobs)
+        self._flat = FlatGraph(operations, layout)
+        self._cyclic = operations.horizon == "cyclic"
+        self._large = not (orders_fit(operations) if self._cyclic else schedules_fit(operations))
+        self._scheduled, self._size = 0, operations.blocks + operations.transfers
+        size, resources, jobs = self._flat.size, self._flat.resources, len(operations.jobs)
+        groups, widest = len(self._flat.graph.use_at), max(job.slots for job in operations.jobs)
         self._given = ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs)
         lengths = dict.fromkeys(ListSchedule._fields, jobs)
         lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
         lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
         blank = {name: [0] * length for name, length in looking(lengths.items())}
-        self._schedule = ListSchedule(**blank)._replace(urgency=[0.0] * jobs)  # type: ignore[arg-type]
-        self._trial = blank_period(size, resources, beyond(pieces)) if self._cyclic else blank_period(0, 0, 0)
+        self._schedule = ListSchedule(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
+        self._trial = blank_period(size, resources, beyond(operations)) if self._cyclic else blank_period(0, 0, 0)
         self._share()
         self.period_us: int | None = None
 
-    def schedule(self, jobs: Sequence[PlacedJob], rate: Sequence[float], hold_us: Sequence[int]) -> None:
+    def schedule(self, jobs: Sequence[Assignment], rate: Sequence[float], offset_us: Sequence[int]) -> None:
         """Fill in the list schedule of placed jobs, on the cyclic horizon repeated as often as its order admits.
 
         Parameters
@@ -67,8 +67,8 @@ class Flat:
         jobs
             The jobs, placed.
         rate
-            By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
-        hold_us
+            By job; times the iterations left it is the priority of its operations, of which the smallest goes first.
+        offset_us
             By job, it starts no earlier than this moment nor than its release.
 
         Raises
@@ -83,8 +83,8 @@ class Flat:
         given, state, trial = self._given, self._schedule, self._trial
         trial.halt[0] = 0
         given.rate[:] = arrays(list(rate)) if self._flat.compiled else rate
-        hold = [max(hold, job.job.release_us) for hold, job in zip(hold_us, jobs, strict=True)]
-        given.hold[:] = arrays(hold) if self._flat.compiled else hold
+        hold = [max(hold, job.job.release_us) for hold, job in zip(offset_us, jobs, strict=True)]
+        given.earliest[:] = arrays(hold) if self._flat.compiled else hold
         schedule: Callable[..., int] = list_schedule
         repeat: Callable[..., int] = repeat_list_schedule
         if self._flat.compiled:
@@ -116,12 +116,12 @@ class Flat:
         return self._by_iteration(index, self._schedule.start, slots, slots + buckets)
 
     def _by_iteration(self, index: int, numbers: Numbers, first: int, final: int) -> list[list[int]]:
-        """Numbers of some pieces of every iteration of a job."""
+        """Numbers of some operations of every iteration of a job."""
         begin, end = self._flat.base[index], self._flat.base[index + 1]
         flat, width = _integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
         return [flat[at + first : at + final] for at in range(0, end - begin, width)]
 
-    def _place(self, index: int, job: PlacedJob) -> None:
+    def _place(self, index: int, job: Assignment) -> None:
         """Write down where a job is, beside what its graph tells."""
         graph, own = self._flat.graph, slice(self._flat.base[index], self._flat.base[index + 1])
         group, slots, rest = int(graph.group[own.start]), job.job.slots, [0] * (len(job.job.transfers) + 1)

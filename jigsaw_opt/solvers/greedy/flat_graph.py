@@ -1,25 +1,25 @@
-"""The pieces of placed jobs as a `Graph` on flat lists or arrays, which follows when a job is placed elsewhere."""
+"""The operations of placed jobs as a `Graph` on flat lists or arrays, which follows when a job is placed elsewhere."""
 
 from __future__ import annotations
 
 from itertools import accumulate, chain
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.graph import ACROSS_ITERATIONS, FIXED, WITHIN_ITERATION, Graph
 
 __all__ = ["FlatGraph", "exchange_scope"]
 
 
 class FlatGraph:
-    """The pieces of an instance, whose jobs are nowhere at first.
+    """The operations of an instance, whose jobs are nowhere at first.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     layout
         Its GPUs.
@@ -27,45 +27,45 @@ class FlatGraph:
     Attributes
     ----------
     graph
-        Its pieces; durations of transfers by contributors are left to who asks for them.
+        Its operations; durations of transfers by contributors are left to who asks for them.
     base
-        Number of the first piece of every job, and of all pieces.
+        Number of the first operation of every job, and of all operations.
     resources
         Number of GPUs and links.
     compiled
         Whether there are arrays instead of lists.
     """
 
-    def __init__(self, pieces: Pieces, layout: Layout) -> None:
-        jobs = pieces.jobs
+    def __init__(self, operations: Operations, layout: Layout) -> None:
+        jobs = operations.jobs
         self._gpus, self.resources = len(layout.gpus), len(layout.gpus) + layout.links
         self.base = [0, *accumulate(job.iterations * _width(job) for job in jobs)]
         self._group = [0, *accumulate(job.slots + 1 for job in jobs)]
         self._links = [min(layout.links, 2 * job.slots) if job.slots > 1 else 0 for job in jobs]
-        self._placed: list[PlacedJob | None] = [None] * len(jobs)
+        self._placed: list[Assignment | None] = [None] * len(jobs)
         self.compiled = False
-        self.graph = self._frame(pieces)
+        self.graph = self._frame(operations)
 
     @property
     def size(self) -> int:
-        """Number of pieces."""
+        """Number of operations."""
         return self.base[-1]
 
-    def place(self, index: int, spot: PlacedJob) -> bool:
+    def place(self, index: int, assignment: Assignment) -> bool:
         """Write down where a job is; says whether that is news."""
-        if spot is self._placed[index]:
+        if assignment is self._placed[index]:
             return False
-        self._placed[index] = spot
-        job, group = spot.job, self._group[index]
-        if len(spot.links) > self._links[index]:
-            self._make_room(index, len(spot.links))
+        self._placed[index] = assignment
+        job, group = assignment.job, self._group[index]
+        if len(assignment.links) > self._links[index]:
+            self._make_room(index, len(assignment.links))
         graph = self.graph
-        graph.cap[group : group + job.slots] = spot.caps or [job.levels] * job.slots
-        graph.uses[group + job.slots] = len(spot.links)
+        graph.cap[group : group + job.slots] = assignment.caps or [job.levels] * job.slots
+        graph.uses[group + job.slots] = len(assignment.links)
         for numbers, at, values in (
-            (graph.use, graph.use_at[group], spot.gpus),
-            (graph.use, graph.use_at[group + job.slots], [self._gpus + link for link in spot.links]),
-            (graph.table, graph.table_at[group], list(chain.from_iterable(spot.tables))),
+            (graph.use, graph.use_at[group], assignment.gpus),
+            (graph.use, graph.use_at[group + job.slots], [self._gpus + link for link in assignment.links]),
+            (graph.table, graph.table_at[group], list(chain.from_iterable(assignment.tables))),
         ):
             numbers[int(at) : int(at) + len(values)] = values
         return True
@@ -81,8 +81,8 @@ class FlatGraph:
         use: Numbers = [*map(int, self.graph.use), *[0] * links]
         self.graph = self.graph._replace(use=arrays(use) if self.compiled else use)
 
-    def _frame(self, pieces: Pieces) -> Graph:
-        jobs, cyclic = pieces.jobs, pieces.horizon == "cyclic"
+    def _frame(self, operations: Operations) -> Graph:
+        jobs, cyclic = operations.jobs, operations.horizon == "cyclic"
         uses = [use for job, links in zip(jobs, self._links, strict=True) for use in (*[1] * job.slots, links)]
         tables = [depth for job in jobs for depth in (*[job.levels] * job.slots, 0)]
         *use_at, used = accumulate(uses, initial=0)
@@ -120,17 +120,17 @@ class FlatGraph:
             begin=self.base[:-1],
             last=last,
             before_begin=last[:] if cyclic else [-1] * len(jobs),
-            weight=[job.weight for job in jobs] if pieces.objective == "weighted_completion" else [],
+            weight=[job.weight for job in jobs] if operations.objective == "weighted_completion" else [],
         )
 
 
-def exchange_scope(job: PieceGraph) -> int:
+def exchange_scope(job: OperationGraph) -> int:
     """Which exchanges of levels keep the rule of a job (specification: depth-rules)."""
     if job.rule.balance is not None:
         return FIXED
     return WITHIN_ITERATION if job.rule.multiset is not None else ACROSS_ITERATIONS
 
 
-def _width(job: PieceGraph) -> int:
-    """Number of pieces of an iteration."""
+def _width(job: OperationGraph) -> int:
+    """Number of operations of an iteration."""
     return job.slots + len(job.transfers) + 1

@@ -1,4 +1,4 @@
-"""From pieces to a timetable: some placements, some priority rules, and the best of what comes out."""
+"""From operations to a timetable: some placements, some priority rules, and the best of what comes out."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from jigsaw_opt.errors import TooLargeError
-from jigsaw_opt.problem.pieces import MOST_PIECES, Pieces
+from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.assignments import AssignmentTable
+from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
 __all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
 
-_STEP_PIECES = 150_000
+_STEP_OPERATIONS = 150_000
 _MAX_STEPS = 200
 _EXACT_JOBS = 12
 
@@ -31,12 +31,12 @@ class _Trial:
     outcome: Outcome
 
 
-def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
+def greedy_timetable(operations: Operations, seed: int = 0) -> Timetable | None:
     """A timetable by list scheduling.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut; either horizon, any objective.
     seed
         Seeds the local search on small instances; the same seed gives the same timetable.
@@ -49,22 +49,22 @@ def greedy_timetable(pieces: Pieces, seed: int = 0) -> Timetable | None:
     Raises
     ------
     TooLargeError
-        For more than `MOST_PIECES` blocks and transfers.
+        For more than `MOST_OPERATIONS` blocks and transfers.
     """
     best = None
-    for timetable in timetables(pieces, seed):
+    for timetable in timetables(operations, seed):
         best = timetable or best
     return best
 
 
-def timetables(pieces: Pieces, seed: int = 0) -> Iterator[Timetable | None]:
+def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | None]:
     """The trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None."""
-    require_size(pieces)
-    asked = demands(pieces)
+    require_size(operations)
+    asked = demands(operations)
     if asked is None:
         return
-    table = AssignmentTable(pieces, Layout(pieces), asked)
-    evaluator = Evaluator(pieces, table.layout)
+    table = AssignmentTable(operations, Layout(operations), asked)
+    evaluator = Evaluator(operations, table.layout)
     for outcome in trials(evaluator, table, seed):
         yield None if outcome is None else evaluator.timetable(outcome)
 
@@ -81,10 +81,10 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
     seed
         Of the local search.
     """
-    pieces = evaluator.pieces
+    operations = evaluator.operations
     search = _Search(evaluator, table, random.Random(seed))
     best: _Trial | None = None
-    for step in range(len(_Order) + min(_MAX_STEPS, _STEP_PIECES // (pieces.blocks + pieces.transfers))):
+    for step in range(len(_Order) + min(_MAX_STEPS, _STEP_OPERATIONS // (operations.blocks + operations.transfers))):
         if step < len(_Order):
             keys = search.plain(list(_Order)[step])
         elif best is not None:
@@ -100,36 +100,36 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
         yield trial.outcome if better else None
 
 
-def placements(pieces: Pieces, asked: Sequence[Demand]) -> Iterator[list[PlacedJob]]:
+def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list[Assignment]]:
     """The placements that the heuristic begins with, as far as it finds any.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     asked
         What each job asks for.
     """
-    table = AssignmentTable(pieces, Layout(pieces), asked)
-    search = _Search(Evaluator(pieces, table.layout), table, random.Random(0))
+    table = AssignmentTable(operations, Layout(operations), asked)
+    search = _Search(Evaluator(operations, table.layout), table, random.Random(0))
     for order in _Order:
         jobs = search.place(search.plain(order))
         if jobs is not None:
             yield jobs
 
 
-def require_size(pieces: Pieces) -> None:
+def require_size(operations: Operations) -> None:
     """Refuse an instance whose plan would not fit into memory.
 
     Raises
     ------
     TooLargeError
-        For more than `MOST_PIECES` blocks and transfers.
+        For more than `MOST_OPERATIONS` blocks and transfers.
     """
-    size = pieces.blocks + pieces.transfers
-    if size > MOST_PIECES:
+    size = operations.blocks + operations.transfers
+    if size > MOST_OPERATIONS:
         raise TooLargeError(
-            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_PIECES:,} at most"
+            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_OPERATIONS:,} at most"
         )
 
 
@@ -153,16 +153,16 @@ class _Keys:
     ----------
     order
         The rule of the order of placement.
-    place, urgency
+    place, priority
         Factors on that order and on the priority; 1 is the plain rule.
-    hold_us
+    offset_us
         Earliest start; list scheduling alone never waits for a better job to come.
     """
 
     order: _Order
     place: list[float]
-    urgency: list[float]
-    hold_us: list[int]
+    priority: list[float]
+    offset_us: list[int]
 
 
 class _Search:
@@ -170,13 +170,13 @@ class _Search:
 
     def __init__(self, evaluator: Evaluator, table: AssignmentTable, draw: random.Random) -> None:
         self.evaluator, self.table, self.asked, self.draw = evaluator, table, table.demands, draw
-        self._placed: dict[tuple[int, ...], list[PlacedJob] | None] = {}
-        self.pieces, self.layout = evaluator.pieces, evaluator.layout
+        self._placed: dict[tuple[int, ...], list[Assignment] | None] = {}
+        self.operations, self.layout = evaluator.operations, evaluator.layout
 
     def trial(self, keys: _Keys) -> _Trial | None:
         """What comes out under `keys`; None where no placement is found."""
         jobs = self.place(keys)
-        return None if jobs is None else _Trial(keys, self.evaluator.evaluate(jobs, keys.urgency, keys.hold_us))
+        return None if jobs is None else _Trial(keys, self.evaluator.evaluate(jobs, keys.priority, keys.offset_us))
 
     def plain(self, order: _Order) -> _Keys:
         """The rules as they are."""
@@ -186,18 +186,18 @@ class _Search:
     def mutated(self, best: _Trial) -> _Keys:
         """The best keys with one to three of them drawn again; a job is held until another one begins or ends."""
         draw, count, old = self.draw, len(self.asked), best.keys
-        keys = _Keys(old.order, list(old.place), list(old.urgency), list(old.hold_us))
+        keys = _Keys(old.order, list(old.place), list(old.priority), list(old.offset_us))
         for _ in range(draw.randint(1, 3)):
             index, kind = draw.randrange(count), draw.randrange(5)
             if kind == 0:
                 other, outcome = draw.randrange(count), best.outcome
-                release = self.pieces.jobs[other].release_us
-                keys.hold_us[index] = draw.choice((0, 0, release, outcome.begins[other], outcome.ends[other]))
+                release = self.operations.jobs[other].release_us
+                keys.offset_us[index] = draw.choice((0, 0, release, outcome.begins[other], outcome.ends[other]))
             else:
-                (keys.place if kind % 2 else keys.urgency)[index] = draw.uniform(0.3, 1.7)
+                (keys.place if kind % 2 else keys.priority)[index] = draw.uniform(0.3, 1.7)
         return keys
 
-    def place(self, keys: _Keys) -> list[PlacedJob] | None:
+    def place(self, keys: _Keys) -> list[Assignment] | None:
         """The first placement under which every job finds levels: by load, else by memory, else by backtracking."""
         order = tuple(self._by_load(keys))
         if order not in self._placed:
@@ -205,7 +205,7 @@ class _Search:
             self._placed[order] = self._found(order)
         return self._placed[order]
 
-    def _found(self, by_load: Sequence[int]) -> list[PlacedJob] | None:
+    def _found(self, by_load: Sequence[int]) -> list[Assignment] | None:
         asked = self.asked
         by_size = sorted(by_load, key=lambda i: -asked[i].job.state_bytes - asked[i].job.activation_bytes[-1])
         by_width = sorted(by_size, key=lambda i: -asked[i].job.slots)
@@ -227,7 +227,7 @@ class _Search:
         widest = max(server.gpus for server in self.layout.servers)
 
         def key(index: int) -> tuple[bool, float]:
-            demand, job = self.asked[index], self.pieces.jobs[index]
+            demand, job = self.asked[index], self.operations.jobs[index]
             ahead = job.slots**0.5 if keys.order is _Order.ROOT_OF_WIDTH else 1.0
             work = max(demand.slot_us.values()) * keys.place[index]
             rank = work / (job.weight * ahead) if self.evaluator.weighted else -work * ahead

@@ -10,7 +10,7 @@ from functools import cached_property
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.greedy.levels import SHAPES, Levels, multisets
 
@@ -22,14 +22,14 @@ class Layout:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     """
 
-    def __init__(self, pieces: Pieces) -> None:
-        self.routes = pieces.routes
-        self.servers = servers = pieces.cluster.servers
-        self.links = len(pieces.cluster.links)
+    def __init__(self, operations: Operations) -> None:
+        self.routes = operations.routes
+        self.servers = servers = operations.cluster.servers
+        self.links = len(operations.cluster.links)
         self.gpus: list[Gpu] = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
         self.server_of = [s for s, _ in self.gpus]
         self.type_of = [servers[s].gpu_type for s in self.server_of]
@@ -82,17 +82,17 @@ class Demand:
         Mean GPU time of a slot over the horizon by GPU type, in microseconds.
     """
 
-    job: PieceGraph
+    job: OperationGraph
     rows: tuple[Levels, ...]
     need: Levels
     slot_us: dict[str, int]
 
 
-def demands(pieces: Pieces) -> list[Demand] | None:
+def demands(operations: Operations) -> list[Demand] | None:
     """Demand of every job, or None where a depth rule allows no levels at all."""
     shared: dict[tuple[object, ...], Demand] = {}
     found = []
-    for job in looking(pieces.jobs):
+    for job in looking(operations.jobs):
         # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
         key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule)
         if key not in shared:
@@ -114,7 +114,7 @@ def shapes(demand: Demand) -> tuple[Demand, ...]:
     return tuple(found.values())
 
 
-def exchange_us(job: PieceGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
+def exchange_us(job: OperationGraph, levels: Sequence[int], channel: Channel) -> tuple[int, ...]:
     """Durations of the transfers of an iteration, by bucket."""
     counts = [0] * (job.levels + 1)
     for level in levels:
@@ -160,12 +160,12 @@ def mean_us(
     return ceil_div(sum(count * length(*kind) for kind, count in kinds.items()), len(rows))
 
 
-def _demand(job: PieceGraph) -> Demand | None:
+def _demand(job: OperationGraph) -> Demand | None:
     rows = multisets(job)
     return None if rows is None else _asking(job, rows)
 
 
-def _asking(job: PieceGraph, rows: tuple[Levels, ...]) -> Demand:
+def _asking(job: OperationGraph, rows: tuple[Levels, ...]) -> Demand:
     look()
     need = (job.levels,) * job.slots if job.rule.balance is not None else max(rows, key=sum)
     times = Counter(level for row in rows for level in row)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate, cycle, groupby
 
 from jigsaw_opt.problem.costs import lower_hull, staircase
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 __all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "mean_slot_us", "multisets"]
 
@@ -42,7 +42,7 @@ class LevelPlan:
     fixed: bool
 
 
-def multisets(job: PieceGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...] | None:
+def multisets(job: OperationGraph, shape: str = SHAPES[0]) -> tuple[Levels, ...] | None:
     """Levels by iteration, each descending, as shallow as the rule permits; None where none is allowed.
 
     Under ``free`` the sum over the horizon is exactly the least one that coverage and mean depth permit;
@@ -79,7 +79,7 @@ def dominated(levels: Sequence[int], caps: Sequence[int]) -> bool:
     return all(level <= cap for level, cap in zip(levels, sorted(caps, reverse=True), strict=True))
 
 
-def level_plan(job: PieceGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -> LevelPlan | None:
+def level_plan(job: OperationGraph, rows: tuple[Levels, ...], caps: Sequence[int]) -> LevelPlan | None:
     """Levels of a job whose slots may go no deeper than `caps`; None where no way was found.
 
     Parameters
@@ -156,7 +156,7 @@ def _corners(costs: Sequence[int]) -> Levels:
     return tuple(level for level, _ in lower_hull(enumerate(costs, 1)))
 
 
-def _alternating(job: PieceGraph, total: int) -> tuple[Levels, ...]:
+def _alternating(job: OperationGraph, total: int) -> tuple[Levels, ...]:
     """Levels by iteration with sum `total`: in each but one, all slots but the fewest contributors at one level."""
     contributors = job.rule.min_contributors
     others, count = job.slots - contributors, job.iterations
@@ -192,7 +192,7 @@ def _between(steps: Levels, slots: int, contributors: int, total: int) -> Levels
     return (depth,) * contributors + (high,) * up + (low + rest,) + (low,) * (others - up - 1)
 
 
-def _unbalanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
+def _unbalanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
     """Levels cut to the caps, what is lost made up by the slots that may go deeper."""
     order = sorted(range(job.slots), key=lambda slot: -caps[slot])
     if caps[order[job.rule.min_contributors - 1]] < job.levels:
@@ -210,7 +210,7 @@ def _unbalanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) ->
     return _fixed(matrix) if missing <= 0 else None
 
 
-def _balanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
+def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) -> LevelPlan | None:
     """Deep levels go to the slots with the smallest totals; the last differences are closed by going deeper."""
     spread, balance = job.slots * [0], job.rule.balance or 0
     matrix: list[list[int]] = []
@@ -230,7 +230,7 @@ def _balanced(job: PieceGraph, rows: Sequence[Levels], caps: Sequence[int]) -> L
     return _fixed(matrix) if _covers(job, matrix) else None
 
 
-def _covers(job: PieceGraph, matrix: Sequence[Sequence[int]]) -> bool:
+def _covers(job: OperationGraph, matrix: Sequence[Sequence[int]]) -> bool:
     full = all(sum(level == job.levels for level in levels) >= job.rule.min_contributors for levels in matrix)
     return full and sum(map(sum, matrix)) >= job.rule.min_total
 

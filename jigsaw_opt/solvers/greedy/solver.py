@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -34,25 +34,25 @@ class Greedy:
         Raises
         ------
         TooLargeError
-            For more blocks and transfers than `MOST_PIECES`.
+            For more blocks and transfers than `MOST_OPERATIONS`.
         """
-        require_size(control.pieces)
+        require_size(control.operations)
 
         def run() -> StoppedBy | None:
-            offer_greedy(control, control.pieces, control.options.seed)
+            offer_greedy(control, control.operations, control.options.seed)
             return control.reason()
 
         return control.conclude(run)
 
 
-def offer_greedy(control: Control, pieces: Pieces, seed: int) -> bool:
+def offer_greedy(control: Control, operations: Operations, seed: int) -> bool:
     """Offer every better timetable of the heuristic as soon as it is there, until there is a reason to stop.
 
     Parameters
     ----------
     control
         Receives them.
-    pieces
+    operations
         The instance, cut.
     seed
         Of the heuristic.
@@ -63,7 +63,7 @@ def offer_greedy(control: Control, pieces: Pieces, seed: int) -> bool:
         Whether there was any.
     """
     found = False
-    for timetable in timetables(pieces, seed):
+    for timetable in timetables(operations, seed):
         if timetable is not None:
             found = True
             control.offer(timetable)

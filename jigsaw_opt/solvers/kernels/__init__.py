@@ -3,3 +3,20 @@
 ``list_scheduling`` times placed jobs, ``sequence_annealing`` and ``cyclic_annealing`` anneal operation sequences on the
 finite and the cyclic horizon, and ``assignment_annealing`` anneals assignments of jobs to candidate server sets.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+
+__all__ = ["compile_all"]
+
+_MODULES = ("list_scheduling", "sequence_annealing", "cyclic_annealing", "assignment_annealing")
+
+
+def compile_all() -> None:
+    """Have all functions compiled and on disk: half a minute, unless they are there already."""
+    from jigsaw_opt.solvers.engines.compiled import prepare
+
+    for module in _MODULES:
+        import_module(f"{__name__}.{module}")
+    prepare(None)

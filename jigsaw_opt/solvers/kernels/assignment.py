@@ -6,34 +6,34 @@ from typing import NamedTuple
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals
 
-__all__ = ["Assignment", "Buffers", "CandidateSets"]
+__all__ = ["Buffers", "CandidateSets", "GroupAssignment"]
 
 
 class CandidateSets(NamedTuple):
-    """What may be: candidates of all jobs, jobs that ask the same (a *kind*) sharing theirs.
+    """Candidates of all jobs; jobs of one class ask the same and share theirs.
 
     Parameters
     ----------
-    kind
+    job_class
         By job.
-    home
+    group_of
         By candidate: its group, or -1.
     take_at, resource
         Resources that a candidate takes are ``resource[take_at[b]:take_at[b + 1]]``.
     server_at, server
         Likewise its servers.
     within_from, within_to, within
-        Candidates of a kind in a group, or outside of all where it has none inside, by kind and group.
+        Candidates of a class in a group, or outside of all where it has none inside, by class and group.
     at_from, at_to, at
-        Candidates of a kind with a server, by kind and server.
+        Candidates of a class with a server, by class and server.
     group_at, member
         Servers of a group.
     inside_at, inside
         Resources that the candidates of a group take.
     """
 
-    kind: Numbers
-    home: Numbers
+    job_class: Numbers
+    group_of: Numbers
     take_at: Numbers
     resource: Numbers
     server_at: Numbers
@@ -50,22 +50,22 @@ class CandidateSets(NamedTuple):
     inside: Numbers
 
 
-class Assignment(NamedTuple):
-    """What is.
+class GroupAssignment(NamedTuple):
+    """Which candidate every job has, and who is on every server.
 
     Parameters
     ----------
-    now
+    chosen
         Candidate of every job.
-    guests
+    occupancy
         How many jobs each server has.
-    guest
+    occupant
         Which, in rows of one length.
     """
 
-    now: Numbers
-    guests: Numbers
-    guest: Numbers
+    chosen: Numbers
+    occupancy: Numbers
+    occupant: Numbers
 
 
 class Buffers(NamedTuple):

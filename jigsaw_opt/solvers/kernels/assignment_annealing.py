@@ -8,7 +8,7 @@ table, so both do the same.
 from __future__ import annotations
 
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
-from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers, CandidateSets
+from jigsaw_opt.solvers.kernels.assignment import Buffers, CandidateSets, GroupAssignment
 from jigsaw_opt.solvers.kernels.randomness import randint
 
 __all__ = ["anneal_assignment", "excess", "insert", "reassign_pairs", "remove"]
@@ -19,18 +19,18 @@ _EXCHANGE_SHARE = 2
 """One in so many changes moves a job alone; the others move two."""
 
 
-def propose(options: CandidateSets, state: Assignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
+def propose(options: CandidateSets, state: GroupAssignment, jobs: Numbers, groups: Numbers, buffers: Buffers) -> int:
     """Draw a change: who moves to which candidates. Returns how many jobs do, which may be none."""
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
-    now, guests, guest, home = state.now, state.guests, state.guest, options.home
-    width, all_groups = len(guest) // len(guests), len(options.group_at) - 1
+    chosen, occupancy, occupant, group_of = state.chosen, state.occupancy, state.occupant, options.group_of
+    width, all_groups = len(occupant) // len(occupancy), len(options.group_at) - 1
     # A job of some server, the sooner the more servers it has: what is left is settled by the wide ones.
     g = groups[randint(rng, len(groups))]
     s = options.member[options.group_at[g] + randint(rng, options.group_at[g + 1] - options.group_at[g])]
-    j = guest[s * width + randint(rng, guests[s])] if guests[s] > 0 else jobs[randint(rng, len(jobs))]
-    if home[now[j]] < 0:
+    j = occupant[s * width + randint(rng, occupancy[s])] if occupancy[s] > 0 else jobs[randint(rng, len(jobs))]
+    if group_of[chosen[j]] < 0:
         j = jobs[randint(rng, len(jobs))]
-    cell = options.kind[j] * all_groups + groups[randint(rng, len(groups))]
+    cell = options.job_class[j] * all_groups + groups[randint(rng, len(groups))]
     choices = options.within_to[cell] - options.within_from[cell]
     if choices == 0:
         return 0
@@ -39,12 +39,12 @@ def propose(options: CandidateSets, state: Assignment, jobs: Numbers, groups: Nu
         return 1
     # A job at the candidate that this one comes to goes where this one was.
     s = server_of(options, target[0], rng)
-    if guests[s] == 0:
+    if occupancy[s] == 0:
         return 1
-    other = guest[s * width + randint(rng, guests[s])]
-    cell = options.kind[other] * len(guests) + server_of(options, now[j], rng)
+    other = occupant[s * width + randint(rng, occupancy[s])]
+    cell = options.job_class[other] * len(occupancy) + server_of(options, chosen[j], rng)
     choices = options.at_to[cell] - options.at_from[cell]
-    if other == j or choices == 0 or home[now[other]] < 0:
+    if other == j or choices == 0 or group_of[chosen[other]] < 0:
         return 1
     moved[1], target[1] = other, options.at[options.at_from[cell] + randint(rng, choices)]
     return 2
@@ -83,32 +83,32 @@ def cost_delta(load: Reals, buffers: Buffers) -> float:
     return found
 
 
-def remove(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int) -> None:
+def remove(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int) -> None:
     """Take a job away from its candidate."""
-    now, guests, guest = state.now, state.guests, state.guest
-    width = len(guest) // len(guests)
-    for n in range(options.take_at[now[j]], options.take_at[now[j] + 1]):
+    chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
+    width = len(occupant) // len(occupancy)
+    for n in range(options.take_at[chosen[j]], options.take_at[chosen[j] + 1]):
         load[options.resource[n]] -= amount[n]
-    for n in range(options.server_at[now[j]], options.server_at[now[j] + 1]):
+    for n in range(options.server_at[chosen[j]], options.server_at[chosen[j] + 1]):
         s = options.server[n]
         k = s * width
-        while guest[k] != j:
+        while occupant[k] != j:
             k += 1
-        guests[s] -= 1
-        guest[k] = guest[s * width + guests[s]]
+        occupancy[s] -= 1
+        occupant[k] = occupant[s * width + occupancy[s]]
 
 
-def insert(options: CandidateSets, amount: Reals, load: Reals, state: Assignment, j: int, candidate: int) -> None:
+def insert(options: CandidateSets, amount: Reals, load: Reals, state: GroupAssignment, j: int, candidate: int) -> None:
     """Put a job to a candidate whose servers may have one job more."""
-    now, guests, guest = state.now, state.guests, state.guest
-    width = len(guest) // len(guests)
-    now[j] = candidate
+    chosen, occupancy, occupant = state.chosen, state.occupancy, state.occupant
+    width = len(occupant) // len(occupancy)
+    chosen[j] = candidate
     for n in range(options.take_at[candidate], options.take_at[candidate + 1]):
         load[options.resource[n]] += amount[n]
     for n in range(options.server_at[candidate], options.server_at[candidate + 1]):
         s = options.server[n]
-        guest[s * width + guests[s]] = j
-        guests[s] += 1
+        occupant[s * width + occupancy[s]] = j
+        occupancy[s] += 1
 
 
 @kernel()
@@ -122,7 +122,7 @@ def anneal_assignment(
     cold: float,
     exponentials: Reals,
     load: Reals,
-    state: Assignment,
+    state: GroupAssignment,
     buffers: Buffers,
 ) -> int:
     """Move jobs about within some groups so that less is too full: the sum of squared excesses over 1 falls.
@@ -153,20 +153,20 @@ def anneal_assignment(
     int
         How many changes were kept.
     """
-    guests, width = state.guests, len(state.guest) // len(state.guests)
+    occupancy, width = state.occupancy, len(state.occupant) // len(state.occupancy)
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
     kept, temperature, cooling = 0, hot, (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
         count = propose(options, state, jobs, groups, buffers)
         for m in range(count):
-            add_change(options, amount, state.now[moved[m]], -1.0, buffers)
+            add_change(options, amount, state.chosen[moved[m]], -1.0, buffers)
             add_change(options, amount, target[m], 1.0, buffers)
         delta = cost_delta(load, buffers)
         refused = count == 0 or delta > temperature * exponentials[randint(rng, len(exponentials))]
         temperature *= cooling
         for m in range(count):
             for n in range(options.server_at[target[m]], options.server_at[target[m] + 1]):
-                refused = refused or guests[options.server[n]] + count > width
+                refused = refused or occupancy[options.server[n]] + count > width
         if not refused:
             kept += 1
             for m in range(count):
@@ -203,12 +203,12 @@ def draw_pair(groups: Numbers, over: Reals, buffers: Buffers) -> float:
     return over[first] + over[second]
 
 
-def jobs_inside(options: CandidateSets, state: Assignment, buffers: Buffers) -> int:
+def jobs_inside(options: CandidateSets, state: GroupAssignment, buffers: Buffers) -> int:
     """Write down the jobs in two groups and where they are; returns how many there are."""
-    now, pair, count = state.now, buffers.pair, 0
-    for j in range(len(now)):
-        if options.home[now[j]] == pair[0] or options.home[now[j]] == pair[1]:
-            buffers.inside[count], buffers.before[count] = j, now[j]
+    chosen, pair, count = state.chosen, buffers.pair, 0
+    for j in range(len(chosen)):
+        if options.group_of[chosen[j]] == pair[0] or options.group_of[chosen[j]] == pair[1]:
+            buffers.inside[count], buffers.before[count] = j, chosen[j]
             count += 1
     return count
 
@@ -225,7 +225,7 @@ def reassign_pairs(
     most: float,
     exponentials: Reals,
     load: Reals,
-    state: Assignment,
+    state: GroupAssignment,
     buffers: Buffers,
 ) -> int:
     """Let pairs of groups share out their jobs anew, most often such as have something too full.

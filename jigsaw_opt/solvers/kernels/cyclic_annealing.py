@@ -1,7 +1,8 @@
 """Annealing of an operation sequence and of who takes which level on the cyclic horizon, on flat numbers.
 
-Most steps look at the critical circuit of the schedule (`period`): two pieces of different jobs on it, neighbours on a
-GPU or link, change places, or a block on it exchanges levels. The others shift all pieces of a job against the rest.
+Most steps look at the critical circuit of the schedule (`period`): two operations of different jobs on it, neighbours
+on a GPU or link, change places, or a block on it exchanges levels. The others shift all operations of a job against the
+rest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from jigsaw_opt.solvers.kernels.period import Period, least_period
 from jigsaw_opt.solvers.kernels.randomness import following
 from jigsaw_opt.solvers.kernels.sequence_moves import (
     beyond_cutoff,
-    critical_piece,
+    critical_operation,
     exchange_levels,
     exchange_partner,
     levels_to_exchange,
@@ -34,17 +35,17 @@ class CyclicState(NamedTuple):
     Parameters
     ----------
     sequence
-        The pieces in their order.
+        The operations in their order.
     start, cause, position
-        By piece, as in `Period`; levels and durations are there.
+        By operation, as in `Period`; levels and durations are there.
     circuit
-        A piece on its critical circuit.
+        An operation on its critical circuit.
     best_sequence, best_level, best_start, best_critical
         The incumbent; by job, whether it is on its critical circuit.
     best_value, value
         Its period, and that of the schedule at hand.
     rng, steps, visits
-        The state of the random numbers, how many steps were taken, and how many pieces they visited.
+        The state of the random numbers, how many steps were taken, and how many operations they visited.
     """
 
     sequence: Numbers
@@ -64,7 +65,7 @@ class CyclicState(NamedTuple):
 
 
 def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
-    """Cut the schedule at hand, whose period is known, before another piece."""
+    """Cut the schedule at hand, whose period is known, before another operation."""
     sequence, start = state.sequence, state.start
     size, base = len(sequence), start[sequence[first]]
     for n in range(first):
@@ -78,11 +79,11 @@ def shift_cut(state: CyclicState, buffer: Numbers, first: int) -> None:
 
 
 def shift_job(graph: Graph, state: CyclicState, trial: Period, j: int, by: int) -> None:
-    """Shift all pieces of a job in a copy of the schedule, later by less than a period, modulo the period."""
+    """Shift all operations of a job in a copy of the schedule, later by less than a period, modulo the period."""
     job, sequence, start, shifted, period = graph.job, state.sequence, state.start, trial.start, state.value[0]
     size = len(sequence)
     end = start[sequence[0]] + period
-    # The first one of the job to come, from which on its pieces pass the cut.
+    # The first one of the job to come, from which on its operations pass the cut.
     first = size
     for n in range(size):
         p = sequence[n]
@@ -139,7 +140,7 @@ def propose(graph: Graph, state: CyclicState, trial: Period, seed: int) -> tuple
     kind, seed = seed % _KINDS, following(seed)
     p = q = less = 0
     if kind > 0:
-        p = critical_piece(graph, trial.level, state.cause, state.circuit[0], kind % 2, seed)
+        p = critical_operation(graph, trial.level, state.cause, state.circuit[0], kind % 2, seed)
         if p < 0:
             return seed, False, p, q, less
         seed = following(seed)
@@ -204,7 +205,7 @@ def anneal_cyclic_sequence(
     Parameters
     ----------
     graph
-        The pieces.
+        The operations.
     state, trial
         Sequence and starts, levels and the state of the random numbers are given; all of it changes.
     first, steps, total

@@ -1,4 +1,4 @@
-"""The pieces of placed jobs on flat numbers: what they use, how long they take, and what they wait for."""
+"""The operations of placed jobs on flat numbers: what they use, how long they take, and what they wait for."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ FIXED, WITHIN_ITERATION, ACROSS_ITERATIONS = 0, 1, 2
 class Graph(NamedTuple):
     """Blocks, transfers and barriers, in *groups* that use the same GPU or links, as those of a slot do.
 
-    The pieces of a job are numbered in a row, iteration by iteration: the blocks by slot, the transfers by bucket, and
-    the barrier. A block waits for the barrier before it. A transfer waits for its bucket at all blocks that are deep
-    enough, and for the transfer before it; the barrier waits for all blocks and the last transfer.
+    The operations of a job are numbered in a row, iteration by iteration: the blocks by slot, the transfers by bucket,
+    and the barrier. A block waits for the barrier before it. A transfer waits for its bucket at all blocks that are
+    deep enough, and for the transfer before it; the barrier waits for all blocks and the last transfer.
 
     Parameters
     ----------
     job, group
-        By piece.
+        By operation.
     first
-        By piece: the first piece of its iteration.
+        By operation: the first operation of its iteration.
     use_at, uses, use
         By group: it has ``use[use_at[g]:use_at[g] + uses[g]]`` to itself.
     cap, table_at, table
@@ -36,9 +36,9 @@ class Graph(NamedTuple):
     exchange_at, exchange
         By job: transfer b with c contributors takes ``exchange[exchange_at[j] + b * slots[j] + c - 1]``.
     release, begin, last
-        By job: no piece starts earlier; its first piece, and the one that is its end.
+        By job: no operation starts earlier; its first operation, and the one that is its end.
     before_begin
-        By job: the piece that its first blocks wait for, in the period before; -1 on the finite horizon.
+        By job: the operation that its first blocks wait for, in the period before; -1 on the finite horizon.
     weight
         By job: what a microsecond of its end costs; nothing at all where the makespan counts.
     """
@@ -68,7 +68,7 @@ class Graph(NamedTuple):
 
 
 def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
-    """What a piece waits for, at some level: pieces from one to below another, and one more or -1."""
+    """What an operation waits for, at some level: operations from one to below another, and one more or -1."""
     j, at = graph.job[p], graph.first[p]
     offset = p - at - graph.slots[j]
     if offset >= 0:
@@ -77,7 +77,7 @@ def predecessors(graph: Graph, p: int) -> tuple[int, int, int]:
 
 
 def set_durations(graph: Graph, level: Numbers, duration: Numbers, at: int) -> None:
-    """Set the durations of the pieces of an iteration, given its first one, by the levels of its blocks."""
+    """Set the durations of the operations of an iteration, given its first one, by the levels of its blocks."""
     j = graph.job[at]
     slots, buckets = graph.slots[j], graph.buckets[j]
     for p in range(at, at + slots):

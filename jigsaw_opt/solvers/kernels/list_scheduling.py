@@ -1,7 +1,7 @@
 """List scheduling of placed jobs, on flat numbers.
 
-A cluster is simulated in which no GPU and no link idles while a piece waits for it. The schedule comes with the
-operation sequence of its pieces, which on the cyclic horizon has a least period (`repeat_list_schedule`).
+A cluster is simulated in which no GPU and no link idles while an operation waits for it. The schedule comes with the
+operation sequence of its operations, which on the cyclic horizon has a least period (`repeat_list_schedule`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BARRIER, _GPU, _READY, _LINK, _NONE = 0, 1, 2, 3, 4
 
 
 class ListInput(NamedTuple):
-    """What list scheduling knows about placed jobs beside their pieces.
+    """What list scheduling knows about placed jobs beside their operations.
 
     Parameters
     ----------
@@ -30,16 +30,16 @@ class ListInput(NamedTuple):
     asked
         By block: levels of its iteration, in the order of the slots where the job is `fixed`, else descending.
     rate
-        By job; times the iterations left it is the priority of its pieces, of which the smallest goes first.
-    hold
-        By job: no piece starts earlier.
+        By job; times the iterations left it is the priority of its operations, of which the smallest goes first.
+    earliest
+        By job: no operation starts earlier.
     """
 
     mean_us: Numbers
     fixed: Numbers
     asked: Numbers
     rate: Reals
-    hold: Numbers
+    earliest: Numbers
 
 
 class ListSchedule(NamedTuple):
@@ -48,14 +48,14 @@ class ListSchedule(NamedTuple):
     Parameters
     ----------
     sequence, scheduled
-        The pieces in the order in which they start, a barrier behind the last one that it waits for, and how many.
+        The operations in the order in which they start, a barrier behind the last one that it waits for, and how many.
     level, duration, start
-        By piece; durations of transfers are given. A transfer that has not started has the moment at which its bucket
-        is ready at all blocks that have.
+        By operation; durations of transfers are given. A transfer that has not started has the moment at which its
+        bucket is ready at all blocks that have.
     begin, end
         By job: its first start, and its last barrier.
     free
-        By GPU and link: the end of the last piece that uses it.
+        By GPU and link: the end of the last operation that uses it.
     skyline
         By GPU: all work to come there; blocks replace their mean once they have levels.
     first, waiting, waits
@@ -63,10 +63,10 @@ class ListSchedule(NamedTuple):
     queue, behind
         Jobs that wait at a link: a chain from ``queue[link]`` along `behind`, which ends with -1.
     left, at, unstarted, sent
-        By job: iterations that have not begun; of the one that has, the first piece, how many blocks have not started,
-        and how many transfers have.
-    urgency
-        By job: the priority of its pieces.
+        By job: iterations that have not begun; of the one that has, the first operation, how many blocks have not
+        started, and how many transfers have.
+    priority
+        By job: the priority of its operations.
     order, pending
         Slots of an iteration by skyline; jobs whose transfers are ready.
     """
@@ -89,7 +89,7 @@ class ListSchedule(NamedTuple):
     at: Numbers
     unstarted: Numbers
     sent: Numbers
-    urgency: Reals
+    priority: Reals
     order: Numbers
     pending: Numbers
 
@@ -141,10 +141,10 @@ def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) 
     slots, buckets, last = graph.slots[j], graph.buckets[j], graph.last[j]
     use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
     level, duration, start, skyline, mean_us = state.level, state.duration, state.start, state.skyline, given.mean_us
-    waits, first, waiting, urgency = state.waits, state.first, state.waiting, state.urgency
+    waits, first, waiting, priority = state.waits, state.first, state.waiting, state.priority
     at = last + 1 - state.left[j] * (slots + buckets + 1)
     deal_levels(graph, given, state, j, at)
-    urgency[j] = state.left[j] * given.rate[j]
+    priority[j] = state.left[j] * given.rate[j]
     state.left[j] -= 1
     state.at[j], state.unstarted[j], state.sent[j] = at, slots, 0
     g = graph.group[at]
@@ -152,7 +152,7 @@ def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) 
         r = use[use_at[g]]
         duration[p] = table[table_at[g] + level[p] - 1]
         skyline[r] += duration[p] - mean_us[g]
-        push(waits, first[r], waiting[r], p, job, urgency)
+        push(waits, first[r], waiting[r], p, job, priority)
         waiting[r] += 1
         g += 1
     for p in range(at + slots, at + slots + buckets):
@@ -160,35 +160,35 @@ def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) 
     return at
 
 
-def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, urgency: Reals) -> None:
+def push(heap: Numbers, first: int, count: int, p: int, job: Numbers, priority: Reals) -> None:
     """Take a block into the heap of those that wait, which begins at `first` and has `count` of them.
 
     At its top is the block whose job is most urgent, of several the one with the smallest number.
     """
-    here, mine = count, urgency[job[p]]
+    here, mine = count, priority[job[p]]
     while here > 0:
         up = (here - 1) // 2
         other = heap[first + up]
-        if mine > urgency[job[other]] or (mine == urgency[job[other]] and p > other):
+        if mine > priority[job[other]] or (mine == priority[job[other]] and p > other):
             break
         heap[first + here] = other
         here = up
     heap[first + here] = p
 
 
-def pop(heap: Numbers, first: int, count: int, job: Numbers, urgency: Reals) -> int:
+def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) -> int:
     """Take the top out of a heap as `push` fills it."""
     top, last = heap[first], heap[first + count - 1]
-    here, mine = 0, urgency[job[last]]
+    here, mine = 0, priority[job[last]]
     while 2 * here + 1 < count - 1:
         down = 2 * here + 1
         other = heap[first + down]
         if down + 1 < count - 1:
             right = heap[first + down + 1]
-            theirs, others = urgency[job[right]], urgency[job[other]]
+            theirs, others = priority[job[right]], priority[job[other]]
             if theirs < others or (theirs == others and right < other):
                 down, other = down + 1, right
-        if mine < urgency[job[other]] or (mine == urgency[job[other]] and last < other):
+        if mine < priority[job[other]] or (mine == priority[job[other]] and last < other):
             break
         heap[first + here] = other
         here = down
@@ -197,7 +197,7 @@ def pop(heap: Numbers, first: int, count: int, job: Numbers, urgency: Reals) -> 
 
 
 def finish_iteration(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
-    """Schedule the barrier of an iteration whose other pieces have all started; returns the next event of its job."""
+    """Schedule the barrier of an iteration once all else in it has started; returns the next event of its job."""
     p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
     state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, state.end[j]
     return state.end[j], _BARRIER if state.left[j] > 0 else _NONE
@@ -243,11 +243,11 @@ def pending_jobs(state: ListSchedule, count: int, freed: int) -> int:
 
 def sort_pending(state: ListSchedule, count: int) -> None:
     """Put the most urgent of the first jobs that are pending first."""
-    pending, urgency = state.pending, state.urgency
+    pending, priority = state.pending, state.priority
     for n in range(1, count):
         j, k = pending[n], n
         while k > 0 and (
-            urgency[pending[k - 1]] > urgency[j] or (urgency[pending[k - 1]] == urgency[j] and pending[k - 1] > j)
+            priority[pending[k - 1]] > priority[j] or (priority[pending[k - 1]] == priority[j] and pending[k - 1] > j)
         ):
             pending[k] = pending[k - 1]
             k -= 1
@@ -286,10 +286,10 @@ def start_transfer(graph: Graph, state: ListSchedule, j: int, now: int) -> tuple
 
 @kernel(lists=True)
 def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Numbers) -> int:
-    """Schedule all pieces; returns how many were scheduled.
+    """Schedule all operations; returns how many were scheduled.
 
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
-    are taken first; then every GPU and link that they touch takes the waiting piece of the best priority.
+    are taken first; then every GPU and link that they touch takes the waiting operation of the best priority.
 
     Parameters
     ----------
@@ -301,14 +301,14 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
         One number; where another thread makes it other than 0, the schedule is given up.
     """
     reset(graph, given, state)
-    use, use_at, group, job, first_piece = graph.use, graph.use_at, graph.group, graph.job, graph.first
+    use, use_at, group, job, first_operation = graph.use, graph.use_at, graph.group, graph.job, graph.first
     slots, buckets, table, table_at = graph.slots, graph.buckets, graph.table, graph.table_at
     sequence, scheduled, start, end = state.sequence, state.scheduled, state.start, state.end
-    level, duration, urgency, unstarted = state.level, state.duration, state.urgency, state.unstarted
+    level, duration, priority, unstarted = state.level, state.duration, state.priority, state.unstarted
     free, first, waiting, waits, pending = state.free, state.first, state.waiting, state.waits, state.pending
-    events = [(given.hold[0], _BARRIER, 0)]
+    events = [(given.earliest[0], _BARRIER, 0)]
     for j in range(1, len(slots)):
-        heappush(events, (given.hold[j], _BARRIER, j))
+        heappush(events, (given.earliest[j], _BARRIER, j))
     touched = [0]
     while len(events) > 0 and halt[0] == 0:
         now = events[0][0]
@@ -330,11 +330,11 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
         for gpu in touched:
             if free[gpu] > now or waiting[gpu] == 0:
                 continue
-            p = pop(waits, first[gpu], waiting[gpu], job, urgency)
+            p = pop(waits, first[gpu], waiting[gpu], job, priority)
             waiting[gpu] -= 1
             j, at, start[p], sequence[scheduled[0]] = job[p], table_at[group[p]], now, p
             scheduled[0] += 1
-            transfer = first_piece[p] + slots[j]
+            transfer = first_operation[p] + slots[j]
             for b in range(min(level[p], buckets[j])):
                 if now + table[at + b] > start[transfer + b]:
                     start[transfer + b] = now + table[at + b]
@@ -363,7 +363,7 @@ def repeat_list_schedule(graph: Graph, state: ListSchedule, trial: Period) -> in
     Parameters
     ----------
     graph
-        The pieces.
+        The operations.
     state
         The schedule; its starts become those of a period.
     trial

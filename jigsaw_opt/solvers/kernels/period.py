@@ -1,12 +1,12 @@
 """The least period of an operation sequence on the cyclic horizon, on flat numbers.
 
-A cyclic schedule is a sequence, cut anywhere: a piece whose predecessor, in its job or on its GPU or links, stands
+A cyclic schedule is a sequence, cut anywhere: an operation whose predecessor, in its job or on its GPU or links, stands
 behind it in the sequence waits for that one in the period before. Starts of a period follow from those of the period
 before by one pass over the sequence. That is a max-plus linear map: its eigenvalue is the least period that the order
-admits, the largest ratio of length to periods over all circuits of pieces that wait for one another. The most by which
-an iteration of the map delays a piece that another period waits for is a period that its starts keep; the circuit that
-the causes of waiting close is a lower bound (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*,
-1992, sections 3.2 and 3.7).
+admits, the largest ratio of length to periods over all circuits of operations that wait for one another. The most by
+which an iteration of the map delays an operation that another period waits for is a period that its starts keep; the
+circuit that the causes of waiting close is a lower bound (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and
+linearity*, 1992, sections 3.2 and 3.7).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ class Period(NamedTuple):
     Parameters
     ----------
     sequence
-        The pieces in their order.
+        The operations in their order.
     level, duration, start, cause, lag
-        By piece; the cause is the piece that it waits for, and the lag how long after the start of that one.
+        By operation; the cause is the operation that it waits for, and the lag how long after the start of that one.
     position
-        By piece: its number in the sequence.
+        By operation: its number in the sequence.
     free, user
-        By GPU and link, the end of the last piece that uses it, and which it is.
+        By GPU and link, the end of the last operation that uses it, and which it is.
     visited, needed
-        By piece: the last swap in which it moved, or search for a circuit that came by; the last iteration in which
+        By operation: the last swap in which it moved, or search for a circuit that came by; the last iteration in which
         another period waited for it.
     epoch
         A number that none of these is marked with yet.
     circuit
-        A piece on the critical circuit.
+        An operation on the critical circuit.
     iterations
         How many max-plus iterations there were.
     infinity, halt
@@ -67,19 +67,19 @@ class Period(NamedTuple):
 
 
 def blank_period(size: int, resources: int, infinity: int) -> Period:
-    """A schedule of so many pieces, GPUs and links in which nothing is written yet."""
+    """A schedule of so many operations, GPUs and links in which nothing is written yet."""
     lengths = dict.fromkeys(Period._fields, size) | {"free": resources, "user": resources}
     one = {"epoch": [1], "circuit": [0], "iterations": [0], "halt": [0], "infinity": [infinity]}
     return Period(**{name: one.get(name) or [0] * length for name, length in lengths.items()})
 
 
 def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
-    """Start every piece a period later.
+    """Start every operation a period later.
 
     Returns
     -------
     int, int
-        The largest delay of a piece that another period waits for, and which it is; -1 where it is halted.
+        The largest delay of an operation that another period waits for, and which it is; -1 where it is halted.
     """
     sequence, level, duration, start, halt = trial.sequence, trial.level, trial.duration, trial.start, trial.halt
     cause, lag, position, needed, free, user = (
@@ -123,7 +123,7 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
                     needed[q] = epoch
                 if start[q] + duration[q] > moment:
                     moment, why, wait = start[q] + duration[q], q, duration[q]
-        # Pieces without length may lie anywhere.
+        # Operations without length may lie anywhere.
         if duration[p] > 0:
             for k in range(use_at[g], use_at[g] + uses[g]):
                 r = use[k]
@@ -141,7 +141,7 @@ def max_plus_iteration(graph: Graph, trial: Period) -> tuple[int, int]:
 
 
 def critical_circuit(trial: Period, p: int) -> tuple[int, int, int]:
-    """The circuit that causes lead to from a piece: its length, its periods, and a piece on it."""
+    """The circuit that causes lead to from an operation: its length, its periods, and an operation on it."""
     visited, cause, position, epoch = trial.visited, trial.cause, trial.position, trial.epoch[0]
     while visited[p] != epoch:
         visited[p] = epoch
@@ -160,8 +160,8 @@ def least_period(graph: Graph, trial: Period, limit: float) -> int:
     Parameters
     ----------
     graph, trial
-        The pieces, their order, levels and durations; starts are some of the period before. The starts and causes
-        become those of a period, and `circuit` a piece on the critical circuit.
+        The operations, their order, levels and durations; starts are some of the period before. The starts and causes
+        become those of a period, and `circuit` an operation on the critical circuit.
     limit
         It ends as soon as the period must pass it.
 

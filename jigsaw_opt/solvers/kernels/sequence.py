@@ -1,7 +1,7 @@
-"""Operation sequences on the finite horizon, on flat numbers: the pieces in an order, and when they start.
+"""Operation sequences on the finite horizon, on flat numbers: the operations in an order, and when they start.
 
-A sequence lists all pieces so that each stands behind what it waits for; each starts as early as the pieces before it
-let it.
+A sequence lists all operations so that each stands behind what it waits for; each starts as early as the operations
+before it let it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class SequenceState(NamedTuple):
     Parameters
     ----------
     sequence
-        The pieces in their order.
+        The operations in their order.
     level, duration, start, cause
-        By piece; levels of transfers and barriers are 0, and the cause is the piece that it waits for, -1 for none.
+        By operation; levels of transfers and barriers are 0, and the cause is the operation that it waits for, -1 for
+        none.
     next_sequence, next_start, next_cause
         Another schedule that is tried; between two steps, sequence and starts of the one at hand.
     best_sequence, best_level, best_start
@@ -38,16 +39,17 @@ class SequenceState(NamedTuple):
     best_value, value
         Its objective, and that of the schedule at hand.
     rng, steps, visits
-        The state of the random numbers, how many steps were taken, and how many pieces they visited at most.
+        The state of the random numbers, how many steps were taken, and how many operations they visited at most.
     position, tail
-        By piece: its number in the sequence, and where the makespan counts, the longest path from its start to the end.
+        By operation: its number in the sequence, and where the makespan counts, the longest path from its start to the
+        end.
     free, user
-        By GPU and link, the end of the last piece that uses it, and which it is; buffers of a pass.
+        By GPU and link, the end of the last operation that uses it, and which it is; buffers of a pass.
     stride, checkpoint_free, checkpoint_user
-        A checkpoint stands in the sequence wherever so many pieces have passed: `free` and `user` there, one row after
-        the other. A forward pass begins at the last checkpoint before what changes.
+        A checkpoint stands in the sequence wherever so many operations have passed: `free` and `user` there, one row
+        after the other. A forward pass begins at the last checkpoint before what changes.
     visited, key
-        By piece, the last swap in which it moved; and a buffer.
+        By operation, the last swap in which it moved; and a buffer.
     """
 
     sequence: Numbers
@@ -87,18 +89,18 @@ def forward_pass(
     cause: Numbers,
     limit: float,
 ) -> tuple[int, int]:
-    """Start every piece from one on as early as may be in the order of a sequence.
+    """Start every operation from one on as early as may be in the order of a sequence.
 
     Parameters
     ----------
     graph, state
-        The pieces; those before the first one start as in the state.
+        The operations; those before the first one start as in the state.
     sequence
         The order.
     first, final
-        Numbers of the first piece and the last one that differ from those of the state, in place or in length.
+        Numbers of the first operation and the last one that differ from those of the state, in place or in length.
     start, cause
-        By piece, to be filled from the first one on.
+        By operation, to be filled from the first one on.
     limit
         As soon as the objective must pass it the pass ends.
 
@@ -106,17 +108,17 @@ def forward_pass(
     -------
     int, int
         The objective, or as soon as it must pass the limit, something between the limit and it; and the number of the
-        first piece that was not reached.
+        first operation that was not reached.
     """
     level, duration, free, user, tail = state.level, state.duration, state.free, state.user, state.tail
-    job, group, first_piece, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
+    job, group, first_operation, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     release, begin, last, weight = graph.release, graph.begin, graph.last, graph.weight
     weighted = len(weight) > 0
     value = value_before(graph, state, first, start)
     for n in range(first, len(sequence)):
         p = sequence[n]
-        j, at, g = job[p], first_piece[p], group[p]
+        j, at, g = job[p], first_operation[p], group[p]
         moment, why, bucket = release[j], -1, p - at - slots[j]
         if bucket < 0:
             if at > begin[j] and start[at - 1] > moment:
@@ -133,7 +135,7 @@ def forward_pass(
                     moment, why = after, q
             if bucket > 0 and start[p - 1] + duration[p - 1] > moment:
                 moment, why = start[p - 1] + duration[p - 1], p - 1
-        # Pieces without length may lie anywhere.
+        # Operations without length may lie anywhere.
         if duration[p] > 0:
             for k in range(use_at[g], use_at[g] + uses[g]):
                 r = use[k]
@@ -154,7 +156,7 @@ def forward_pass(
 
 
 def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers) -> int:
-    """What the jobs that end before a piece of the sequence contribute to the objective."""
+    """What the jobs that end before an operation of the sequence contribute to the objective."""
     last, weight, value = graph.last, graph.weight, 0
     for j in range(len(last)):
         if state.position[last[j]] < first:
@@ -164,7 +166,7 @@ def value_before(graph: Graph, state: SequenceState, first: int, start: Numbers)
 
 
 def advance(graph: Graph, state: SequenceState, first: int, final: int) -> None:
-    """Let pieces of the schedule at hand, from one to below another, use their GPUs and links."""
+    """Let operations of the schedule at hand, from one to below another, use their GPUs and links."""
     group, use_at, uses, use = graph.group, graph.use_at, graph.uses, graph.use
     sequence, start, duration, free, user = state.sequence, state.start, state.duration, state.free, state.user
     for n in range(first, final):
@@ -175,7 +177,7 @@ def advance(graph: Graph, state: SequenceState, first: int, final: int) -> None:
 
 
 def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
-    """Work out what uses GPUs and links before a piece of the sequence."""
+    """Work out what uses GPUs and links before an operation of the sequence."""
     free, user, count, stride = state.free, state.user, len(state.free), state.stride[0]
     row = first // stride
     for r in range(count):
@@ -185,7 +187,7 @@ def restore_checkpoint(graph: Graph, state: SequenceState, first: int) -> None:
 
 
 def commit(graph: Graph, state: SequenceState, first: int) -> None:
-    """Write down what follows from the schedule at hand, whose pieces from one on are new."""
+    """Write down what follows from the schedule at hand, whose operations from one on are new."""
     sequence, start, position = state.sequence, state.start, state.position
     size, count, stride = len(sequence), len(state.free), state.stride[0]
     for n in range(first, size):
@@ -203,9 +205,9 @@ def commit(graph: Graph, state: SequenceState, first: int) -> None:
 
 
 def accept(state: SequenceState, first: int) -> int:
-    """Make the next schedule, which differs from one piece on, the one at hand; returns the first piece that moves."""
+    """Make the next schedule, which differs from `first` on, the one at hand; returns the first that moves."""
     sequence, start, moved = state.sequence, state.start, first
-    # In the order of starts, with what starts together as it was: so few pieces lie between two neighbours.
+    # In the order of starts, with what starts together as it was: so few operations lie between two neighbours.
     for n in range(first, len(sequence)):
         p, k = state.next_sequence[n], n
         start[p], state.cause[p] = state.next_start[p], state.next_cause[p]
@@ -226,7 +228,7 @@ def save_incumbent(state: SequenceState) -> None:
 
 def backward_pass(graph: Graph, state: SequenceState) -> None:
     """Work out the tails of the schedule at hand."""
-    job, group, first_piece, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
+    job, group, first_operation, slots, buckets = graph.job, graph.group, graph.first, graph.slots, graph.buckets
     use_at, uses, use, table_at, table = graph.use_at, graph.uses, graph.use, graph.table_at, graph.table
     begin, sequence = graph.begin, state.sequence
     duration, level, tail, user = state.duration, state.level, state.tail, state.user
@@ -236,7 +238,7 @@ def backward_pass(graph: Graph, state: SequenceState) -> None:
         user[r] = -1
     for n in range(len(sequence) - 1, -1, -1):
         p = sequence[n]
-        j, at, g, most = job[p], first_piece[p], group[p], tail[p]
+        j, at, g, most = job[p], first_operation[p], group[p], tail[p]
         if duration[p] > 0:
             for k in range(use_at[g], use_at[g] + uses[g]):
                 q = user[use[k]]

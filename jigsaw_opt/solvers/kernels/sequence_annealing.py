@@ -1,10 +1,10 @@
 """Annealing of an operation sequence and of who takes which level on the finite horizon, on flat numbers.
 
-Most steps look at the longest path to the end of a job. Either two pieces of different jobs on it, which follow one
+Most steps look at the longest path to the end of a job. Either two operations of different jobs on it, which follow one
 another without a gap on a GPU or link, change places (the neighbourhood N1): these are the only exchanges of neighbours
 that can make that end earlier (Van Laarhoven, Aarts and Lenstra, *Job shop scheduling by simulated annealing*,
 Operations Research 40, 1992). Or a block on it exchanges levels with another one of its job. The other steps shift all
-pieces of a job to and fro.
+operations of a job to and fro.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.kernels.sequence import (
 )
 from jigsaw_opt.solvers.kernels.sequence_moves import (
     beyond_cutoff,
-    critical_piece,
+    critical_operation,
     exchange_levels,
     exchange_partner,
     levels_to_exchange,
@@ -80,7 +80,8 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
     Returns
     -------
     int, int, int
-        The next seed, and the numbers of the first and the last piece that change; -1 for the first where none does.
+        The next seed, and the numbers of the first and the last operation that change; -1 for the first where none
+        does.
     int, int, int
         Blocks that have exchanged levels, and by how many the first is less deep; 0 where none has.
     """
@@ -88,7 +89,7 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
     kind, seed = seed % _KINDS, following(seed)
     if kind == 0:
         return seed, shift_job(graph, state, j, seed % 512), len(position) - 1, 0, 0, 0
-    p = critical_piece(graph, level, cause, graph.last[j], kind % 2, seed)
+    p = critical_operation(graph, level, cause, graph.last[j], kind % 2, seed)
     if p < 0:
         return seed, -1, 0, 0, 0, 0
     seed = following(seed)
@@ -108,7 +109,7 @@ def propose(graph: Graph, state: SequenceState, j: int, step: int, seed: int) ->
 
 
 def undo(state: SequenceState, changed: int, reached: int, final: int) -> None:
-    """Forget the next schedule, given which of its pieces have changed, or have been reached."""
+    """Forget the next schedule, given which of its operations have changed, or have been reached."""
     after, start = state.next_sequence, state.start
     for n in range(changed, reached):
         state.next_start[after[n]] = start[after[n]]
@@ -132,7 +133,7 @@ def anneal_sequence(
     Parameters
     ----------
     graph
-        The pieces.
+        The operations.
     state
         Sequence, levels and the state of the random numbers are given; all of it changes.
     first, steps, total

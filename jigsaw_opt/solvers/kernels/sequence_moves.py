@@ -11,7 +11,7 @@ from jigsaw_opt.solvers.kernels.randomness import following
 
 __all__ = [
     "beyond_cutoff",
-    "critical_piece",
+    "critical_operation",
     "exchange_levels",
     "exchange_partner",
     "levels_to_exchange",
@@ -25,10 +25,10 @@ _HOPE = 0.2
 0.06 after four tenths; half of all are above that to the end."""
 
 
-def critical_piece(graph: Graph, level: Numbers, cause: Numbers, p: int, exchanges: int, seed: int) -> int:
-    """A random piece, on the path or circuit of causes from one, to change; -1 where there is none.
+def critical_operation(graph: Graph, level: Numbers, cause: Numbers, p: int, exchanges: int, seed: int) -> int:
+    """A random operation, on the path or circuit of causes from one, to change; -1 where there is none.
 
-    It is a block that may exchange levels, or else a piece that waits for one of another job.
+    It is a block that may exchange levels, or else an operation that waits for one of another job.
     """
     job, scope, found, seen, end = graph.job, graph.exchange_scope, -1, 0, p
     while True:
@@ -115,7 +115,7 @@ def swap_critical_arc(
         visited[v] = epoch
         for n in range(final, first, -1):
             if visited[sequence[n]] == epoch:
-                # On the cyclic horizon a piece may also wait for one behind it, in the period before.
+                # On the cyclic horizon an operation may also wait for one behind it, in the period before.
                 low, high, other = predecessors(graph, sequence[n])
                 if other >= 0 and position[other] < n:
                     visited[other] = epoch
@@ -131,7 +131,7 @@ def swap_critical_arc(
 
 
 def merge_job(graph: Graph, sequence: Numbers, j: int, first: int, key: Numbers, after: Numbers) -> None:
-    """Merge the pieces of a job, from one of the sequence on and around, with all others, by keys of the pieces."""
+    """Merge the operations of a job, from `first` of the sequence on and around, with all others, by their keys."""
     job, size = graph.job, len(sequence)
     own, left, other = first % size, size, 0
     for at in range(size):

@@ -23,7 +23,7 @@ def resolve(
 ) -> Result:
     """Solve a changed instance from the plan of the old one.
 
-    Jobs are matched by name. Those whose pieces still keep to all rules stay as they lie at first; the others are
+    Jobs are matched by name. Those whose operations still keep to all rules stay as they lie at first; the others are
     inserted into the gaps. Without a limit in `options` a short improvement follows; with one, it goes on until then.
 
     Parameters

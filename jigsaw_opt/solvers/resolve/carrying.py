@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
@@ -17,46 +17,46 @@ from jigsaw_opt.solvers.resolve.shifting import shifted
 __all__ = ["carried"]
 
 
-def carried(pieces: Pieces, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
+def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
     """By number of a job in the changed instance, its plan with the durations of now.
 
-    Jobs are matched by name. On a finite horizon they are timed anew in their old order. Those whose pieces break a
+    Jobs are matched by name. On a finite horizon they are timed anew in their old order. Those whose operations break a
     rule now, alone or with others, are left out: the checker says which.
 
     Parameters
     ----------
-    pieces
+    operations
         The changed instance, cut.
     plan
         The old plan.
     fix
         Jobs that are fixed elsewhere are left out.
     """
-    if (plan.period_us is None) != (pieces.horizon == "finite"):
+    if (plan.period_us is None) != (operations.horizon == "finite"):
         return {}
     old = {job.name: job for job in plan.jobs}
     chosen = [
         index
-        for index, job in enumerate(pieces.jobs)
+        for index, job in enumerate(operations.jobs)
         if (found := old.get(job.name)) is not None
         and same_shape(job, found)
-        and not any(misplaced(pieces, job, found.gpus))
+        and not any(misplaced(operations, job, found.gpus))
         and tuple(fix.placements.get(job.name, found.gpus)) == found.gpus
     ]
     while chosen:
-        jobs = _now(pieces, chosen, [old[pieces.jobs[index].name] for index in chosen], fix.moment)
-        broken = _broken(pieces, chosen, jobs, plan.period_us)
+        jobs = _now(operations, chosen, [old[operations.jobs[index].name] for index in chosen], fix.moment)
+        broken = _broken(operations, chosen, jobs, plan.period_us)
         if not broken:
             return dict(zip(chosen, jobs, strict=True))
         chosen = [index for at, index in enumerate(chosen) if at not in broken]
     return {}
 
 
-def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
+def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
     """Old plans of some jobs with the durations of now."""
     number = {
-        pieces.cluster.gpu_name(s, k): (s, k)
-        for s, server in enumerate(pieces.cluster.servers)
+        operations.cluster.gpu_name(s, k): (s, k)
+        for s, server in enumerate(operations.cluster.servers)
         for k in range(server.gpus)
     }
     decisions = [
@@ -68,16 +68,16 @@ def _now(pieces: Pieces, chosen: Sequence[int], old: Sequence[JobPlan], moment: 
         )
         for job in old
     ]
-    part = replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen))
-    if pieces.horizon == "finite":
+    part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
+    if operations.horizon == "finite":
         decisions = shifted(part, decisions, moment)
     return assemble(part, decisions)
 
 
-def _broken(pieces: Pieces, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
+def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, ...], period: int | None) -> set[int]:
     """Places, among the chosen jobs, of those that the checker names."""
-    instance = replace(pieces.instance, jobs=tuple(pieces.instance.jobs[index] for index in chosen))
-    part = replace(pieces, jobs=tuple(pieces.jobs[index] for index in chosen))
+    instance = replace(operations.instance, jobs=tuple(operations.instance.jobs[index] for index in chosen))
+    part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     value = objective_of(part, jobs, period)
     alone = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
     named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in check(instance, alone)]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
@@ -25,13 +25,14 @@ _FIRST_STRETCH = 1 / 128
 
 
 class MixedPolicy:
-    """Offers by which some jobs keep the spot that they have, and the others choose theirs when they are inserted.
+    """Offers by which some jobs keep the assignment that they have, and the others choose theirs when they are
+    inserted.
 
     Parameters
     ----------
     data
         The instance.
-    spots
+    assignments
         Where every job is, or the choosing ones begin with.
     rng
         Source of chance.
@@ -39,23 +40,25 @@ class MixedPolicy:
         Numbers of the jobs that choose.
     """
 
-    def __init__(self, data: ProblemData, spots: Sequence[PlacedJob], rng: random.Random, free: frozenset[int]) -> None:
-        self._spots, self.free, self.generator = spots, free, CandidateGenerator(data, rng)
+    def __init__(
+        self, data: ProblemData, assignments: Sequence[Assignment], rng: random.Random, free: frozenset[int]
+    ) -> None:
+        self._assignments, self.free, self.generator = assignments, free, CandidateGenerator(data, rng)
 
-    def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
         """Spots that memory admits now; the neighbours of a unassigned job may have come back with other levels."""
         if index not in self.free:
-            if placement.admits(index, self._spots[index]):
-                yield self._spots[index]
+            if placement.admits(index, self._assignments[index]):
+                yield self._assignments[index]
             return
         for gpus in self.generator.of(placement, index, thorough=True):
-            spot = placement.spot(index, gpus)
-            if spot is not None:
-                yield spot
+            assignment = placement.assignment(index, gpus)
+            if assignment is not None:
+                yield assignment
 
-    def target(self, index: int) -> PlacedJob:
+    def target(self, index: int) -> Assignment:
         """Where a job is, or would be if it were alone."""
-        return self._spots[index]
+        return self._assignments[index]
 
 
 def mend(
@@ -83,21 +86,21 @@ def mend(
     stop
         Asked now and then; once it holds, no further plan is looked for.
     """
-    spots = _spots(data, kept, fixed)
-    if spots is None:
+    assignments = _assignments(data, kept, fixed)
+    if assignments is None:
         return
-    free = frozenset(range(len(spots))).difference(kept, fixed)
-    weights = [sum(map(sum, spot.exchange)) for spot in spots]
-    unassigned = [index for index in range(len(spots)) if index not in kept]
+    free = frozenset(range(len(assignments))).difference(kept, fixed)
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
+    unassigned = [index for index in range(len(assignments)) if index not in kept]
 
     def attempt(stretch: int) -> Timetable | None:
         """The unassigned jobs inserted among the others where they are few, else all jobs inserted anew."""
         for stay in (kept, {}) if len(unassigned) <= _FEW else ({},):
-            insertion = ModuloInsertion(data, MixedPolicy(data, spots, rng, free), period + stretch, rng)
+            insertion = ModuloInsertion(data, MixedPolicy(data, assignments, rng, free), period + stretch, rng)
             cut = rng.randrange(period)
             for index, scheduled in stay.items():
                 insertion.schedule.add(index, _stretched(scheduled, period, stretch, cut))
-            left = [index for index in range(len(spots)) if index not in stay]
+            left = [index for index in range(len(assignments)) if index not in stay]
             plan = insertion.insert_all(left, weights, _TRIES_A_JOB * len(left) if stay else _FEW, stop)
             if plan is not None or not unassigned:
                 return plan
@@ -108,10 +111,10 @@ def mend(
         yield from () if plan is None else (plan,)
         return
     # The load where the jobs are now says how much is needed at least.
-    low = max(0, min(fullest_us(spots), 2 * period) - period - 1) if not free else 0
+    low = max(0, min(fullest_us(assignments), 2 * period) - period - 1) if not free else 0
     high = low + max(1, round(period * _FIRST_STRETCH))
     # An empty stretch as long as all unassigned jobs in turn has room for them; memory may never have.
-    most = 2 * period + sum(spots[index].iteration_us * spots[index].job.iterations for index in unassigned)
+    most = 2 * period + sum(assignments[index].iteration_us * assignments[index].job.iterations for index in unassigned)
     while (plan := attempt(high)) is None:
         if stop() or high > most:
             return
@@ -130,7 +133,7 @@ def mend(
 
 
 def reinserted(
-    data: ProblemData, spots: Sequence[PlacedJob], best: int, rng: random.Random, stop: Callable[[], bool]
+    data: ProblemData, assignments: Sequence[Assignment], best: int, rng: random.Random, stop: Callable[[], bool]
 ) -> Iterator[Timetable]:
     """Plans of a whole placement with shorter periods than `best`, better and better.
 
@@ -138,7 +141,7 @@ def reinserted(
     ----------
     data
         The instance.
-    spots
+    assignments
         Where every job is.
     best
         Period to beat, in microseconds.
@@ -147,13 +150,15 @@ def reinserted(
     stop
         Asked now and then; once it holds, no further plan is looked for.
     """
-    weights = [sum(map(sum, spot.exchange)) for spot in spots]
-    low, high = min(best, fullest_us(spots)) - 1, best
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
+    low, high = min(best, fullest_us(assignments)) - 1, best
     for _ in range(_HALVINGS):
         period = (low + high) // 2
         if period == low or stop():
             return
-        plan = ModuloInsertion(data, FixedPolicy(spots), period, rng).insert_all(range(len(spots)), weights, _FEW, stop)
+        plan = ModuloInsertion(data, FixedPolicy(assignments), period, rng).insert_all(
+            range(len(assignments)), weights, _FEW, stop
+        )
         if plan is None:
             low = period
         else:
@@ -161,22 +166,22 @@ def reinserted(
             yield plan
 
 
-def _spots(
+def _assignments(
     data: ProblemData, kept: Mapping[int, ScheduledJob], fixed: Mapping[int, Sequence[int]]
-) -> list[PlacedJob] | None:
+) -> list[Assignment] | None:
     """Where the kept and the fixed jobs are, and where the others would be if they were alone; None without a place."""
     placement, generator = PartialPlacement(data), CandidateGenerator(data, random.Random(0))
-    spots = []
-    for index in range(len(data.pieces.jobs)):
+    assignments = []
+    for index in range(len(data.operations.jobs)):
         if index in kept:
-            spots.append(kept[index].spot)
+            assignments.append(kept[index].assignment)
             continue
         choices = [fixed[index]] if index in fixed else generator.of(placement, index, thorough=True)
-        spot = next((it for gpus in choices if (it := placement.spot(index, gpus)) is not None), None)
-        if spot is None:
+        assignment = next((it for gpus in choices if (it := placement.assignment(index, gpus)) is not None), None)
+        if assignment is None:
             return None
-        spots.append(spot)
-    return spots
+        assignments.append(assignment)
+    return assignments
 
 
 def _stretched(scheduled: ScheduledJob, period: int, stretch: int, cut: int) -> ScheduledJob:

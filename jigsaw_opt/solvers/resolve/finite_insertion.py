@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_schedule import PartialSchedule
@@ -32,14 +32,14 @@ class FiniteInsertion:
     def __init__(self, schedule: PartialSchedule, fixed: Mapping[int, Sequence[int]], rng: random.Random) -> None:
         self.schedule, self.fixed, self.rng = schedule, fixed, rng
         self.generator = CandidateGenerator(schedule.data, rng)
-        self.weighted = schedule.data.pieces.objective == "weighted_completion"
+        self.weighted = schedule.data.operations.objective == "weighted_completion"
 
     @property
     def value(self) -> int:
         """Objective of the scheduled jobs."""
         return self._value([scheduled for scheduled in self.schedule.scheduled if scheduled is not None])
 
-    def insert(self, index: int, old: PlacedJob | None = None, latest: int | None = None) -> bool:
+    def insert(self, index: int, old: Assignment | None = None, latest: int | None = None) -> bool:
         """Insert a job where it ends first; says whether there was room.
 
         Parameters
@@ -52,9 +52,9 @@ class FiniteInsertion:
             It has to end by then; None for no limit.
         """
         schedule, best = self.schedule, None
-        begin = schedule.data.pieces.jobs[index].release_us
-        for spot in self._spots(index, old):
-            scheduled = schedule.inserted(index, spot, begin, latest)
+        begin = schedule.data.operations.jobs[index].release_us
+        for assignment in self._assignments(index, old):
+            scheduled = schedule.inserted(index, assignment, begin, latest)
             if scheduled is not None and (best is None or scheduled.end < best.end):
                 best, latest = scheduled, scheduled.end
         if best is not None:
@@ -96,13 +96,13 @@ class FiniteInsertion:
     def _reinsert(self, new: Sequence[int], ejected: Sequence[int], latest: int | None) -> bool:
         """Remove jobs and insert the new ones and them; all as before where one finds no room."""
         old = [(index, self.schedule.remove(index)) for index in ejected]
-        spots = {index: scheduled.spot for index, scheduled in old}
+        assignments = {index: scheduled.assignment for index, scheduled in old}
         order = list(ejected)
         if self.rng.random() < 0.7:
             self.rng.shuffle(order)
         done: list[int] = []
         for index in (*new, *order):
-            if not self.insert(index, spots.get(index), latest):
+            if not self.insert(index, assignments.get(index), latest):
                 break
             done.append(index)
         if len(done) == len(new) + len(order):
@@ -113,31 +113,31 @@ class FiniteInsertion:
             self.schedule.add(index, scheduled)
         return False
 
-    def _spots(self, index: int, old: PlacedJob | None) -> Iterator[PlacedJob]:
+    def _assignments(self, index: int, old: Assignment | None) -> Iterator[Assignment]:
         placement, frozen = self.schedule.placement, self.schedule.frozen[index]
         if frozen is not None:
-            if placement.admits(index, frozen.scheduled.spot):
-                yield frozen.scheduled.spot
+            if placement.admits(index, frozen.scheduled.assignment):
+                yield frozen.scheduled.assignment
             return
         if index in self.fixed:
             choices: Iterator[Sequence[int]] = iter([self.fixed[index]])
         else:
             choices = self._choices(index, old)
         for gpus in choices:
-            spot = placement.spot(index, gpus)
-            if spot is not None:
-                yield spot
+            assignment = placement.assignment(index, gpus)
+            if assignment is not None:
+                yield assignment
 
-    def _choices(self, index: int, old: PlacedJob | None) -> Iterator[Sequence[int]]:
+    def _choices(self, index: int, old: Assignment | None) -> Iterator[Sequence[int]]:
         if old is not None:
             yield old.gpus
         yield from self.generator.of(self.schedule.placement, index, thorough=True)
 
     def _near(self, first: int) -> list[int]:
         """Jobs that share GPUs or links with a job, those on its GPUs first."""
-        placement, spot = self.schedule.placement, self._scheduled(first).spot
-        found = dict.fromkeys(other for gpu in spot.gpus for other in placement.on_gpu[gpu])
-        found.update(dict.fromkeys(other for link in spot.links for other in placement.on_link[link]))
+        placement, assignment = self.schedule.placement, self._scheduled(first).assignment
+        found = dict.fromkeys(other for gpu in assignment.gpus for other in placement.on_gpu[gpu])
+        found.update(dict.fromkeys(other for link in assignment.links for other in placement.on_link[link]))
         return [other for other in found if other != first][:_MOST_NEAR]
 
     def _score(self, jobs: Sequence[int]) -> tuple[int, int]:

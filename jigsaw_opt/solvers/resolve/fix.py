@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
 __all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "problems", "same_shape"]
@@ -59,10 +59,10 @@ def has_begun(job: JobPlan, moment: int) -> bool:
     return any(block.start_us < moment for it in job.iterations[:1] for block in it.blocks)
 
 
-def misplaced(pieces: Pieces, job: PieceGraph, gpus: Sequence[str]) -> Iterator[str]:
+def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) -> Iterator[str]:
     """Why a job cannot be on the GPUs of these names, memory aside."""
-    servers = pieces.cluster.servers
-    known = {pieces.cluster.gpu_name(s, k): s for s, server in enumerate(servers) for k in range(server.gpus)}
+    servers = operations.cluster.servers
+    known = {operations.cluster.gpu_name(s, k): s for s, server in enumerate(servers) for k in range(server.gpus)}
     if len(gpus) != job.slots:
         yield f"names {len(gpus)} GPUs for {job.slots} workers"
     if len(set(gpus)) < len(gpus):
@@ -73,30 +73,30 @@ def misplaced(pieces: Pieces, job: PieceGraph, gpus: Sequence[str]) -> Iterator[
         elif servers[known[name]].gpu_type not in job.gpu_types:
             yield f'the model has no times for the type of GPU "{name}"'
     used = sorted({known[name] for name in gpus if name in known})
-    if len(used) > 1 and pieces.routes.ring(used) is None:
+    if len(used) > 1 and operations.routes.ring(used) is None:
         yield "no path joins all servers of these GPUs"
 
 
-def problems(pieces: Pieces, plan: Plan, fix: Fix) -> Iterator[Problem]:
+def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
     """Everything in a fix that no plan of the instance can honour, as far as that shows without a search."""
-    jobs = {job.name: job for job in pieces.jobs}
+    jobs = {job.name: job for job in operations.jobs}
     for name, gpus in fix.placements.items():
         place = f'$.placements["{name}"]'
         if name not in jobs:
             yield Problem(place, "the instance has no such job")
             continue
-        for message in misplaced(pieces, jobs[name], gpus):
+        for message in misplaced(operations, jobs[name], gpus):
             yield Problem(place, message)
     if fix.before_us is None:
         return
     if fix.before_us < 0:
         yield Problem("$.before_us", f"must be at least 0; is {fix.before_us}")
-    if pieces.horizon == "cyclic":
+    if operations.horizon == "cyclic":
         yield Problem("$.before_us", "a cyclic plan has no past", "fix placements only")
         return
     for old in plan.jobs:
         if old.name in jobs and has_begun(old, fix.before_us):
-            yield from _unkept(pieces, jobs[old.name], old, fix)
+            yield from _unkept(operations, jobs[old.name], old, fix)
 
 
 def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
@@ -126,13 +126,13 @@ def _history(job: JobPlan, moment: int) -> list[tuple[int, ...]]:
     ]
 
 
-def _unkept(pieces: Pieces, job: PieceGraph, old: JobPlan, fix: Fix) -> Iterator[Problem]:
+def _unkept(operations: Operations, job: OperationGraph, old: JobPlan, fix: Fix) -> Iterator[Problem]:
     """What forbids to keep the history of a job; see `problems`."""
     place = f'$.before_us: job "{job.name}"'
     if not same_shape(job, old):
         yield Problem(place, "has begun, and its workers, iterations, levels or buckets are no longer the same")
         return
-    for message in misplaced(pieces, job, old.gpus):
+    for message in misplaced(operations, job, old.gpus):
         yield Problem(place, f"has begun, but {message}")
     wanted = fix.placements.get(job.name)
     if wanted is not None and tuple(wanted) != old.gpus:
@@ -141,7 +141,7 @@ def _unkept(pieces: Pieces, job: PieceGraph, old: JobPlan, fix: Fix) -> Iterator
         yield Problem(place, f"has begun before its release at {job.release_us}")
 
 
-def same_shape(job: PieceGraph, old: JobPlan) -> bool:
+def same_shape(job: OperationGraph, old: JobPlan) -> bool:
     """Whether an old plan of a job has as many workers, iterations and buckets as it, all of them with contributors."""
     return (
         len(old.gpus) == job.slots

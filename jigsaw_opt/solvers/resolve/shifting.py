@@ -1,31 +1,31 @@
-"""A finite plan timed anew in its old order: every piece as early as the order of its GPU or links permits."""
+"""A finite plan timed anew in its old order: every operation as early as the order of its GPU or links permits."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision
 
 __all__ = ["shifted"]
 
 
-def shifted(pieces: Pieces, decisions: Sequence[JobDecision], moment: int) -> list[JobDecision]:
+def shifted(operations: Operations, decisions: Sequence[JobDecision], moment: int) -> list[JobDecision]:
     """Decisions with the durations of now; levels, GPUs and the order on every GPU and link stay.
 
     Where durations have not grown nothing starts later than it did, so the order alone bounds what a change costs.
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut, with the jobs of the decisions.
     decisions
         One for each job.
     moment
         What started earlier stays; the rest starts no earlier than it, in microseconds.
     """
-    clocks = [_JobClock(pieces, job, decision) for job, decision in zip(pieces.jobs, decisions, strict=True)]
+    clocks = [_JobClock(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True)]
     free: defaultdict[object, int] = defaultdict(int)
     order = sorted(entry for number, clock in enumerate(clocks) for entry in clock.entries(number))
     for start, iteration, bucket, slot, number in order:
@@ -42,10 +42,10 @@ def shifted(pieces: Pieces, decisions: Sequence[JobDecision], moment: int) -> li
 class _JobClock:
     """How far a job has come."""
 
-    def __init__(self, pieces: Pieces, job: PieceGraph, old: JobDecision) -> None:
+    def __init__(self, operations: Operations, job: OperationGraph, old: JobDecision) -> None:
         self.job, self.old = job, old
-        servers = pieces.cluster.servers
-        channel = pieces.routes.channel(Counter(server for server, _ in old.gpus))
+        servers = operations.cluster.servers
+        channel = operations.routes.channel(Counter(server for server, _ in old.gpus))
         assert channel is not None, "only jobs whose servers are joined are timed"
         self.channel = channel
         self.tables = [
@@ -58,7 +58,7 @@ class _JobClock:
         self.exchanged = 0
 
     def entries(self, number: int) -> Iterator[tuple[int, int, int, int, int]]:
-        """Old start, iteration, bucket (0 for a block), slot and job of every piece; sorted, a job keeps its order."""
+        """Old start, iteration, bucket (0: a block), slot and job of every operation; sorted, a job keeps its order."""
         for i, (blocks, moves) in enumerate(zip(self.old.block_starts, self.old.transfer_starts, strict=True)):
             for slot, start in enumerate(blocks):
                 yield start, i, 0, slot, number
@@ -66,7 +66,7 @@ class _JobClock:
                 yield start, i, bucket, 0, number
 
     def next(self, iteration: int, bucket: int, slot: int) -> tuple[int, int, list[object]]:
-        """Earliest start, duration, and GPU or links of a piece."""
+        """Earliest start, duration, and GPU or links of an operation."""
         if iteration > self.iteration:
             self.iteration, self.barrier, self.exchanged = iteration, self.end, 0
         levels = self.old.levels[iteration]
@@ -78,7 +78,7 @@ class _JobClock:
         return max(ready, self.exchanged), duration, list(self.channel.links) if duration else []
 
     def lay(self, iteration: int, bucket: int, slot: int, start: int, end: int) -> None:
-        """Take in when a piece runs."""
+        """Take in when an operation runs."""
         self.end = max(self.end, end)
         if bucket:
             self.moves[iteration][bucket - 1], self.exchanged = start, end

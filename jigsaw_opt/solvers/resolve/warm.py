@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import InvalidInputError, Problem
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
@@ -31,8 +31,8 @@ _ORDERS = 20
 """Orders in which all jobs are inserted anew where the old plan leaves some no room."""
 _ROOM_TRIES = 50
 _PLACES_A_STEP = 10
-_WORK_OF_PIECE = 1e-6
-"""Places tried for a job, and deterministic seconds that inserting a piece counts as."""
+_WORK_OF_OPERATION = 1e-6
+"""Places tried for a job, and deterministic seconds that inserting an operation counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,45 +62,45 @@ class Warm(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        pieces = control.pieces
-        require_size(pieces)
-        found = tuple(problems(pieces, self.plan, self.fix))
+        operations = control.operations
+        require_size(operations)
+        found = tuple(problems(operations, self.plan, self.fix))
         if found:
             raise InvalidInputError(found)
-        return control.conclude(_Resolving(control, pieces, self.plan, self.fix).run, engines=["ortools"])
+        return control.conclude(_Resolving(control, operations, self.plan, self.fix).run, engines=["ortools"])
 
 
 class _Resolving:
     """One re-solve under way."""
 
-    def __init__(self, control: Control, pieces: Pieces, plan: Plan, fix: Fix) -> None:
-        self.control, self.pieces, self.plan, self.fix = control, pieces, plan, fix
+    def __init__(self, control: Control, operations: Operations, plan: Plan, fix: Fix) -> None:
+        self.control, self.operations, self.plan, self.fix = control, operations, plan, fix
         self.rng = random.Random(control.options.seed)
         self.begun = {job.name for job in plan.jobs if has_begun(job, fix.moment)}
         self.work = 0.0
 
     def run(self) -> StoppedBy:
         """Mend, then improve as long as the limits permit."""
-        asked = demands(self.pieces)
+        asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED
-        now = replace(self.pieces, jobs=tuple(self._released(job) for job in self.pieces.jobs))
+        now = replace(self.operations, jobs=tuple(self._released(job) for job in self.operations.jobs))
         self.data = ProblemData(now, Layout(now), demands(now) or asked)
         number = self.data.number
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
-        kept = carried(self.pieces, self.plan, self.fix)
+        kept = carried(self.operations, self.plan, self.fix)
         reason = self._on_circle(kept) if now.horizon == "cyclic" else self._on_line(kept)
         return reason or self._search()
 
-    def _released(self, job: PieceGraph) -> PieceGraph:
+    def _released(self, job: OperationGraph) -> OperationGraph:
         """What has not begun starts no earlier than the moment."""
         return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
 
     def _on_line(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
         line = self._line()
         unassigned = []
-        for index in range(len(self.pieces.jobs)):
+        for index in range(len(self.operations.jobs)):
             scheduled = line.schedule.read(index, kept[index]) if index in kept else None
             if scheduled is not None and line.schedule.admits(scheduled):
                 line.schedule.add(index, scheduled)
@@ -122,7 +122,7 @@ class _Resolving:
         """
         schedule = PartialSchedule(self.data, None, self.fix.moment)
         clashes = []
-        jobs = {job.name: index for index, job in enumerate(self.pieces.jobs)}
+        jobs = {job.name: index for index, job in enumerate(self.operations.jobs)}
         for old in self.plan.jobs:
             if old.name not in self.begun or old.name not in jobs:
                 continue
@@ -130,7 +130,7 @@ class _Resolving:
             place, scheduled = f'$.before_us: job "{old.name}"', schedule.read(index, old)
             if not schedule.freeze(index, scheduled):
                 clashes.append(Problem(place, "what it has started overlaps something with the durations of now"))
-            elif schedule.inserted(index, scheduled.spot, self.pieces.jobs[index].release_us, None) is None:
+            elif schedule.inserted(index, scheduled.assignment, self.operations.jobs[index].release_us, None) is None:
                 clashes.append(Problem(place, "what it has started breaks an order with the durations of now"))
         if clashes:
             raise InvalidInputError(clashes)
@@ -152,7 +152,7 @@ class _Resolving:
     def _anew(self) -> FiniteInsertion | None:
         """All jobs inserted anew, what is fixed first; None where no order tried leaves all of them room."""
         for _ in range(_ORDERS):
-            line, order = self._line(), list(range(len(self.pieces.jobs)))
+            line, order = self._line(), list(range(len(self.operations.jobs)))
             self.rng.shuffle(order)
             if self._insert(line, self._by_work(order)):
                 return line
@@ -164,7 +164,7 @@ class _Resolving:
         """What is bound to its GPUs first, then the longest."""
 
         def key(index: int) -> tuple[bool, int]:
-            bound = index in self.fixed or self.pieces.jobs[index].name in self.begun
+            bound = index in self.fixed or self.operations.jobs[index].name in self.begun
             return not bound, -max(self.data.demands[index].slot_us.values())
 
         return sorted(jobs, key=key)
@@ -195,11 +195,11 @@ class _Resolving:
 
     def _place_anew(self, period: int) -> None:
         """Where the period has grown and nothing is fixed, try the placements that a search would begin with."""
-        for spots in placements(self.pieces, self.data.demands) if self.fix.empty else ():
+        for assignments in placements(self.operations, self.data.demands) if self.fix.empty else ():
             best = self.control.objective
             if best is None or best <= period or self._reason() is not None:
                 return
-            for plan in reinserted(self.data, spots, best, self.rng, self._count_insertion):
+            for plan in reinserted(self.data, assignments, best, self.rng, self._count_insertion):
                 self.control.offer(plan)
 
     def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
@@ -207,8 +207,8 @@ class _Resolving:
         old, number = {job.name: job for job in self.plan.jobs}, self.data.number
         return {
             index: [number[gpu] for gpu in old[job.name].gpus]
-            for index, job in enumerate(self.pieces.jobs)
-            if index not in kept and job.name in old and not any(misplaced(self.pieces, job, old[job.name].gpus))
+            for index, job in enumerate(self.operations.jobs)
+            if index not in kept and job.name in old and not any(misplaced(self.operations, job, old[job.name].gpus))
         }
 
     def _search(self) -> StoppedBy:
@@ -237,11 +237,11 @@ class _Resolving:
 
     def _counted(self, success: bool, index: int) -> bool:
         """Count the work of inserting a job a few times."""
-        job = self.pieces.jobs[index]
-        self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_PIECE
+        job = self.operations.jobs[index]
+        self.work += job.iterations * (len(job.blocks) + len(job.transfers)) * _PLACES_A_STEP * _WORK_OF_OPERATION
         return success
 
     def _count_insertion(self) -> bool:
-        size = (self.pieces.blocks + self.pieces.transfers) // len(self.pieces.jobs)
-        self.work += size * _WORK_OF_PIECE
+        size = (self.operations.blocks + self.operations.transfers) // len(self.operations.jobs)
+        self.work += size * _WORK_OF_OPERATION
         return self._reason() is not None

@@ -66,18 +66,18 @@ class CandidateGenerator:
 
         Within a server, other GPUs than before may be taken.
         """
-        spot, rng = placement.spots[index], self.rng
-        if spot is None:
+        assignment, rng = placement.assignments[index], self.rng
+        if assignment is None:
             return None
         server_of = self.layout.server_of
-        sources = list(dict.fromkeys([server_of[gpu] for gpu in spot.gpus]))
+        sources = list(dict.fromkeys([server_of[gpu] for gpu in assignment.gpus]))
         source = max(rng.sample(sources, min(2, len(sources))), key=lambda s: self.use(placement, s))
         others = [s for s in self._neighbours(index, source) if s not in sources]
         if not others:
             return None
         sample = rng.sample(others, min(3, len(others)))
         server = min(sample, key=lambda s: self.use(placement, s)) if rng.random() < 0.5 else rng.choice(sample)
-        gpus = self.replaced(placement, index, spot.gpus, source, server)
+        gpus = self.replaced(placement, index, assignment.gpus, source, server)
         return None if gpus is None else (gpus, server)
 
     def neighbour_gpu(self, gpu: int, index: int, taken: Sequence[int]) -> int | None:
@@ -162,7 +162,7 @@ class CandidateGenerator:
     def _among(
         self, placement: PartialPlacement, index: int, servers: Sequence[int], thorough: bool
     ) -> Iterator[list[int] | None]:
-        slots, inside = self.data.pieces.jobs[index].slots, self.layout.on_server
+        slots, inside = self.data.operations.jobs[index].slots, self.layout.on_server
         sample = servers if len(servers) <= self.params.sample else self.rng.sample(servers, self.params.sample)
         alone = [s for s in (servers if thorough else sample) if len(inside[s]) >= slots]
         if alone:
@@ -185,7 +185,7 @@ class CandidateGenerator:
 
         Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
-        slots, inside = self.data.pieces.jobs[index].slots, self.layout.on_server
+        slots, inside = self.data.operations.jobs[index].slots, self.layout.on_server
         seen: set[tuple[int, ...]] = set()
         for servers in self._by_kind(index):
             alone = [(s,) for s in servers if len(inside[s]) >= slots]
@@ -196,7 +196,7 @@ class CandidateGenerator:
 
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
         """Some buddy-allocated blocks."""
-        blocks = self._all_buddy_blocks(self.data.pieces.jobs[index].slots, servers)
+        blocks = self._all_buddy_blocks(self.data.operations.jobs[index].slots, servers)
         return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 
     def _all_buddy_blocks(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
@@ -248,7 +248,7 @@ class CandidateGenerator:
 
     def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:
         """GPUs of a server, and where these do not suffice of those nearest to it, the least used ones first."""
-        slots = self.data.pieces.jobs[index].slots
+        slots = self.data.operations.jobs[index].slots
         collected: list[int] = []
         for ring in self.layout.near(anchor):
             near = self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s))

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.params import SearchParams
@@ -28,7 +28,7 @@ class ListSchedule:
 
     Parameters
     ----------
-    spots
+    assignments
         Where every job is.
     priority, offset_us
         By job, the factor on its priority, and its earliest start in microseconds.
@@ -36,7 +36,7 @@ class ListSchedule:
         The schedule.
     """
 
-    spots: Sequence[PlacedJob]
+    assignments: Sequence[Assignment]
     priority: Sequence[float]
     offset_us: Sequence[int]
     outcome: Outcome
@@ -81,7 +81,7 @@ class Context:
 
     Attributes
     ----------
-    pieces, data
+    operations, data
         The instance, cut, and what is worked out about it.
     evaluator
         Makes list schedules.
@@ -98,33 +98,40 @@ class Context:
     def __init__(
         self, control: Control, demands: Sequence[Demand], rng: random.Random, budget: Budget, stream: int = 0
     ) -> None:
-        self.control, self.pieces, self.rng, self.budget, self.stream = control, control.pieces, rng, budget, stream
+        self.control, self.operations, self.rng, self.budget, self.stream = (
+            control,
+            control.operations,
+            rng,
+            budget,
+            stream,
+        )
         self.params: SearchParams = control.options.params or SearchParams()
-        self.data = ProblemData(self.pieces, Layout(self.pieces), demands, self.params)
-        self.evaluator = Evaluator(self.pieces, self.data.layout)
+        self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
+        self.evaluator = Evaluator(self.operations, self.data.layout)
         self.engine = Engine(budget, self.params.prices)
         self.best_list: ListSchedule | None = None
-        self.balanced: Sequence[PlacedJob] | None = None
+        self.balanced: Sequence[Assignment] | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
 
     @property
     def cyclic(self) -> bool:
         """Whether the horizon is cyclic."""
-        return self.pieces.horizon == "cyclic"
+        return self.operations.horizon == "cyclic"
 
     @property
     def evaluation_work(self) -> float:
         """Deterministic seconds that a list schedule counts as."""
-        return self.evaluator.pieces_a_look * self.params.prices.list_piece
+        return self.evaluator.operations_a_look * self.params.prices.list_operation
 
     @property
     def sequenced(self) -> bool:
-        """Whether there are so few pieces that annealing their sequence does better than other moves."""
-        pieces = self.pieces
-        waits = sum(job.iterations * job.slots * len(job.transfers) for job in pieces.jobs)
+        """Whether there are so few operations that annealing their sequence does better than other moves."""
+        operations = self.operations
+        waits = sum(job.iterations * job.slots * len(job.transfers) for job in operations.jobs)
         return (
             waits <= self.params.sequence_annealing.most_waits
-            and pieces.blocks + pieces.transfers <= self.params.sequence_annealing.most_pieces_on(pieces.horizon)
+            and operations.blocks + operations.transfers
+            <= self.params.sequence_annealing.most_operations_on(operations.horizon)
         )
 
     @property

@@ -54,7 +54,7 @@ class Driver:
         share
             Of the limits of time and work, how much the search may use.
         """
-        asked = demands(self.control.pieces)
+        asked = demands(self.control.operations)
         if asked is None:
             return StoppedBy.COMPLETED
         budget = Budget(self.control, share)

@@ -43,21 +43,23 @@ class OpeningParams:
 class PriceParams:
     """What work counts as under a work limit, and how long the engine may take for it."""
 
-    list_piece: float = parameter(4e-7, "deterministic seconds", "A block or transfer of a list schedule.")
+    list_operation: float = parameter(4e-7, "deterministic seconds", "A block or transfer of a list schedule.")
     placed_worker: float = parameter(
         2e-5, "deterministic seconds", "A worker that is placed when placements are constructed."
     )
     balancing_step: float = parameter(6e-5, "deterministic seconds", "A step of load balancing.")
-    sequence_piece: float = parameter(2e-8, "deterministic seconds", "A piece of a sequence; thrice if cyclic.")
+    sequence_operation: float = parameter(
+        2e-8, "deterministic seconds", "An operation of a sequence; thrice if cyclic."
+    )
     assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
-    insertion_piece: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
+    insertion_operation: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
     engine: float = parameter(3.0, "deterministic seconds", "A deterministic second of CP-SAT.")
     seconds: float = parameter(6.0, "seconds", "Time of the clock for a deterministic second of CP-SAT.")
     small_seconds: float = parameter(20.0, "seconds", "The same for small models, which mostly are in presolve.")
 
-    def sequence_piece_on(self, horizon: str) -> float:
-        """Price of a piece of a sequence on a horizon."""
-        return 3 * self.sequence_piece if horizon == "cyclic" else self.sequence_piece
+    def sequence_operation_on(self, horizon: str) -> float:
+        """Price of an operation of a sequence on a horizon."""
+        return 3 * self.sequence_operation if horizon == "cyclic" else self.sequence_operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class LoadBalancingParams:
 class ListAnnealingParams:
     """Simulated annealing of placement, priorities and release offsets (moves restart and intensify)."""
 
-    pieces: int = parameter(1_200_000, "pieces", "Blocks and transfers scheduled in one annealing.", 1)
+    operations: int = parameter(1_200_000, "operations", "Blocks and transfers scheduled in one annealing.", 1)
     most_steps: int = parameter(5_000, "steps", "Steps of one annealing, at most.", 1)
     temperatures: tuple[float, ...] = parameter((0.01, 0.003, 0.02), "share", "Objective lost at first; one is drawn.")
     placement_share: float = parameter(0.6, "share", "How often a step changes the placement.", 0, 1)
@@ -109,25 +111,27 @@ class ListAnnealingParams:
 
 @dataclass(frozen=True, slots=True)
 class SequenceAnnealingParams:
-    """Simulated annealing of the sequence of all pieces at a placement."""
+    """Simulated annealing of the sequence of all operations at a placement."""
 
-    pieces: int = parameter(4_000_000, "pieces", "Pieces evaluated in one annealing.", 1)
-    cyclic_pieces: int = parameter(1_000_000, "pieces", "The same on a cyclic horizon.", 1)
+    operations: int = parameter(4_000_000, "operations", "Operations evaluated in one annealing.", 1)
+    cyclic_operations: int = parameter(1_000_000, "operations", "The same on a cyclic horizon.", 1)
     temperatures: tuple[float, ...] = parameter(
         (0.003, 0.001, 0.0003), "share", "Objective lost at first; one is drawn."
     )
     others: int = parameter(5, "plans", "Plans at other placements that are remembered for cp_repair_other.")
-    most_pieces: int = parameter(1_000, "pieces", "Up to so many pieces, the move intensify is left out.")
-    cyclic_most_pieces: int = parameter(400, "pieces", "Up to so many, insertions and cp_repair are left out as well.")
+    most_operations: int = parameter(1_000, "operations", "Up to so many operations, the move intensify is left out.")
+    cyclic_most_operations: int = parameter(
+        400, "operations", "Up to so many, insertions and cp_repair are left out as well."
+    )
     most_waits: int = parameter(2_000_000, "pairs", "Pairs of a block and a transfer above which it takes too long.")
 
-    def pieces_on(self, horizon: str) -> int:
-        """Pieces evaluated in one annealing on a horizon."""
-        return self.cyclic_pieces if horizon == "cyclic" else self.pieces
+    def operations_on(self, horizon: str) -> int:
+        """Operations evaluated in one annealing on a horizon."""
+        return self.cyclic_operations if horizon == "cyclic" else self.operations
 
-    def most_pieces_on(self, horizon: str) -> int:
-        """Up to how many pieces the sequence is annealed instead of other moves."""
-        return self.cyclic_most_pieces if horizon == "cyclic" else self.most_pieces
+    def most_operations_on(self, horizon: str) -> int:
+        """Up to how many operations the sequence is annealed instead of other moves."""
+        return self.cyclic_most_operations if horizon == "cyclic" else self.most_operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,16 +143,20 @@ class RelocationParams:
     work: float = parameter(0.4, "deterministic seconds", "Work after which no further annealing begins.")
     from_best: float = parameter(0.5, "share", "How often it begins with the best plan, and not anew.", 0, 1)
     repair_steps: int = parameter(200, "steps", "Steps that repair the sequence at a placement.", 1)
-    repair_pieces: int = parameter(2_000_000, "pieces", "Pieces evaluated for that, at most.", 1)
+    repair_operations: int = parameter(2_000_000, "operations", "Operations evaluated for that, at most.", 1)
     repair_temperature: float = parameter(0.001, "share", "Share of the objective that these may lose at first.")
-    change_price: int = parameter(10_000, "pieces", "Pieces evaluated in the time of a change of the placement.")
+    change_price: int = parameter(
+        10_000, "operations", "Operations evaluated in the time of a change of the placement."
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CpRepairParams:
     """Large neighbourhoods: some jobs timed anew by CP-SAT."""
 
-    pieces: tuple[int, ...] = parameter((80, 200, 700), "pieces", "Blocks and transfers timed anew; one is drawn.", 1)
+    operations: tuple[int, ...] = parameter(
+        (80, 200, 700), "operations", "Blocks and transfers timed anew; one is drawn.", 1
+    )
     work: float = parameter(0.03, "deterministic seconds", "Work of a call at first.")
     periods: int = parameter(4, "periods", "Periods tried in vain on a cyclic horizon.", 1)
     windows: int = parameter(12, "windows", "Windows of time that say which jobs are close to one another.", 1)

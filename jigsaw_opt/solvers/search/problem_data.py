@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import Pieces
-from jigsaw_opt.solvers.greedy.assignments import AssignmentTable
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, shapes
 from jigsaw_opt.solvers.greedy.levels import LevelPlan
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["ProblemData"]
@@ -20,7 +20,7 @@ class ProblemData(AssignmentTable):
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     layout
         Its GPUs.
@@ -31,15 +31,15 @@ class ProblemData(AssignmentTable):
     """
 
     def __init__(
-        self, pieces: Pieces, layout: Layout, demands: Sequence[Demand], params: SearchParams | None = None
+        self, operations: Operations, layout: Layout, demands: Sequence[Demand], params: SearchParams | None = None
     ) -> None:
         self.params = params or SearchParams()
-        super().__init__(pieces, layout, demands, self.params.candidates.remembered)
+        super().__init__(operations, layout, demands, self.params.candidates.remembered)
         self._shapes: dict[int, tuple[Demand, ...]] = {}
         self.of_width: dict[int, list[int]] = {}
-        for index, job in enumerate(pieces.jobs):
+        for index, job in enumerate(operations.jobs):
             self.of_width.setdefault(job.slots, []).append(index)
-        self.number = {pieces.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
+        self.number = {operations.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
 
     def ring(self, gpus: Sequence[int]) -> Channel:
         """Channel of a job that a plan has on these GPUs.
@@ -63,7 +63,7 @@ class ProblemData(AssignmentTable):
 
     def planned(
         self, index: int, gpus: Sequence[int], rows: Sequence[Sequence[int]], caps: Sequence[int], demand: Demand
-    ) -> PlacedJob:
+    ) -> Assignment:
         """A job on the GPUs of a plan with its levels by iteration and slot.
 
         Raises
@@ -71,7 +71,7 @@ class ProblemData(AssignmentTable):
         ValueError
             Where no path joins them.
         """
-        spot = self.placed(index, gpus, LevelPlan(tuple(map(tuple, rows)), fixed=True), caps, demand)
-        if spot is None:
-            raise ValueError(f"no path joins all servers of job {self.pieces.jobs[index].name}")
-        return spot
+        assignment = self.placed(index, gpus, LevelPlan(tuple(map(tuple, rows)), fixed=True), caps, demand)
+        if assignment is None:
+            raise ValueError(f"no path joins all servers of job {self.operations.jobs[index].name}")
+        return assignment

@@ -1,4 +1,4 @@
-"""Schedules as the order of all their pieces, which keeps most of its worth when some of the jobs go elsewhere."""
+"""Schedules as the order of all their operations, which keeps most of its worth when some of the jobs go elsewhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, objective_of
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, prepare
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph, exchange_scope
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.kernels.cyclic_annealing import CyclicState, anneal_cyclic_sequence
 from jigsaw_opt.solvers.kernels.graph import FIXED, predecessors
 from jigsaw_opt.solvers.kernels.period import Period, blank_period
@@ -26,9 +26,9 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 __all__ = ["SequenceSearch", "SequencedSchedule"]
 
 _VISITS, _FEW_VISITS = 2_000_000, 50_000
-"""Pieces visited between two looks at the clock, by compiled functions and by Python."""
+"""Operations visited between two looks at the clock, by compiled functions and by Python."""
 _STRIDE = 32
-"""Pieces from one checkpoint to the next, but no fewer than GPUs and links, of which each checkpoint knows all."""
+"""Operations from one checkpoint to the next, but no fewer than GPUs and links, of which each checkpoint knows all."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,14 +37,14 @@ class SequencedSchedule:
 
     Parameters
     ----------
-    spots
+    assignments
         Where every job is.
     sequence
-        All pieces in the order of their starts; on the cyclic horizon cut anywhere, so that pieces that stand before
-        what they wait for wait for it in the period before.
+        All operations in the order of their starts; on the cyclic horizon cut anywhere, so that operations that stand
+        before what they wait for wait for it in the period before.
     level, start
-        By piece; on the cyclic horizon in one period of all jobs, and a piece before what it waits for is a period too
-        early.
+        By operation; on the cyclic horizon in one period of all jobs, and an operation before what it waits for is a
+        period too early.
     value
         Its objective.
     critical_jobs
@@ -52,7 +52,7 @@ class SequencedSchedule:
         those on its critical circuit.
     """
 
-    spots: Sequence[PlacedJob]
+    assignments: Sequence[Assignment]
     sequence: Numbers
     level: Numbers
     start: Numbers
@@ -61,7 +61,7 @@ class SequencedSchedule:
 
 
 class SequenceSearch:
-    """Anneals the order of pieces and who takes which level, while GPUs stay.
+    """Anneals the order of operations and who takes which level, while GPUs stay.
 
     Its kernels are `sequence_annealing` on the finite horizon and `cyclic_annealing` on the cyclic one.
 
@@ -75,51 +75,51 @@ class SequenceSearch:
     Attributes
     ----------
     size
-        Number of pieces: by job and iteration the blocks by slot, the transfers and the barrier.
+        Number of operations: by job and iteration the blocks by slot, the transfers and the barrier.
     """
 
     def __init__(self, ground: ProblemData, rng: random.Random) -> None:
         self.ground, self._rng = ground, rng
-        self.cyclic = ground.pieces.horizon == "cyclic"
-        self._flat = FlatGraph(ground.pieces, ground.layout)
+        self.cyclic = ground.operations.horizon == "cyclic"
+        self._flat = FlatGraph(ground.operations, ground.layout)
         self._base, self.size = self._flat.base, self._flat.size
         self._exchanges: dict[tuple[int, int, int], list[int]] = {}
         self._states: tuple[Any, ...] = self._cyclic_states() if self.cyclic else (self._finite_state(),)
         self._exponentials: Reals = EXPONENTIALS
         self._asked = False
-        self._large = not orders_fit(ground.pieces)
+        self._large = not orders_fit(ground.operations)
 
     def given(self, plan: Timetable) -> SequencedSchedule:
         """The schedule of a plan, for `anneal` to begin with."""
         ground, number = self.ground, self.ground.number
         places = [[number[name] for name in job.gpus] for job in plan.jobs]
         caps = ground.caps(places)
-        spots: list[PlacedJob] = []
+        assignments: list[Assignment] = []
         level: list[int] = []
         start: list[int] = []
         for index, (gpus, timed) in enumerate(zip(places, plan.jobs, strict=True)):
             rows = [[block.level for block in iteration.blocks] for iteration in timed.iterations]
-            spot = ground.planned(index, gpus, rows, caps[index], ground.demands[index])
-            spots.append(spot)
-            level += _levels(spot, rows)
+            assignment = ground.planned(index, gpus, rows, caps[index], ground.demands[index])
+            assignments.append(assignment)
+            level += _levels(assignment, rows)
             for iteration in timed.iterations:
                 blocks, transfers = iteration.blocks, iteration.transfers
                 start += [*(block.start_us for block in blocks), *(transfer.start_us for transfer in transfers)]
                 start.append(max([block.end_us for block in blocks] + [transfer.end_us for transfer in transfers]))
-        # Pieces of a job are numbered in the order of their precedences, so those that start together keep it.
+        # Operations of a job are numbered in the order of their precedences, so those that start together keep it.
         sequence = sorted(range(self.size), key=start.__getitem__)
         if plan.period_us is not None:
-            # What starts together with a piece of its job a period later waits for it there.
+            # What starts together with an operation of its job a period later waits for it there.
             period = plan.period_us
-            sequence.sort(key=lambda piece: (start[piece] % period, -(start[piece] // period)))
+            sequence.sort(key=lambda operation: (start[operation] % period, -(start[operation] // period)))
             start = [moment % period for moment in start]
-        value = objective_of(ground.pieces, plan.jobs, plan.period_us)
-        return SequencedSchedule(spots, sequence, level, start, value, [] if self.cyclic else [self._last(start)])
+        value = objective_of(ground.operations, plan.jobs, plan.period_us)
+        return SequencedSchedule(assignments, sequence, level, start, value, [] if self.cyclic else [self._last(start)])
 
     def anneal(
         self,
         before: SequencedSchedule,
-        spots: Sequence[PlacedJob],
+        assignments: Sequence[Assignment],
         steps: int,
         temperature: float,
         stop: Callable[[int], bool],
@@ -131,19 +131,19 @@ class SequenceSearch:
         ----------
         before
             Another schedule.
-        spots
+        assignments
             Where the jobs are now.
         steps
             How many orders are tried; at least 1.
         temperature
             Share of the objective that the first steps may lose; it falls to 0.
         stop
-            Called now and then with the number of pieces visited since; true ends the run.
+            Called now and then with the number of operations visited since; true ends the run.
         cutoff
             Objective above which a schedule is of no use; the run ends as soon as it is not likely to get there.
         """
         function = self._function()
-        self._begin(before, spots)
+        self._begin(before, assignments)
         done = value = 0
         while done < steps:
             visits = _VISITS if self._flat.compiled else _FEW_VISITS
@@ -161,19 +161,19 @@ class SequenceSearch:
             critical = [index for index, on_circuit in enumerate(state.best_critical) if on_circuit]
         else:
             critical = [self._last(start)]
-        return SequencedSchedule(spots, sequence, level, start, value, critical)
+        return SequencedSchedule(assignments, sequence, level, start, value, critical)
 
-    def _begin(self, before: SequencedSchedule, spots: Sequence[PlacedJob]) -> None:
+    def _begin(self, before: SequencedSchedule, assignments: Sequence[Assignment]) -> None:
         """Write down what the annealing begins with."""
         state, levels = self._states[0], self._states[-1].level
         state.sequence[:], levels[:] = before.sequence, before.level
-        for index, (spot, old) in enumerate(zip(spots, before.spots, strict=True)):
-            if self._flat.place(index, spot):
-                self._set_exchange(index, spot)
-            if spot is not old:
+        for index, (assignment, old) in enumerate(zip(assignments, before.assignments, strict=True)):
+            if self._flat.place(index, assignment):
+                self._set_exchange(index, assignment)
+            if assignment is not old:
                 own = slice(self._base[index], self._base[index + 1])
-                kept = spot.demand is old.demand
-                levels[own] = _levels(spot, _rows(spot, list(before.level[own]) if kept else []))
+                kept = assignment.demand is old.demand
+                levels[own] = _levels(assignment, _rows(assignment, list(before.level[own]) if kept else []))
         if isinstance(state, CyclicState):
             state.start[:] = before.start
         state.rng[0] = self._rng.randint(1, LARGEST_SEED)
@@ -184,35 +184,37 @@ class SequenceSearch:
         if self.cyclic:
             start = self._unrolled(schedule, start)
         decisions = []
-        for spot, base in zip(schedule.spots, self._base, strict=False):
-            slots, width = spot.job.slots, spot.job.slots + len(spot.job.transfers) + 1
-            begins = range(base, base + width * spot.job.iterations, width)
+        for assignment, base in zip(schedule.assignments, self._base, strict=False):
+            slots, width = assignment.job.slots, assignment.job.slots + len(assignment.job.transfers) + 1
+            begins = range(base, base + width * assignment.job.iterations, width)
             decisions.append(
                 JobDecision(
-                    [gpus[gpu] for gpu in spot.gpus],
+                    [gpus[gpu] for gpu in assignment.gpus],
                     [level[at : at + slots] for at in begins],
                     [start[at : at + slots] for at in begins],
                     [start[at + slots : at + width - 1] for at in begins],
                 )
             )
-        return Timetable(assemble(self.ground.pieces, decisions), schedule.value if self.cyclic else None)
+        return Timetable(assemble(self.ground.operations, decisions), schedule.value if self.cyclic else None)
 
     def _unrolled(self, schedule: SequencedSchedule, start: list[int]) -> list[int]:
-        """Starts of the pieces in one period of each job, whose first one is not before 0."""
+        """Starts of the operations in one period of each job, whose first one is not before 0."""
         place = [0] * self.size
-        for number, piece in enumerate(map(int, schedule.sequence)):
-            place[piece] = number
+        for number, operation in enumerate(map(int, schedule.sequence)):
+            place[operation] = number
         graph, period = self._flat.graph, schedule.value
-        # How many times the cut has been passed, since the cut that the first pieces of the job lie behind.
+        # How many times the cut has been passed, since the cut that the first operations of the job lie behind.
         passed = [0] * self.size
-        for index, job in enumerate(self.ground.pieces.jobs):
+        for index, job in enumerate(self.ground.operations.jobs):
             begin, end = self._base[index], self._base[index + 1]
             own = range(begin, end)
-            for piece in own:
-                _, high, other = predecessors(graph, piece)
+            for operation in own:
+                _, high, other = predecessors(graph, operation)
                 before = int(other if other >= 0 else high - 1)
-                passed[piece] = int(place[piece] < place[before]) + (passed[before] if before < piece else 0)
-            moments = [start[piece] + passed[piece] * period for piece in own]
+                passed[operation] = int(place[operation] < place[before]) + (
+                    passed[before] if before < operation else 0
+                )
+            moments = [start[operation] + passed[operation] * period for operation in own]
             first = min(moments[: job.slots])
             start[begin:end] = [moment - first // period * period for moment in moments]
         return start
@@ -237,9 +239,9 @@ class SequenceSearch:
             self._exponentials = arrays(self._exponentials)
         return fast or function
 
-    def _set_exchange(self, index: int, spot: PlacedJob) -> None:
+    def _set_exchange(self, index: int, assignment: Assignment) -> None:
         """Write down the durations of the transfers of a job by bucket and number of contributors."""
-        channel, job = self.ground.ring(spot.gpus), spot.job
+        channel, job = self.ground.ring(assignment.gpus), assignment.job
         key = (id(job), channel.rate, channel.latency_us)
         if key not in self._exchanges:
             buckets, counts = [transfer.bucket for transfer in job.transfers], range(1, job.slots + 1)
@@ -261,23 +263,27 @@ class SequenceSearch:
         lengths = dict.fromkeys(CyclicState._fields, self.size) | {"best_critical": len(self._base) - 1}
         lengths |= dict.fromkeys(("best_value", "value", "rng", "steps", "visits", "circuit"), 1)
         state = CyclicState(**{name: [0] * length for name, length in lengths.items()})
-        return state, blank_period(self.size, self._flat.resources, beyond(self.ground.pieces))
+        return state, blank_period(self.size, self._flat.resources, beyond(self.ground.operations))
 
 
-def _levels(spot: PlacedJob, rows: Sequence[Sequence[int]]) -> list[int]:
-    """Levels of all pieces of a job, by those of its blocks."""
-    rest = [0] * (len(spot.job.transfers) + 1)
+def _levels(assignment: Assignment, rows: Sequence[Sequence[int]]) -> list[int]:
+    """Levels of all operations of a job, by those of its blocks."""
+    rest = [0] * (len(assignment.job.transfers) + 1)
     return list(chain.from_iterable([*row, *rest] for row in rows))
 
 
-def _rows(spot: PlacedJob, before: Sequence[int]) -> Sequence[Sequence[int]]:
+def _rows(assignment: Assignment, before: Sequence[int]) -> Sequence[Sequence[int]]:
     """Levels of a job by iteration and slot: as they were, where memory admits that; before may be empty."""
-    rows, slots, width = spot.plan.rows, spot.job.slots, spot.job.slots + len(spot.job.transfers) + 1
-    caps = spot.caps or [spot.job.levels] * slots
+    rows, slots, width = (
+        assignment.plan.rows,
+        assignment.job.slots,
+        assignment.job.slots + len(assignment.job.transfers) + 1,
+    )
+    caps = assignment.caps or [assignment.job.levels] * slots
     old = [[int(level) for level in before[at : at + slots]] for at in range(0, len(before), width)]
-    if old and exchange_scope(spot.job) != FIXED and all(all(map(le, row, caps)) for row in old):
+    if old and exchange_scope(assignment.job) != FIXED and all(all(map(le, row, caps)) for row in old):
         return old
-    if spot.plan.fixed:
+    if assignment.plan.fixed:
         return rows
     deepest_first = sorted(range(slots), key=lambda slot: -caps[slot])
     return [[level for _, level in sorted(zip(deepest_first, row, strict=True))] for row in rows]

@@ -36,7 +36,7 @@ class Search(OrtoolsSolver):
         TooLargeError
             For more blocks than a plan is written for.
         """
-        require_size(control.pieces)
+        require_size(control.operations)
         return control.conclude(Driver(control, moves=self.moves).run, engines=["ortools"])
 
 

@@ -19,9 +19,9 @@ from tests.random_instances import MICRO, random_instance
 
 def rising(instance: Instance) -> list[Bound]:
     """The cheap bound, then all stronger ones."""
-    pieces = cut(instance)
-    cheap = lower_bound(pieces)
-    return [cheap, *stronger_bounds(pieces, cheap.value)]
+    operations = cut(instance)
+    cheap = lower_bound(operations)
+    return [cheap, *stronger_bounds(operations, cheap.value)]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), (("finite", "makespan"), ("cyclic", "period")))
@@ -98,11 +98,11 @@ def test_large_numbers_are_rounded_so_that_the_bound_stays_below_the_optimum(uni
 
 
 def test_it_ends_early_and_repeats_under_a_limit_of_work() -> None:
-    pieces = cut(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
-    start = lower_bound(pieces).value
-    assert list(stronger_bounds(pieces, start, work=0)) == []
-    assert list(stronger_bounds(pieces, start, stop=lambda: True)) == []
-    assert list(stronger_bounds(pieces, start, work=0.01)) == list(stronger_bounds(pieces, start, work=0.01))
+    operations = cut(star([100, 90, 80, 70, 60, 50, 40], gpus=1))
+    start = lower_bound(operations).value
+    assert list(stronger_bounds(operations, start, work=0)) == []
+    assert list(stronger_bounds(operations, start, stop=lambda: True)) == []
+    assert list(stronger_bounds(operations, start, work=0.01)) == list(stronger_bounds(operations, start, work=0.01))
 
 
 @pytest.mark.parametrize("capacity", (0, 7, 23, CELLS, CELLS * 5 + 3))
@@ -123,7 +123,7 @@ def test_a_knapsack_is_never_underestimated(capacity: int) -> None:
 
 
 def test_a_refutation_is_an_inequality_between_integers() -> None:
-    # Three bins of 10 hold at most one piece of 6 each, so four pieces of 6 do not fit, though 24 < 30.
+    # Three bins of 10 hold at most one operation of 6 each, so four operations of 6 do not fit, though 24 < 30.
     packing = Packing((KnapsackBins(3, 10, {0: Item(6, 4, 0), 1: Item(4, 2, 0)}),), (4, 2), (("a", "b"), ("c",)))
     found = refutation(packing, packing.sizes(), Budget())
     assert found is not None

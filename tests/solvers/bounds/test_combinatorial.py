@@ -183,7 +183,7 @@ def test_a_thousand_jobs_are_not_expanded() -> None:
     links = tuple(Link(f"l{k}", (f"s{k}", "hub"), 10**8) for k in range(128))
     depths: tuple[Depth, ...] = (StaircaseDepth(), FreeDepth(), FullDepth())
     jobs = tuple(Job(f"j{k}", "m", 1 + 3 * (k % 4), 10**9 + k, k, 1 + k % 7, depths[k % 3]) for k in range(1000))
-    pieces = cut(Instance("large", Cluster(servers, ("hub",), links), {"m": model}, jobs))
-    work = lower_bound(pieces)
+    operations = cut(Instance("large", Cluster(servers, ("hub",), links), {"m": model}, jobs))
+    work = lower_bound(operations)
     assert work.value > 10**9 * 10**3 / 4
-    assert lower_bound(replace(pieces, objective="weighted_completion")).value > work.value
+    assert lower_bound(replace(operations, objective="weighted_completion")).value > work.value

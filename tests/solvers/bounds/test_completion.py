@@ -11,7 +11,7 @@ from jigsaw_opt.formulations.cpsat_timetable import windows
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end, objective_of
 from jigsaw_opt.solvers.bounds import Context, lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.budget import Budget
@@ -32,9 +32,9 @@ from tests.random_instances import random_instance
 WEIGHTED = [name for name in catalogue.names("tiny") if catalogue.load(name).objective == "weighted_completion"]
 
 
-def best_bound(pieces: Pieces) -> int:
-    known = lower_bound(pieces).value
-    values = [known, *(bound.value for bound in stronger_bounds(pieces, known))]
+def best_bound(operations: Operations) -> int:
+    known = lower_bound(operations).value
+    values = [known, *(bound.value for bound in stronger_bounds(operations, known))]
     assert values == sorted(set(values)), "each bound is better than those before"
     return values[-1]
 
@@ -62,14 +62,14 @@ def test_a_bound_never_exceeds_a_proven_optimum(name: str) -> None:
 def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> None:
     told = earlier = 0
     for seed in range(60):
-        pieces = cut(random_instance(seed, "finite", "weighted_completion", size))
-        plan = greedy_timetable(pieces, 0)
+        operations = cut(random_instance(seed, "finite", "weighted_completion", size))
+        plan = greedy_timetable(operations, 0)
         if plan is None:
             continue
-        limit = objective_of(pieces, plan.jobs, None)
-        deadlines = [window.deadline for window in windows(pieces, limit)]
-        known = lower_bound(pieces).value
-        for bound in stronger_bounds(pieces, known - 1):
+        limit = objective_of(operations, plan.jobs, None)
+        deadlines = [window.deadline for window in windows(operations, limit)]
+        known = lower_bound(operations).value
+        for bound in stronger_bounds(operations, known - 1):
             for job, latest in bound.deadlines(limit).items():
                 assert job_end(plan.jobs[job]) <= latest, seed
                 told += 1
@@ -81,11 +81,11 @@ def test_no_job_of_a_plan_ends_later_than_its_objective_allows(size: int) -> Non
 @pytest.mark.parametrize("seed", (37, 44, 12))
 def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
     # By windows, by loads, and by branches over who shares a link.
-    pieces = cut(generate("server", seed, objective="weighted_completion"))
-    *_, best = stronger_bounds(pieces, lower_bound(pieces).value)
+    operations = cut(generate("server", seed, objective="weighted_completion"))
+    *_, best = stronger_bounds(operations, lower_bound(operations).value)
     limit = best.value + best.value // 50
-    before, after = windows(pieces, limit), windows(pieces, limit, best.deadlines(limit))
-    own = [data.completion for data in Context(pieces).job_data]
+    before, after = windows(operations, limit), windows(operations, limit, best.deadlines(limit))
+    own = [data.completion for data in Context(operations).job_data]
     left = [(b.deadline - end, a.deadline - end) for b, a, end in zip(before, after, own, strict=True)]
     assert all(0 <= later <= sooner for sooner, later in left)
     assert min(later / sooner for sooner, later in left) < 0.6
@@ -122,8 +122,8 @@ def long_and_short(weight: int) -> Instance:
 
 
 def test_iterations_tell_more_than_whole_jobs() -> None:
-    pieces = cut(long_and_short(20))
-    assert best_bound(pieces) > lower_bound(pieces).value
+    operations = cut(long_and_short(20))
+    assert best_bound(operations) > lower_bound(operations).value
 
 
 def star(servers: int, jobs: tuple[Job, ...]) -> Instance:
@@ -142,10 +142,10 @@ def test_two_jobs_over_the_same_links_merge_in_the_best_order() -> None:
 
 
 def test_of_three_jobs_on_four_links_two_exclude_each_other() -> None:
-    pieces = cut(star(4, tuple(Job(name, "m", 2, 2) for name in "abc")))
+    operations = cut(star(4, tuple(Job(name, "m", 2, 2) for name in "abc")))
     # Two jobs side by side end at 100, and the third shares links with one of them.
-    assert lower_bound(pieces).value < best_bound(pieces)
-    assert best_bound(pieces) >= 100 + optimum_of_two()
+    assert lower_bound(operations).value < best_bound(operations)
+    assert best_bound(operations) >= 100 + optimum_of_two()
 
 
 def optimum_of_two() -> int:
@@ -205,20 +205,20 @@ def test_two_jobs_too_wide_for_the_gpus_share_one() -> None:
     model = Model((Segment("a", {"v": 30}, {"v": 0}, 10, 0),))
     cluster = Cluster((Server("s", "v", 3, 10**6, 10**6),))
     jobs = (Job("a", "m", 2, 3), Job("b", "m", 2, 1))
-    pieces = cut(Instance("crowd", cluster, {"m": model}, jobs, objective="weighted_completion"))
+    operations = cut(Instance("crowd", cluster, {"m": model}, jobs, objective="weighted_completion"))
     # Alone they end at 120 and 40. On the GPU that they share, b intervals beside a transfer of a, and either waits.
-    assert 160 < best_bound(pieces) <= optimum(pieces.instance)
+    assert 160 < best_bound(operations) <= optimum(operations.instance)
 
 
 @pytest.mark.parametrize(("seed", "share"), ((76, 1.04), (44, 1.04), (21, 1.02)))
 def test_shared_links_give_more(seed: int, share: float) -> None:
-    pieces = cut(generate("server", seed))
-    assert best_bound(pieces) > share * lower_bound(pieces).value
+    operations = cut(generate("server", seed))
+    assert best_bound(operations) > share * lower_bound(operations).value
 
 
 def test_windows_see_what_whole_loads_do_not() -> None:
-    pieces = cut(generate("server", 37))
-    context = Context(pieces)
+    operations = cut(generate("server", 37))
+    context = Context(operations)
     job_data, resources = context.job_data, gpu_resources(context)
     program = CompletionProgram([data.job.weight for data in job_data], [data.completion for data in job_data])
     program.solve()

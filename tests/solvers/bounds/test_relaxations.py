@@ -58,9 +58,9 @@ def holds(arithmetic: str, value: int) -> bool:
 
 
 def all_bounds(instance: Instance, without: tuple[str, ...] = ()) -> Iterator[Bound]:
-    pieces = cut(instance)
-    yield lower_bound(pieces, without)
-    yield from stronger_bounds(pieces, -1, 1.0, without=without)
+    operations = cut(instance)
+    yield lower_bound(operations, without)
+    yield from stronger_bounds(operations, -1, 1.0, without=without)
 
 
 def alone(name: str) -> tuple[str, ...]:
@@ -155,9 +155,9 @@ def test_a_bound_of_others_is_found_by_entry_point(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     registry._everything.cache_clear()
     try:
-        pieces = cut(SPREAD[0])
-        known = lower_bound(pieces).value
-        *_, last = stronger_bounds(pieces, known)
+        operations = cut(SPREAD[0])
+        known = lower_bound(operations).value
+        *_, last = stronger_bounds(operations, known)
         assert names()[-1] == last.proof.relaxation == "of_others"
         assert last.value > known
         assert not list(stronger_bounds(cut(SPREAD[1]), 10**9)), "it bounds makespans only"

@@ -45,8 +45,8 @@ def racks(
 
 
 def two_level_packing(instance: Instance) -> TwoLevelPacking:
-    pieces = cut(instance)
-    (found,) = two_level_packings(Context(pieces))
+    operations = cut(instance)
+    (found,) = two_level_packings(Context(operations))
     return found
 
 
@@ -56,9 +56,9 @@ def raised(test: DestructiveTest, known: int) -> list[int]:
 
 def packed_alone(instance: Instance) -> int:
     """The bound of the links of servers and of those of racks, each by itself."""
-    pieces = cut(instance)
-    best = lower_bound(pieces).value
-    for test in link_packings(Context(pieces)):
+    operations = cut(instance)
+    best = lower_bound(operations).value
+    for test in link_packings(Context(operations)):
         best = max([best, *raised(test, best)])
     return best
 

@@ -10,8 +10,8 @@ from functools import partial
 from jigsaw_opt.formulations.packing import Gang, gang_instance, with_cheapest_levels
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, StaircaseDepth
+from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.packing import PackingProblem
-from jigsaw_opt.problem.pieces import Pieces, cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.correct import require_correct
@@ -68,17 +68,17 @@ def shortest_period(instance: Instance) -> int | None:
     return min((plan.objective for plan in plans), default=None)
 
 
-def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
+def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
     """A checked plan of a cyclic instance by list scheduling; None where none was found.
 
     Parameters
     ----------
     instance
         The instance that the plan is for.
-    pieces
+    operations
         The instance, cut; rules may be narrower than those of the instance.
     """
-    timetable = next(timetables(pieces), None)
+    timetable = next(timetables(operations), None)
     if timetable is None:
         return None
     control = Control("greedy", cut(instance), Options(), lambda event: None)
@@ -89,13 +89,13 @@ def cyclic_plan(instance: Instance, pieces: Pieces) -> Plan | None:
     return plan
 
 
-def _variants(instance: Instance) -> Iterator[Pieces]:
-    pieces = cut(instance)
-    yield pieces
+def _variants(instance: Instance) -> Iterator[Operations]:
+    operations = cut(instance)
+    yield operations
     plain = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.jobs)
     if plain != instance.jobs:
         yield cut(replace(instance, jobs=plain))
     gpu_type = instance.cluster.servers[0].gpu_type
-    cheapest = tuple(with_cheapest_levels(job, gpu_type) for job in pieces.jobs)
-    if cheapest != pieces.jobs:
-        yield replace(pieces, jobs=cheapest)
+    cheapest = tuple(with_cheapest_levels(job, gpu_type) for job in operations.jobs)
+    if cheapest != operations.jobs:
+        yield replace(operations, jobs=cheapest)

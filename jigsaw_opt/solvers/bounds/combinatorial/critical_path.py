@@ -13,7 +13,7 @@ __all__ = ["CRITICAL_PATH"]
 
 def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
     """The longest job, or the weighted sum over all jobs."""
-    if context.pieces.objective == "weighted_completion":
+    if context.operations.objective == "weighted_completion":
         yield _all_jobs(context)
     else:
         yield _longest_job(context)
@@ -33,7 +33,7 @@ def _longest_job(context: Context) -> Bound:
     longest = max(context.job_data, key=lambda data: data.completion)
     job, name = longest.job, longest.job.name
     # A period is at least 1.
-    value = max(longest.completion, int(context.pieces.horizon == "cyclic"))
+    value = max(longest.completion, int(context.operations.horizon == "cyclic"))
     terms = (Term("release", job.release_us, jobs=(name,)), Term("span", value - job.release_us, jobs=(name,)))
     arithmetic = f"{added(term.amount for term in terms)} = {value}"
     return Bound(value, Proof(f"critical path of job {name}", arithmetic, terms, (name,)))

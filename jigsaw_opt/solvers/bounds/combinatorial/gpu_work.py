@@ -44,7 +44,7 @@ GPU_WORK = Relaxation("gpu_work", _bounds, instant=True)
 
 def gpu_resources(context: Context) -> list[Resource]:
     """GPU time at several prices: the same for all, classes on their own, and the best prices found."""
-    classes, servers = context.gpu_classes, context.pieces.cluster.servers
+    classes, servers = context.gpu_classes, context.operations.cluster.servers
     dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
     vectors = [prices for prices in _unit_prices(len(classes)) if dual.load(prices)]
     if len(classes) > 1 and vectors:

@@ -25,13 +25,15 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
     return resource_bounds(context, context.shared(link_resources), known)
 
 
-LINK_TRANSFERS = Relaxation("link_transfers", _bounds, instant=True, fits=lambda pieces: bool(pieces.cluster.links))
+LINK_TRANSFERS = Relaxation(
+    "link_transfers", _bounds, instant=True, fits=lambda operations: bool(operations.cluster.links)
+)
 """The relaxation registered as ``link_transfers``."""
 
 
 def link_resources(context: Context) -> list[Resource]:
     """Links that leave servers, racks and so on, and each link without which some job finds no room."""
-    cluster, job_data = context.pieces.cluster, context.job_data
+    cluster, job_data = context.operations.cluster, context.job_data
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
         return []
     found = [each for partition in server_partitions(cluster) for each in _boundaries(cluster, job_data, partition)]
@@ -79,7 +81,7 @@ def _demand(data: JobData, links: Sequence[Link], uses: int) -> Demand | None:
     channel = Channel((), rate, latency)
     exchange = job_class.exchange_over(data.job, channel)
     once, first = sum(exchange.shortest), min(times[0] for times in job_class.blocks.values())
-    longest = sum(data.job.transfer_us(piece.bucket, data.job.slots, channel) for piece in data.job.transfers)
+    longest = sum(data.job.transfer_us(operation.bucket, data.job.slots, channel) for operation in data.job.transfers)
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
     return Demand(
         head=data.job.release_us + first,

@@ -22,7 +22,7 @@ _SCANS = 48
 
 def resource_bounds(context: Context, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
     """What resources prove above a value that is known, whatever the objective."""
-    bound = _weighted_completion if context.pieces.objective == "weighted_completion" else _length
+    bound = _weighted_completion if context.operations.objective == "weighted_completion" else _length
     for resource in resources:
         found = bound(context, resource, known)
         if found is not None:
@@ -32,7 +32,7 @@ def resource_bounds(context: Context, resources: Iterable[Resource], known: int)
 
 def _length(context: Context, resource: Resource, known: int) -> Bound | None:
     """Makespan: head, work and tail of the critical set. Period: all work, which repeats without head and tail."""
-    finite = context.pieces.horizon == "finite"
+    finite = context.operations.horizon == "finite"
     asking = [(k, demand) for k, demand in enumerate(resource.demands) if demand]
     jobs = set(critical_set(resource)) if finite else {k for k, _ in asking}
     asking = [(k, demand) for k, demand in asking if k in jobs]
@@ -41,7 +41,7 @@ def _length(context: Context, resource: Resource, known: int) -> Bound | None:
     value = head + ceil_div(sum(demand.work for _, demand in asking), resource.capacity) + tail
     if value <= known:
         return None
-    names = tuple(context.pieces.jobs[k].name for k, _ in asking)
+    names = tuple(context.operations.jobs[k].name for k, _ in asking)
     work = [Term("work", demand.work, jobs=(name,)) for name, (_, demand) in zip(names, asking)]
     terms = (Term("head", head), *work, Term("capacity", resource.capacity, ""), Term("tail", tail))
     arithmetic = f"{head} + ceil(({added(term.amount for term in work)}) / {resource.capacity}) + {tail} = {value}"

@@ -35,7 +35,7 @@ def destructive(
     """The bounds of a relaxation that is made of tests, one after the other."""
 
     def bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
-        most = serial_limit(context.pieces)
+        most = serial_limit(context.operations)
         for test in tests(context):
             for bound in destructive_bounds(test, known, most, budget):
                 known = bound.value

@@ -41,10 +41,10 @@ class LinkPacking:
     """
 
     def __init__(self, context: Context, partition: ServerPartition) -> None:
-        cluster = context.pieces.cluster
-        self._finite = context.pieces.horizon == "finite"
+        cluster = context.operations.cluster
+        self._finite = context.operations.horizon == "finite"
         self._test = PackingTest()
-        self._groups = equivalent_groups(context.pieces, context.gpu_classes, partition)
+        self._groups = equivalent_groups(context.operations, context.gpu_classes, partition)
         self._jobs = equivalent_jobs(context.job_data)
         self._links = tuple(cluster.links[k].name for k in sorted(frozenset().union(*partition.leaving.values())))
         self._sentence = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
@@ -100,7 +100,7 @@ class LinkPacking:
 
 def link_packings(context: Context) -> Iterator[LinkPacking]:
     """One test for servers, one for racks and so on, as far as no link leaves two of them."""
-    for partition in server_partitions(context.pieces.cluster):
+    for partition in server_partitions(context.operations.cluster):
         if not partition.shared:
             yield LinkPacking(context, partition)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel, Link
-from jigsaw_opt.problem.pieces import Pieces
+from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobClass, JobData
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition
 
@@ -56,13 +56,15 @@ class EquivalentJobs(NamedTuple):
         return len(self.names)
 
 
-def equivalent_groups(pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition) -> list[ServerGroup]:
+def equivalent_groups(
+    operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition
+) -> list[ServerGroup]:
     """The equivalence classes of the groups of a partition."""
-    return list(_equivalent(pieces, classes, partition, range(len(pieces.cluster.servers))).values())
+    return list(_equivalent(operations, classes, partition, range(len(operations.cluster.servers))).values())
 
 
 def two_level_bins(
-    pieces: Pieces, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
+    operations: Operations, classes: Sequence[GpuClass], outer: ServerPartition, inner: ServerPartition
 ) -> list[TwoLevelBin]:
     """The equivalence classes of groups of an outer partition with the groups of an inner one in them."""
     within: dict[int, list[int]] = {}
@@ -70,8 +72,8 @@ def two_level_bins(
         within.setdefault(group, []).append(s)
     equivalent: dict[tuple[object, ...], TwoLevelBin] = {}
     for servers in within.values():
-        ((key, whole),) = _equivalent(pieces, classes, outer, servers).items()
-        inside = _equivalent(pieces, classes, inner, servers)
+        ((key, whole),) = _equivalent(operations, classes, outer, servers).items()
+        inside = _equivalent(operations, classes, inner, servers)
         full = key, frozenset((same, one.number) for same, one in inside.items())
         known = equivalent.get(full, TwoLevelBin(whole._replace(number=0), tuple(inside.values())))
         equivalent[full] = TwoLevelBin(known.outer._replace(number=known.outer.number + 1), known.inside)
@@ -79,19 +81,19 @@ def two_level_bins(
 
 
 def _equivalent(
-    pieces: Pieces, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
+    operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
 ) -> dict[tuple[object, ...], ServerGroup]:
     number = {(each.gpu_type, each.memory): k for k, each in enumerate(classes)}
     groups: dict[int, list[tuple[int, int]]] = {}
     for s in among:
-        server = pieces.cluster.servers[s]
+        server = operations.cluster.servers[s]
         groups.setdefault(partition.group[s], []).append((s, number[server.gpu_type, server.gpu_memory]))
     equivalent: dict[tuple[object, ...], ServerGroup] = {}
     for group, servers in groups.items():
-        links = tuple(pieces.cluster.links[k] for k in sorted(partition.leaving[group]))
-        gpus = Counter((k, pieces.cluster.servers[s].gpus) for s, k in servers)
+        links = tuple(operations.cluster.links[k] for k in sorted(partition.leaving[group]))
+        gpus = Counter((k, operations.cluster.servers[s].gpus) for s, k in servers)
         rates = Counter((link.bandwidth, link.latency_us) for link in links)
-        part = pieces.routes.component[servers[0][0]]
+        part = operations.routes.component[servers[0][0]]
         key = (part, frozenset(gpus.items()), frozenset(rates.items()))
         known = equivalent.get(key, ServerGroup(0, links, tuple(servers)))
         equivalent[key] = known._replace(number=known.number + 1)

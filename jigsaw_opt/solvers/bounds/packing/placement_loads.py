@@ -32,14 +32,14 @@ class PlacementTest:
     """
 
     def __init__(self, context: Context) -> None:
-        self._pieces = context.pieces
-        self._places = [places for places in server_partitions(self._pieces.cluster) if not places.shared]
+        self._operations = context.operations
+        self._places = [places for places in server_partitions(self._operations.cluster) if not places.shared]
 
     def refutes(self, limit: int, budget: Budget) -> Proof | None:
         """Why no plan has an objective of at most `limit`; None where that stays open."""
         from ortools.sat.python import cp_model
 
-        model = cpsat_loads.build(self._pieces, limit, self._places).model
+        model = cpsat_loads.build(self._operations, limit, self._places).model
         status = cp_model.UNKNOWN
         for linearization, work in _ATTEMPTS:
             if status == cp_model.UNKNOWN and not budget.spent:
@@ -47,8 +47,8 @@ class PlacementTest:
         return self._proof(limit) if status == cp_model.INFEASIBLE else None
 
     def _proof(self, limit: int) -> Proof:
-        pieces, terms = self._pieces, (Term("objective that no placement stays within", limit),)
-        jobs, cluster = tuple(job.name for job in pieces.jobs), pieces.cluster
+        operations, terms = self._operations, (Term("objective that no placement stays within", limit),)
+        jobs, cluster = tuple(job.name for job in operations.jobs), operations.cluster
         servers, links = tuple(each.name for each in cluster.servers), tuple(each.name for each in cluster.links)
         return Proof("work, transfers and memory of every placement", "", terms, jobs, servers, links)
 

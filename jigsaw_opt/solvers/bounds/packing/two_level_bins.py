@@ -65,9 +65,9 @@ class TwoLevelPacking:
     """
 
     def __init__(self, context: Context, outer: ServerPartition, inner: ServerPartition) -> None:
-        cluster = context.pieces.cluster
-        self._finite = context.pieces.horizon == "finite"
-        self._bins = two_level_bins(context.pieces, context.gpu_classes, outer, inner)
+        cluster = context.operations.cluster
+        self._finite = context.operations.horizon == "finite"
+        self._bins = two_level_bins(context.operations, context.gpu_classes, outer, inner)
         self._jobs = equivalent_jobs(context.job_data)
         self._outer = [each.outer for each in self._bins]
         self._inner = [
@@ -218,7 +218,7 @@ class TwoLevelBinType:
 
 def two_level_packings(context: Context) -> Iterator[TwoLevelPacking]:
     """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
-    for inner, outer in pairwise(server_partitions(context.pieces.cluster)):
+    for inner, outer in pairwise(server_partitions(context.operations.cluster)):
         if not inner.shared and not outer.shared:
             yield TwoLevelPacking(context, outer, inner)
 

@@ -36,7 +36,7 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
         inside = [data for data in placed if classes >= data.job_class.blocks.keys()]
         workers = sorted((worker for data in inside for worker in _workers(data)), reverse=True)
         head = tail = 0
-        if context.pieces.horizon == "finite":
+        if context.operations.horizon == "finite":
             head = min((data.job.release_us for data in inside), default=0)
             tail = min((data.job_class.tail for data in inside), default=0)
         gpus = sum(context.gpu_classes[k].gpus for k in classes)
@@ -66,7 +66,7 @@ def _bound(
         Term("tail", tail),
     )
     types = {context.gpu_classes[k][:2] for k in classes}
-    servers = [server for server in context.pieces.cluster.servers if (server.gpu_type, server.gpu_memory) in types]
+    servers = [server for server in context.operations.cluster.servers if (server.gpu_type, server.gpu_memory) in types]
     proof = Proof(
         "the largest workers, of which some GPU has several",
         arithmetic,

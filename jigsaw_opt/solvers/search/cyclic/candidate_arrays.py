@@ -36,14 +36,14 @@ class Choices:
 
 
 class CandidateArrays:
-    """The candidate server sets of all kinds in flat lists.
+    """The candidate server sets of all classes in flat lists.
 
     Parameters
     ----------
-    kind
-        By job, the number of its kind.
+    job_class
+        By job, the number of its class.
     choices
-        By kind.
+        By class.
     groups
         Groups of servers.
     servers
@@ -51,7 +51,7 @@ class CandidateArrays:
     """
 
     def __init__(
-        self, kind: Sequence[int], choices: Sequence[Choices], groups: Sequence[Sequence[int]], servers: int
+        self, job_class: Sequence[int], choices: Sequence[Choices], groups: Sequence[Sequence[int]], servers: int
     ) -> None:
         self.first = [0, *accumulate(len(own.candidate_sets) for own in choices)]
         group_of = [group for own in choices for group in own.group_of]
@@ -85,8 +85,8 @@ class CandidateArrays:
                 at_from[cell], at_to[cell] = len(at), len(at) + len(numbers)
                 at += numbers
         self.options = CandidateSets(
-            kind=list(kind),
-            home=[-1 if group is None else group for group in group_of],
+            job_class=list(job_class),
+            group_of=[-1 if group is None else group for group in group_of],
             take_at=[0, *accumulate(map(len, takes))],
             resource=[resource for own in takes for resource, _ in own],
             server_at=[0, *accumulate(len(candidate_set.servers) for candidate_set in candidate_sets)],

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
@@ -16,34 +16,34 @@ __all__ = ["BestFitPolicy", "CandidateSet", "CandidateTable", "FixedPolicy", "In
 
 
 class InsertionPolicy(Protocol):
-    """Offers of spots for jobs."""
+    """Offers of assignments for jobs."""
 
-    def spots(self, placement: PartialPlacement, index: int) -> Iterable[PlacedJob]:
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterable[Assignment]:
         """Where a job may be inserted, what is worth trying first before the rest."""
 
-    def target(self, index: int) -> PlacedJob:
-        """A spot at which room may be made for a job."""
+    def target(self, index: int) -> Assignment:
+        """An assignment at which room may be made for a job."""
 
 
 class FixedPolicy:
-    """Every job has one spot.
+    """Every job has one assignment.
 
     Parameters
     ----------
-    spots
+    assignments
         Where every job is.
     """
 
-    def __init__(self, spots: Sequence[PlacedJob]) -> None:
-        self._spots = spots
+    def __init__(self, assignments: Sequence[Assignment]) -> None:
+        self._assignments = assignments
 
-    def spots(self, placement: PartialPlacement, index: int) -> Iterable[PlacedJob]:
-        """The spot."""
-        return (self._spots[index],)
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterable[Assignment]:
+        """The assignment."""
+        return (self._assignments[index],)
 
-    def target(self, index: int) -> PlacedJob:
-        """The spot."""
-        return self._spots[index]
+    def target(self, index: int) -> Assignment:
+        """The assignment."""
+        return self._assignments[index]
 
 
 class CandidateSet(NamedTuple):
@@ -60,7 +60,7 @@ class CandidateSet(NamedTuple):
     """
 
     servers: tuple[int, ...]
-    alone: PlacedJob
+    alone: Assignment
     length: int
     exchange: int
 
@@ -77,35 +77,35 @@ class CandidateTable:
     def __init__(self, data: ProblemData) -> None:
         self.data = data
         self._generator = CandidateGenerator(data, random.Random(0))
-        self._berths: dict[int, list[CandidateSet]] = {}
+        self._by_class: dict[int, list[CandidateSet]] = {}
 
     def of(self, index: int) -> list[CandidateSet]:
         """All candidate sets of a job; one list for all jobs that ask the same."""
         key = id(self.data.demands[index])
-        if key not in self._berths:
-            candidate_sets = [self._berth(index, servers) for servers in self._generator.blocks(index)]
-            self._berths[key] = [candidate_set for candidate_set in candidate_sets if candidate_set is not None]
-        return self._berths[key]
+        if key not in self._by_class:
+            candidate_sets = [self._candidate_set(index, servers) for servers in self._generator.blocks(index)]
+            self._by_class[key] = [candidate_set for candidate_set in candidate_sets if candidate_set is not None]
+        return self._by_class[key]
 
-    def spot(
+    def assignment(
         self, placement: PartialPlacement, index: int, candidate_set: CandidateSet, period: int
-    ) -> PlacedJob | None:
+    ) -> Assignment | None:
         """The job on the least loaded GPUs of a candidate set; None where they have not the memory or the time."""
         inside, load = self.data.layout.on_server, placement.gpu_us
         gpus = [gpu for server in candidate_set.servers for gpu in sorted(inside[server], key=load.__getitem__)]
         chosen = self._generator.chosen(placement, index, gpus)
-        spot = None if chosen is None else placement.spot(index, chosen)
-        if spot is None:
+        assignment = None if chosen is None else placement.assignment(index, chosen)
+        if assignment is None:
             return None
-        iterations = spot.job.iterations
-        times = zip(spot.gpus, spot.slot_us, strict=True)
-        return spot if all(load[gpu] + slot_us * iterations <= period for gpu, slot_us in times) else None
+        iterations = assignment.job.iterations
+        times = zip(assignment.gpus, assignment.slot_us, strict=True)
+        return assignment if all(load[gpu] + slot_us * iterations <= period for gpu, slot_us in times) else None
 
-    def _berth(self, index: int, servers: tuple[int, ...]) -> CandidateSet | None:
+    def _candidate_set(self, index: int, servers: tuple[int, ...]) -> CandidateSet | None:
         data = self.data
-        job = data.pieces.jobs[index]
+        job = data.operations.jobs[index]
         gpus = [gpu for server in servers for gpu in data.layout.on_server[server]][: job.slots]
-        alone = data.spot(index, data.demands[index], gpus, [job.levels] * job.slots)
+        alone = data.assignment(index, data.demands[index], gpus, [job.levels] * job.slots)
         if alone is None:
             return None
         return CandidateSet(servers, alone, alone.iteration_us * job.iterations, sum(map(sum, alone.exchange)))
@@ -134,14 +134,14 @@ class BestFitPolicy:
         candidate_table: CandidateTable,
         period: int,
         rng: random.Random,
-        before: Sequence[PlacedJob] | None = None,
+        before: Sequence[Assignment] | None = None,
     ) -> None:
         self.candidate_table, self.period, self.rng, self.before = candidate_table, period, rng, before
         self.params = candidate_table.data.params.insertion
         self._fast: dict[int, list[CandidateSet]] = {}
 
-    def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
-        """The spot of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
+        """The assignment of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
         if self.before is not None and placement.admits(index, self.before[index]):
             yield self.before[index]
         link_us, blur = placement.link_us, self.params.fit_blur * self.period
@@ -160,20 +160,20 @@ class BestFitPolicy:
 
     def _admitted(
         self, placement: PartialPlacement, index: int, ranked: list[tuple[float, int, CandidateSet]]
-    ) -> Iterator[PlacedJob]:
+    ) -> Iterator[Assignment]:
         """Spots at candidate sets, by rank, where there is memory and time."""
         for *_, candidate_set in sorted(ranked):
-            spot = self.candidate_table.spot(placement, index, candidate_set, self.period)
-            if spot is not None:
-                yield spot
+            assignment = self.candidate_table.assignment(placement, index, candidate_set, self.period)
+            if assignment is not None:
+                yield assignment
 
-    def target(self, index: int) -> PlacedJob:
-        """Any of the spots, as if the job were alone."""
+    def target(self, index: int) -> Assignment:
+        """Any of the assignments, as if the job were alone."""
         return self.rng.choice(self._of(index)).alone
 
-    def quickest(self) -> list[PlacedJob]:
-        """For every job the spot at which it is done soonest if it is alone."""
-        jobs = range(len(self.candidate_table.data.pieces.jobs))
+    def quickest(self) -> list[Assignment]:
+        """For every job the assignment at which it is done soonest if it is alone."""
+        jobs = range(len(self.candidate_table.data.operations.jobs))
         return [min(self._of(index), key=lambda candidate_set: candidate_set.length).alone for index in jobs]
 
     def _full(self, placement: PartialPlacement, candidate_set: CandidateSet) -> tuple[float, float]:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.joint_model import jointly_timed
@@ -62,13 +62,13 @@ class DecomposedInsertion:
         self.params = candidate_table.data.params.group_insertion
         self._across: frozenset[int] = frozenset()
 
-    def spots(self, placement: PartialPlacement, index: int) -> Iterator[PlacedJob]:
+    def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
         """The job on the least loaded GPUs of its candidate set."""
-        spot = self.candidate_table.spot(placement, index, self.hierarchy.candidate_set(index), self.period)
-        if spot is not None:
-            yield spot
+        assignment = self.candidate_table.assignment(placement, index, self.hierarchy.candidate_set(index), self.period)
+        if assignment is not None:
+            yield assignment
 
-    def target(self, index: int) -> PlacedJob:
+    def target(self, index: int) -> Assignment:
         """The job at its candidate set as if it were alone."""
         return self.hierarchy.candidate_set(index).alone
 
@@ -97,16 +97,16 @@ class DecomposedInsertion:
         """Insert the jobs of each group, the wide ones one by one or else jointly; returns the groups that failed."""
         insert, schedule = self.insertion.insert, self.insertion.schedule
         wide = {g: [index for index in jobs if self.target(index).links] for g, jobs in groups.items()}
-        placed: dict[int, list[PlacedJob]] = {}
+        placed: dict[int, list[Assignment]] = {}
         failed: set[int] = set()
         for g, jobs in wide.items():
             if insert(jobs, self.weights, 0, self.stop):
                 self._taken(jobs)
-                spots = self._placed(jobs)
-                if spots is None:
+                assignments = self._placed(jobs)
+                if assignments is None:
                     failed.add(g)
                 else:
-                    placed[g] = spots
+                    placed[g] = assignments
         timed = jointly_timed(schedule, [*placed.values()], self.engine, self.params.joint_work)
         for g, scheduled in zip(placed, timed, strict=True):
             # Groups that were timed at once may meet on a link between racks.
@@ -125,7 +125,9 @@ class DecomposedInsertion:
         return failed
 
     def _no_good(self, jobs: Iterable[int]) -> NoGood:
-        return tuple(sorted((self.hierarchy.kind(index), self.hierarchy.candidate_set(index).length) for index in jobs))
+        return tuple(
+            sorted((self.hierarchy.job_class(index), self.hierarchy.candidate_set(index).length) for index in jobs)
+        )
 
     def _remember(self, wide: Sequence[int]) -> None:
         """That the wide jobs of a group were not timed together."""
@@ -137,16 +139,16 @@ class DecomposedInsertion:
         wide = [index for index in self.hierarchy.within((group,)) if self.target(index).links]
         return self.no_goods.get(self._no_good(wide), 0) >= self.period
 
-    def _placed(self, jobs: Sequence[int]) -> list[PlacedJob] | None:
+    def _placed(self, jobs: Sequence[int]) -> list[Assignment] | None:
         """The jobs at their candidate sets, all at once; None where memory does not admit them."""
         placement, found = self.insertion.schedule.placement, []
         for index in jobs:
-            spot = next(self.spots(placement, index), None)
-            if spot is None:
+            assignment = next(self.assignments(placement, index), None)
+            if assignment is None:
                 break
-            found.append(spot)
+            found.append(assignment)
             # Who is at which level is decided later.
-            placement.place(index, spot, [max(map(max, spot.plan.rows))] * len(spot.gpus))
+            placement.place(index, assignment, [max(map(max, assignment.plan.rows))] * len(assignment.gpus))
         for index, _ in zip(jobs, found, strict=False):
             placement.unplace(index)
         return found if len(found) == len(jobs) else None

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any
 
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
-from jigsaw_opt.solvers.kernels.assignment import Assignment, Buffers
+from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
     anneal_assignment,
     insert,
@@ -66,7 +66,7 @@ class HierarchicalAssignment:
     ) -> None:
         self.data, self.target, self.rng, self.threads, self.count = candidate_table.data, target, rng, threads, count
         self.params = self.data.params.group_insertion
-        layout, jobs = self.data.layout, self.data.pieces.jobs
+        layout, jobs = self.data.layout, self.data.operations.jobs
         self.groups = repartitioned(groups_of(self.data), candidate_table, longest)
         self._place = {server: (g, k) for g, group in enumerate(self.groups) for k, server in enumerate(group)}
         # Activations come and go with the blocks; states stay.
@@ -76,16 +76,16 @@ class HierarchicalAssignment:
         self._load: Reals = [0.0] * self._crowd + [1.0] * len(self.groups)
         shared: dict[int, int] = {}
         choices: list[Choices] = []
-        kind: list[int] = []
+        job_class: list[int] = []
         for index in range(len(jobs)):
             candidate_sets = candidate_table.of(index)
             if id(candidate_sets) not in shared:
                 shared[id(candidate_sets)] = len(choices)
                 choices.append(Choices(fast_enough(candidate_sets, longest), self, index))
-            kind.append(shared[id(candidate_sets)])
-        self._of = [choices[k] for k in kind]
-        lists = CandidateArrays(kind, choices, self.groups, len(layout.servers))
-        self._first = [lists.first[k] for k in kind]
+            job_class.append(shared[id(candidate_sets)])
+        self._of = [choices[k] for k in job_class]
+        lists = CandidateArrays(job_class, choices, self.groups, len(layout.servers))
+        self._first = [lists.first[k] for k in job_class]
         self._options, self._amount = lists.options, lists.amount
         self._exponentials: Reals = list(EXPONENTIALS)
         most = max(len(takes) for own in choices for takes in own.takes)
@@ -132,7 +132,7 @@ class HierarchicalAssignment:
 
     def takes(self, index: int, candidate_set: CandidateSet) -> Iterator[tuple[int, float]]:
         """What a job takes at a candidate set: shares of the time of links, and of the time and memory of servers."""
-        layout, job = self.data.layout, self.data.pieces.jobs[index]
+        layout, job = self.data.layout, self.data.operations.jobs[index]
         for link in candidate_set.alone.links:
             yield link, candidate_set.exchange / self.target
         times: dict[int, list[int]] = {}
@@ -150,9 +150,9 @@ class HierarchicalAssignment:
         """Where a job is."""
         return self._of[index].candidate_sets[self._number(index)]
 
-    def kind(self, index: int) -> int:
+    def job_class(self, index: int) -> int:
         """Number shared by all jobs that ask the same."""
-        return int(self._options.kind[index])
+        return int(self._options.job_class[index])
 
     def group(self, index: int) -> int | None:
         """Group in which a job is; None where it reaches over several."""
@@ -173,7 +173,7 @@ class HierarchicalAssignment:
 
     def numbers(self, jobs: Iterable[int]) -> list[int]:
         """Where some jobs are, to come back to."""
-        return [int(self._state.now[index]) for index in jobs]
+        return [int(self._state.chosen[index]) for index in jobs]
 
     def restore(self, jobs: Iterable[int], numbers: Iterable[int]) -> None:
         """Put some jobs back to where they were."""
@@ -302,29 +302,29 @@ class HierarchicalAssignment:
         with ThreadPoolExecutor(self.threads) as pool:
             return sum(pool.map(one, orders))
 
-    def _begin(self) -> Assignment:
+    def _begin(self) -> GroupAssignment:
         """Every job at the emptiest of some candidate sets, those that take most first."""
         load, servers = self._load, len(self.data.layout.servers)
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
-        now = [0] * len(most)
+        chosen = [0] * len(most)
         on: list[list[int]] = [[] for _ in range(servers)]
         for index in sorted(range(len(most)), key=lambda index: -most[index]):
             own = self._of[index]
             numbers = range(len(own.candidate_sets))
             some = numbers if len(numbers) <= self.params.sample else self.rng.sample(numbers, self.params.sample)
             best = min(some, key=lambda k: max(load[resource] + amount for resource, amount in own.takes[k]))
-            now[index] = self._first[index] + best
+            chosen[index] = self._first[index] + best
             for resource, amount in own.takes[best]:
                 load[resource] += amount
             for server in own.candidate_sets[best].servers:
                 on[server].append(index)
         width = 2 * max(map(len, on)) + 32
         rows = [index for colocated in on for index in colocated + [0] * (width - len(colocated))]
-        return Assignment(now, [len(colocated) for colocated in on], rows)
+        return GroupAssignment(chosen, [len(colocated) for colocated in on], rows)
 
     def _number(self, index: int) -> int:
         """Which of its candidate sets a job has."""
-        return int(self._state.now[index]) - self._first[index]
+        return int(self._state.chosen[index]) - self._first[index]
 
 
 def _meeting(resources: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.formulations import cpsat_circle
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.calendar import union
@@ -16,7 +16,7 @@ __all__ = ["jointly_timed"]
 
 
 def jointly_timed(
-    schedule: PartialSchedule, groups: Sequence[Sequence[PlacedJob]], engine: Engine, work: float
+    schedule: PartialSchedule, groups: Sequence[Sequence[Assignment]], engine: Engine, work: float
 ) -> list[list[ScheduledJob] | None]:
     """The jobs of each group, timed modulo the period; None for a group for which no timing was found.
 
@@ -39,11 +39,11 @@ def jointly_timed(
     data = schedule.data
     models: dict[int, cpsat_circle.CpSatCyclicTiming] = {}
     levels: dict[int, list[list[list[int]]]] = {}
-    for g, spots in enumerate(groups):
-        rows = [_levels(data, spot, turned=k % 2 == 1) for k, spot in enumerate(spots)]
+    for g, assignments in enumerate(groups):
+        rows = [_levels(data, assignment, turned=k % 2 == 1) for k, assignment in enumerate(assignments)]
         levels[g] = [row for row in rows if row is not None]
-        if len(levels[g]) == len(spots):
-            tasks = [_task(data, spot, row) for spot, row in zip(spots, levels[g], strict=True)]
+        if len(levels[g]) == len(assignments):
+            tasks = [_task(data, assignment, row) for assignment, row in zip(assignments, levels[g], strict=True)]
             models[g] = _model(schedule, tasks)
     found: list[list[ScheduledJob] | None] = [None] * len(groups)
     values = engine.solve_all([model.proto for model in models.values()], work)
@@ -67,55 +67,56 @@ def _model(schedule: PartialSchedule, tasks: Sequence[cpsat_circle.CyclicTask]) 
     )
 
 
-def _levels(data: ProblemData, spot: PlacedJob, turned: bool) -> list[list[int]] | None:
+def _levels(data: ProblemData, assignment: Assignment, turned: bool) -> list[list[int]] | None:
     """Levels by iteration and slot; None where memory does not admit them so."""
-    if spot.plan.fixed:
-        return [list(row) for row in spot.plan.rows]
+    if assignment.plan.fixed:
+        return [list(row) for row in assignment.plan.rows]
     sign, server_of = -1 if turned else 1, data.layout.server_of
     order = sorted(
-        range(len(spot.gpus)), key=lambda slot: (spot.tables[slot][-1], sign * server_of[spot.gpus[slot]], slot)
+        range(len(assignment.gpus)),
+        key=lambda slot: (assignment.tables[slot][-1], sign * server_of[assignment.gpus[slot]], slot),
     )
     rows = []
-    for row in spot.plan.rows:
+    for row in assignment.plan.rows:
         levels = [0] * len(row)
         for slot, level in zip(order, row, strict=True):
             levels[slot] = level
-        if spot.caps is not None and any(level > cap for level, cap in zip(levels, spot.caps, strict=True)):
+        if assignment.caps is not None and any(level > cap for level, cap in zip(levels, assignment.caps, strict=True)):
             return None
         rows.append(levels)
     return rows
 
 
-def _task(data: ProblemData, spot: PlacedJob, rows: Sequence[Sequence[int]]) -> cpsat_circle.CyclicTask:
-    slots_of = _slots_of(data, spot)
+def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]]) -> cpsat_circle.CyclicTask:
+    slots_of = _slots_of(data, assignment)
     iterations = []
-    for row, exchange in zip(rows, spot.exchange, strict=True):
+    for row, exchange in zip(rows, assignment.exchange, strict=True):
         ready = [
             [
-                max([spot.tables[slot][bucket] for slot in slots if row[slot] > bucket], default=0)
+                max([assignment.tables[slot][bucket] for slot in slots if row[slot] > bucket], default=0)
                 for bucket in range(len(exchange))
             ]
             for slots in slots_of.values()
         ]
-        sizes = [max(spot.tables[slot][row[slot] - 1] for slot in slots) for slots in slots_of.values()]
+        sizes = [max(assignment.tables[slot][row[slot] - 1] for slot in slots) for slots in slots_of.values()]
         iterations.append(cpsat_circle.CyclicIteration(ready, sizes, exchange))
-    return cpsat_circle.CyclicTask(list(slots_of), spot.links, iterations)
+    return cpsat_circle.CyclicTask(list(slots_of), assignment.links, iterations)
 
 
 def _inserted(
-    data: ProblemData, spot: PlacedJob, rows: list[list[int]], timing: cpsat_circle.CyclicTiming
+    data: ProblemData, assignment: Assignment, rows: list[list[int]], timing: cpsat_circle.CyclicTiming
 ) -> ScheduledJob:
-    place = {server: k for k, server in enumerate(_slots_of(data, spot))}
-    places = [place[data.layout.server_of[gpu]] for gpu in spot.gpus]
+    place = {server: k for k, server in enumerate(_slots_of(data, assignment))}
+    places = [place[data.layout.server_of[gpu]] for gpu in assignment.gpus]
     blocks = [[starts[k] for k in places] for starts in timing.blocks]
     return ScheduledJob(
-        spot.job, spot, [tuple(row) for row in rows], blocks, timing.transfers, min(blocks[0]), timing.end
+        assignment.job, assignment, [tuple(row) for row in rows], blocks, timing.transfers, min(blocks[0]), timing.end
     )
 
 
-def _slots_of(data: ProblemData, spot: PlacedJob) -> dict[int, list[int]]:
+def _slots_of(data: ProblemData, assignment: Assignment) -> dict[int, list[int]]:
     """Slots of a job by server."""
     found: dict[int, list[int]] = {}
-    for slot, gpu in enumerate(spot.gpus):
+    for slot, gpu in enumerate(assignment.gpus):
         found.setdefault(data.layout.server_of[gpu], []).append(slot)
     return found

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.cyclic.candidate_table import InsertionPolicy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
@@ -85,11 +85,11 @@ class ModuloInsertion:
         return unassigned
 
     def _insert(self, index: int) -> bool:
-        """Insert a job at the first spot without any waiting time, or else at the one with the least."""
+        """Insert a job at the first assignment without any waiting time, or else at the one with the least."""
         best, least = None, float("inf")
-        for spot in self.policy.spots(self.schedule.placement, index):
-            alone = spot.iteration_us * spot.job.iterations
-            scheduled = self._best(index, spot, alone)
+        for assignment in self.policy.assignments(self.schedule.placement, index):
+            alone = assignment.iteration_us * assignment.job.iterations
+            scheduled = self._best(index, assignment, alone)
             if scheduled is not None and (share := (scheduled.end - scheduled.start) / alone) < least:
                 best, least = scheduled, share
                 if share <= 1:
@@ -98,37 +98,37 @@ class ModuloInsertion:
             self.schedule.add(index, best)
         return best is not None
 
-    def _best(self, index: int, spot: PlacedJob, alone: int) -> ScheduledJob | None:
+    def _best(self, index: int, assignment: Assignment, alone: int) -> ScheduledJob | None:
         """The job inserted at the phase at which it takes least time; the first one without any waiting time will do.
 
         Phases are tried in the order of what the links alone make of them, as long as that is better.
         """
-        channel = self.schedule.channel(spot)
+        channel = self.schedule.channel(assignment)
         best, shortest = None, self.period + 1
-        for least, phase in self._phases(spot, channel):
+        for least, phase in self._phases(assignment, channel):
             if least >= shortest:
                 break
-            scheduled = self.schedule.inserted(index, spot, phase, phase + shortest - 1, channel)
+            scheduled = self.schedule.inserted(index, assignment, phase, phase + shortest - 1, channel)
             if scheduled is not None and scheduled.end - scheduled.start < shortest:
                 best, shortest = scheduled, scheduled.end - scheduled.start
                 if shortest <= alone:
                     break
         return best
 
-    def _phases(self, spot: PlacedJob, channel: ResourceCalendar) -> list[tuple[int, int]]:
+    def _phases(self, assignment: Assignment, channel: ResourceCalendar) -> list[tuple[int, int]]:
         """Starts at which the first transfer follows another one at once, or a block another one, and 0.
 
         Each with the time that the job takes from there as far as its links are free, shortest first.
         """
-        ready = max(table[0] for table in spot.tables)
+        ready = max(table[0] for table in assignment.tables)
         phases = {0}
         phases.update((end - ready) % self.period for end in channel.ends)
-        for gpu in spot.gpus[:1]:
+        for gpu in assignment.gpus[:1]:
             phases.update(end % self.period for end in self.schedule.gpus[gpu].ends)
         found = sorted(phases)
         some = found if len(found) <= self.params.phases else sorted(self.rng.sample(found, self.params.phases))
-        profile = uncontended_profile(spot)
-        ranked = ((least_length(spot, profile, channel, phase), phase) for phase in some)
+        profile = uncontended_profile(assignment)
+        ranked = ((least_length(assignment, profile, channel, phase), phase) for phase in some)
         return sorted((least, phase) for least, phase in ranked if least is not None and least <= self.period)
 
     def _ruin_and_recreate(
@@ -166,12 +166,12 @@ class ModuloInsertion:
         return sorted(indices, key=lambda index: (not front or index != first, key[index]))
 
     def _neighbours(self, index: int) -> list[int]:
-        """Jobs that share links, or a GPU of each server, with a spot of the job."""
-        placement, spot = self.schedule.placement, self.policy.target(index)
+        """Jobs that share links, or a GPU of each server, with an assignment of the job."""
+        placement, assignment = self.schedule.placement, self.policy.target(index)
         server_of = self.schedule.data.layout.server_of
         found: dict[int, None] = {}
-        for link in spot.links:
+        for link in assignment.links:
             found.update(dict.fromkeys(placement.on_link[link]))
-        for gpu in {server_of[gpu]: gpu for gpu in spot.gpus}.values():
+        for gpu in {server_of[gpu]: gpu for gpu in assignment.gpus}.values():
             found.update(dict.fromkeys(placement.on_gpu[gpu]))
         return [other for other in found if other != index]

@@ -22,18 +22,18 @@ class FixedInsertion:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """On a cyclic horizon with too many pieces for their sequence to be annealed."""
+        """On a cyclic horizon with too many operations for their sequence to be annealed."""
         return context.cyclic and not context.sequenced
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Bisect the period."""
         context, best = self.context, self.context.best_list
         if context.rng.random() < 0.5:
-            spots = context.balanced
+            assignments = context.balanced
         else:
-            spots = None if best is None else context.shared(Placing).resolved(best.spots)
-        if spots is not None:
-            self.periods.at_placement(spots)
+            assignments = None if best is None else context.shared(Placing).resolved(best.assignments)
+        if assignments is not None:
+            self.periods.at_placement(assignments)
         return context.incumbent
 
 

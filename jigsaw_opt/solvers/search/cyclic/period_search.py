@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, FixedPolicy, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
@@ -34,21 +34,21 @@ class PeriodSearch:
         self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
-        self._spots: Sequence[PlacedJob] | None = None
+        self._assignments: Sequence[Assignment] | None = None
         self._no_goods: dict[NoGood, int] = {}
         self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
 
-    def at_placement(self, spots: Sequence[PlacedJob]) -> None:
+    def at_placement(self, assignments: Sequence[Assignment]) -> None:
         """Jobs inserted one by one at a shorter period, at a placement."""
         objective = self.control.objective
         if objective is None:
             return
-        low = max(self.control.bound, fullest_us(spots))
+        low = max(self.control.bound, fullest_us(assignments))
         for _ in range(self.params.bisections):
             period = (low + objective) // 2
             if period >= objective or self.budget.over():
                 return
-            if self._inserted(FixedPolicy(spots), self._weights(spots, self.rng.choice(_WEIGHTS)), period):
+            if self._inserted(FixedPolicy(assignments), self._weights(assignments, self.rng.choice(_WEIGHTS)), period):
                 objective = period
             else:
                 low = period + 1
@@ -70,8 +70,8 @@ class PeriodSearch:
         hierarchy = self._hierarchies.fitting(period, max(1, self.control.bound))
         if hierarchy is None:
             return False
-        spots = [hierarchy.candidate_set(index).alone for index in range(len(self.data.pieces.jobs))]
-        weights = self._weights(spots, "links")
+        assignments = [hierarchy.candidate_set(index).alone for index in range(len(self.data.operations.jobs))]
+        weights = self._weights(assignments, "links")
         decomposed = DecomposedInsertion(
             self.candidate_table,
             hierarchy,
@@ -90,7 +90,7 @@ class PeriodSearch:
         self._shorten(self.params, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> bool:
-        before = self._spots if self.rng.random() < self.params.known_share else None
+        before = self._assignments if self.rng.random() < self.params.known_share else None
         policy = BestFitPolicy(self.candidate_table, period, self.rng, before)
         return self._inserted(policy, self._weights(policy.quickest(), "links"), period)
 
@@ -122,19 +122,21 @@ class PeriodSearch:
         """Offer a plan, if it is one, and remember where the jobs are."""
         if plan is not None:
             self.control.offer(plan)
-            self._spots = [scheduled.spot for scheduled in insertion.schedule.scheduled if scheduled is not None]
+            self._assignments = [
+                scheduled.assignment for scheduled in insertion.schedule.scheduled if scheduled is not None
+            ]
         return plan is not None
 
     def _count_insertion(self) -> bool:
         """Count a job that was inserted; says whether to stop."""
-        size = (self.data.pieces.blocks + self.data.pieces.transfers) // len(self.data.pieces.jobs)
-        return self.budget.spend(size * self.data.params.prices.insertion_piece)
+        size = (self.data.operations.blocks + self.data.operations.transfers) // len(self.data.operations.jobs)
+        return self.budget.spend(size * self.data.params.prices.insertion_operation)
 
-    def _weights(self, spots: Sequence[PlacedJob], kind: str) -> list[float]:
+    def _weights(self, assignments: Sequence[Assignment], kind: str) -> list[float]:
         """Length of exchanges, or of jobs, or that times the links; blurred by chance."""
         weights = []
-        for spot in spots:
-            length, links = spot.iteration_us * spot.job.iterations, 1 + len(spot.links)
-            weight = {"exchange": sum(map(sum, spot.exchange)), "length": length, "links": length * links}[kind]
+        for assignment in assignments:
+            length, links = assignment.iteration_us * assignment.job.iterations, 1 + len(assignment.links)
+            weight = {"exchange": sum(map(sum, assignment.exchange)), "length": length, "links": length * links}[kind]
             weights.append(weight * self.rng.uniform(0.9, 1.1))
         return weights

@@ -19,7 +19,7 @@ def groups_of(data: ProblemData) -> list[list[int]]:
     of racks that are smaller go together.
     """
     layout = data.layout
-    need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in data.pieces.jobs)
+    need = max(ceil_div(job.slots, min(map(len, layout.on_server))) for job in data.operations.jobs)
     size = 1 << (need - 1).bit_length()
     found: list[list[int]] = []
     seen: set[int] = set()
@@ -103,9 +103,9 @@ def _without_group(
     Jobs of most transfers come first.
     """
     known: dict[int, list[CandidateSet]] = {}
-    for candidate_sets in map(candidate_table.of, range(len(candidate_table.data.pieces.jobs))):
+    for candidate_sets in map(candidate_table.of, range(len(candidate_table.data.operations.jobs))):
         if id(candidate_sets) not in known:
             fast = fast_enough(candidate_sets, longest)
             known[id(candidate_sets)] = fast if all(len(groups_at(candidate_set)) > 1 for candidate_set in fast) else []
-    found = [known[id(candidate_table.of(index))] for index in range(len(candidate_table.data.pieces.jobs))]
+    found = [known[id(candidate_table.of(index))] for index in range(len(candidate_table.data.operations.jobs))]
     return sorted(filter(None, found), key=lambda fast: -fast[0].exchange)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.engine import Engine
@@ -40,27 +40,27 @@ class PlacementModel:
     def __init__(self, data: ProblemData, engine: Engine, rng: random.Random) -> None:
         self.data, self.engine, self.rng = data, engine, rng
         self.failed = 0
-        self._places = [places for places in server_partitions(data.pieces.cluster) if not places.shared]
+        self._places = [places for places in server_partitions(data.operations.cluster) if not places.shared]
 
-    def within(self, limit: int) -> list[PlacedJob] | None:
+    def within(self, limit: int) -> list[Assignment] | None:
         """A placement whose loads, and lengths without contention, are within a limit; None where none was found."""
         data = self.data
-        model = cpsat_loads.build(data.pieces, limit, self._places)
+        model = cpsat_loads.build(data.operations, limit, self._places)
         value = self.engine.solve_all([model.model], self.data.params.cp_placement.work)[0]
         if value is None:
             self.failed = max(self.failed, limit)
             return None
         placement = model.placement(value)
-        spots = []
+        assignments = []
         for index, (gpus, caps) in enumerate(zip(placement, data.caps(placement), strict=True)):
             shapes = list(data.shapes(index))
             self.rng.shuffle(shapes)
-            found = (data.spot(index, demand, gpus, caps) for demand in shapes)
-            spot = next((spot for spot in found if spot is not None), None)
-            if spot is None:
+            found = (data.assignment(index, demand, gpus, caps) for demand in shapes)
+            assignment = next((assignment for assignment in found if assignment is not None), None)
+            if assignment is None:
                 return None
-            spots.append(spot)
-        return spots
+            assignments.append(assignment)
+        return assignments
 
 
 class CpPlacement:
@@ -74,23 +74,23 @@ class CpPlacement:
     @classmethod
     def applies(cls, context: Context) -> bool:
         """Where a makespan or period is at stake, and memory keeps workers of the best list schedule from levels."""
-        if not context.shared(SequenceAnnealing).fits or not cpsat_loads.fits(context.pieces):
+        if not context.shared(SequenceAnnealing).fits or not cpsat_loads.fits(context.operations):
             return False
-        if context.pieces.objective == "weighted_completion" or context.best_list is None:
+        if context.operations.objective == "weighted_completion" or context.best_list is None:
             return False
-        caps = context.data.caps([spot.gpus for spot in context.best_list.spots])
-        return any(min(own) < job.levels for own, job in zip(caps, context.pieces.jobs, strict=True))
+        caps = context.data.caps([assignment.gpus for assignment in context.best_list.assignments])
+        return any(min(own) < job.levels for own, job in zip(caps, context.operations.jobs, strict=True))
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Ask for a placement, schedule it, relocate from it."""
         context = self.context
         least = max(context.control.bound, self.model.failed)
         most = 2 * least if incumbent is None else incumbent.value
-        spots = self.model.within(round(context.rng.uniform(least, most)))
-        if spots is None or budget.over():
+        assignments = self.model.within(round(context.rng.uniform(least, most)))
+        if assignments is None or budget.over():
             return None
         balancer = context.shared(Placing).balancer()
-        balancer.adopt(spots)
+        balancer.adopt(assignments)
         schedule = draft(context, balancer)
         if schedule is not None:
             context.offer_list(schedule)

@@ -28,8 +28,8 @@ class Repair:
         self._model = RepairModel(context.control, context.data, context.engine)
         self.params = context.params.cp_repair
         self._effort = Effort(context.params.driver.longest)
-        self._all = range(len(context.pieces.jobs))
-        self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.pieces.jobs]
+        self._all = range(len(context.operations.jobs))
+        self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.operations.jobs]
 
     def improve(self, plan: Timetable) -> None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
@@ -48,7 +48,7 @@ class Repair:
 
     def _cycle(self, plan: Timetable) -> bool:
         """Close in on the least period of the placement, all jobs at once."""
-        if sum(self._sizes) > self.params.pieces[-1]:
+        if sum(self._sizes) > self.params.operations[-1]:
             return False
         low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
         failures = 0
@@ -64,14 +64,14 @@ class Repair:
 
     def _first(self, plan: Timetable) -> int:
         """The job that ends last, or with weighted ends any."""
-        if self.data.pieces.objective == "weighted_completion":
+        if self.data.operations.objective == "weighted_completion":
             return self.rng.randrange(len(plan.jobs))
         return max(range(len(plan.jobs)), key=lambda index: job_end(plan.jobs[index]))
 
     def _around(self, plan: Timetable, first: int) -> list[int]:
-        """A job and those that have most in common with it, up to a number of pieces."""
+        """A job and those that have most in common with it, up to a number of operations."""
         most, features = (
-            self.rng.choice(self.params.pieces),
+            self.rng.choice(self.params.operations),
             self.rng.choice((self._gpus, self._servers, self._links, self._times)),
         )
         own = features(plan, first)
@@ -117,7 +117,7 @@ class RepairBest:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """On a finite horizon, and where a cyclic one has too many pieces for their sequence to be annealed."""
+        """On a finite horizon, and where a cyclic one has too many operations for their sequence to be annealed."""
         return not (context.cyclic and context.sequenced)
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:

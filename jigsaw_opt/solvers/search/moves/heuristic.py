@@ -33,7 +33,7 @@ class Trials:
         for outcome in islice(self._trials, most):
             over = context.budget.spend(context.evaluation_work)
             if outcome is not None:
-                context.offer_list(ListSchedule(outcome.jobs, outcome.urgency, outcome.hold_us, outcome))
+                context.offer_list(ListSchedule(outcome.jobs, outcome.priority, outcome.offset_us, outcome))
                 over = context.budget.over()
             if over:
                 return

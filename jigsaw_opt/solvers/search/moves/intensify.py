@@ -22,7 +22,7 @@ class Intensify:
 
     @classmethod
     def applies(cls, context: Context) -> bool:
-        """Where there are too many pieces for their sequence to be annealed in a moment."""
+        """Where there are too many operations for their sequence to be annealed in a moment."""
         return not context.sequenced
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:

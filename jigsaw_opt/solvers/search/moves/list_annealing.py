@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import exp
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context, ListSchedule
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
@@ -17,11 +17,13 @@ __all__ = ["Annealer", "ListAnnealing", "draft"]
 
 def draft(context: Context, balancer: LoadBalancer) -> ListSchedule | None:
     """The placement at hand under the plain priorities; None where memory admits no levels."""
-    spots = balancer.placement.resolved()
-    if spots is None:
+    assignments = balancer.placement.resolved()
+    if assignments is None:
         return None
-    priority, offset = [1.0] * len(spots), [0] * len(spots)
-    return ListSchedule(balancer.spots(), priority, offset, context.evaluator.evaluate(spots, priority, offset))
+    priority, offset = [1.0] * len(assignments), [0] * len(assignments)
+    return ListSchedule(
+        balancer.assignments(), priority, offset, context.evaluator.evaluate(assignments, priority, offset)
+    )
 
 
 class ListAnnealing:
@@ -51,7 +53,7 @@ class ListAnnealing:
         initial
             Share of the objective that the first steps may lose; it falls to 0.
         """
-        self.balancer.adopt(start.spots)
+        self.balancer.adopt(start.assignments)
         best = current = start
         for step in range(steps):
             temperature = initial * best.value * (1 - step / steps) ** 2
@@ -69,7 +71,7 @@ class ListAnnealing:
     def _step(self, current: ListSchedule, temperature: float) -> ListSchedule | None:
         """The list schedule after one change, or None where the change is not kept."""
         priority, offset = current.priority, current.offset_us
-        moved: Sequence[tuple[int, PlacedJob]] = ()
+        moved: Sequence[tuple[int, Assignment]] = ()
         if self.rng.random() < self.params.placement_share:
             change = self.balancer.change(self._late(current))
             if change is None:
@@ -77,10 +79,10 @@ class ListAnnealing:
             moved = change[0]
         else:
             priority, offset = self._priorities(current)
-        spots = self.balancer.placement.resolved()
-        outcome = None if spots is None else self.evaluator.evaluate(spots, priority, offset)
+        assignments = self.balancer.placement.resolved()
+        outcome = None if assignments is None else self.evaluator.evaluate(assignments, priority, offset)
         if outcome is not None and self._accepts(outcome.value - current.value, temperature):
-            return ListSchedule(self.balancer.spots(), priority, offset, outcome)
+            return ListSchedule(self.balancer.assignments(), priority, offset, outcome)
         self.balancer.undo(moved)
         return None
 
@@ -98,7 +100,7 @@ class ListAnnealing:
 
     def _priorities(self, current: ListSchedule) -> tuple[list[float], list[int]]:
         """One or two factors drawn again, or a job released only when another one begins or ends."""
-        rng, count = self.rng, len(current.spots)
+        rng, count = self.rng, len(current.assignments)
         priority, offset = list(current.priority), list(current.offset_us)
         for _ in range(rng.choice((1, 1, 2))):
             priority[rng.randrange(count)] = rng.uniform(self.params.least_priority, self.params.most_priority)
@@ -127,7 +129,7 @@ class Annealer:
         context, control = self.context, self.context.control
         params = context.params.list_annealing
         context.offer_list(start)
-        steps = max(5, min(params.most_steps, params.pieces // context.evaluator.pieces_a_look))
+        steps = max(5, min(params.most_steps, params.operations // context.evaluator.operations_a_look))
         before, longer = control.objective, params.brief_length if brief else self._effort.length
         best = ListAnnealing(context, balancer).run(
             start, round(longer * steps), context.rng.choice(params.temperatures)
@@ -145,9 +147,9 @@ class Annealer:
         context, evaluator = self.context, self.context.evaluator
         smoothing = LoadSmoothing(context.data, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
         if smoothing.run(self.context.params.list_annealing.smoothing_steps):
-            spots = smoothing.placed()
-            outcome = evaluator.evaluate(spots, schedule.priority, schedule.offset_us)
-            smooth = ListSchedule(spots, schedule.priority, schedule.offset_us, outcome)
+            assignments = smoothing.placed()
+            outcome = evaluator.evaluate(assignments, schedule.priority, schedule.offset_us)
+            smooth = ListSchedule(assignments, schedule.priority, schedule.offset_us, outcome)
             context.offer_list(smooth)
             if smooth.value < schedule.value:
                 return smooth

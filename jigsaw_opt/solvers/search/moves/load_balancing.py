@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from math import exp
 
 from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.layout import Demand
 from jigsaw_opt.solvers.greedy.levels import SHAPES
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
@@ -55,8 +55,8 @@ class LoadBalancer:
 
         The levels of all jobs have the same shape, or each has its own; where memory has no room for it, another one.
         """
-        for index, spot in enumerate(self.placement.spots):
-            if spot is not None:
+        for index, assignment in enumerate(self.placement.assignments):
+            if assignment is not None:
                 self.placement.unplace(index)
         shape = self.rng.randrange(len(SHAPES) + 1)
         for index in self.shaped:
@@ -64,17 +64,17 @@ class LoadBalancer:
             self.placement.demands[index] = shapes[shape] if shape < len(shapes) else self.rng.choice(shapes)
         return all(self._insert(index) for index in looking(order))
 
-    def adopt(self, spots: Sequence[PlacedJob]) -> None:
+    def adopt(self, assignments: Sequence[Assignment]) -> None:
         """Take over a whole placement."""
-        for index, spot in enumerate(self.placement.spots):
-            if spot is not None:
+        for index, assignment in enumerate(self.placement.assignments):
+            if assignment is not None:
                 self.placement.unplace(index)
-        for index, spot in enumerate(spots):
-            self.place(index, spot)
+        for index, assignment in enumerate(assignments):
+            self.place(index, assignment)
 
-    def spots(self) -> list[PlacedJob]:
-        """The spots of a whole placement."""
-        return [spot for spot in self.placement.spots if spot is not None]
+    def assignments(self) -> list[Assignment]:
+        """The assignments of a whole placement."""
+        return [assignment for assignment in self.placement.assignments if assignment is not None]
 
     def anneal(self, steps: int, temperature: float) -> None:
         """Take some steps, at a temperature that falls from `temperature` to 0."""
@@ -91,8 +91,8 @@ class LoadBalancer:
             return
         self.undo(moved)
 
-    def change(self, first: int | None = None) -> tuple[list[tuple[int, PlacedJob]], float] | None:
-        """Move a job, by itself or with others; returns the old spots of all that moved and the gain, or None."""
+    def change(self, first: int | None = None) -> tuple[list[tuple[int, Assignment]], float] | None:
+        """Move a job, by itself or with others; returns the old assignments of all that moved and the gain, or None."""
         kind = self.rng.random()
         if first is None:
             first = self._bottleneck_job()
@@ -100,7 +100,7 @@ class LoadBalancer:
             return self._change_profile(first)
         if self.rng.random() < self._worker_share:
             return self._move_worker(first)
-        if kind < 0.15 or len(self.placement.spots) == 1:
+        if kind < 0.15 or len(self.placement.assignments) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
             return self._move([(first, None), (self._other(first), None)])
@@ -114,90 +114,92 @@ class LoadBalancer:
         if not colocated:
             return self._move([(first, gpus)])
         other = self.rng.choice(colocated)
-        source = self.data.layout.server_of[next(g for g in self.spot(first).gpus if g not in gpus)]
+        source = self.data.layout.server_of[next(g for g in self.assignment(first).gpus if g not in gpus)]
         return self._swap(first, other, server, source)
 
-    def undo(self, moved: Sequence[tuple[int, PlacedJob]]) -> None:
+    def undo(self, moved: Sequence[tuple[int, Assignment]]) -> None:
         """Put jobs back where they were."""
         for index, _ in moved:
             self.placement.unplace(index)
-        for index, spot in moved:
-            self.place(index, spot)
+        for index, assignment in moved:
+            self.place(index, assignment)
 
-    def spot(self, index: int) -> PlacedJob:
+    def assignment(self, index: int) -> Assignment:
         """Spot of a placed job."""
-        spot = self.placement.spots[index]
-        if spot is None:
+        assignment = self.placement.assignments[index]
+        if assignment is None:
             raise ValueError(f"job {index} is not placed")
-        return spot
+        return assignment
 
-    def place(self, index: int, spot: PlacedJob) -> None:
-        """Put a job on a spot."""
-        plan = spot.plan
+    def place(self, index: int, assignment: Assignment) -> None:
+        """Put a job on an assignment."""
+        plan = assignment.plan
         fixed = [max(column) for column in zip(*plan.rows, strict=True)] if plan.fixed else None
-        self.placement.place(index, spot, fixed or spot.demand.need)
+        self.placement.place(index, assignment, fixed or assignment.demand.need)
 
     def _move(
         self, moves: Sequence[tuple[int, Sequence[int] | None]]
-    ) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    ) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Take jobs away and put each on the given GPUs, or where it costs least."""
         old, gain = [], 0.0
         for index, _ in moves:
-            spot = self.spot(index)
+            assignment = self.assignment(index)
             self.placement.unplace(index)
-            gain += self._cost(spot, index)
-            old.append((index, spot))
+            gain += self._cost(assignment, index)
+            old.append((index, assignment))
         done: list[int] = []
         for index, gpus in moves:
-            spot_or_none = self._cheapest(index) if gpus is None else self.placement.spot(index, gpus)
-            if spot_or_none is None:
+            assignment_or_none = self._cheapest(index) if gpus is None else self.placement.assignment(index, gpus)
+            if assignment_or_none is None:
                 for index in done:
                     self.placement.unplace(index)
-                for index, spot in old:
-                    self.place(index, spot)
+                for index, assignment in old:
+                    self.place(index, assignment)
                 return None
-            gain -= self._cost(spot_or_none, index)
-            self.place(index, spot_or_none)
+            gain -= self._cost(assignment_or_none, index)
+            self.place(index, assignment_or_none)
             done.append(index)
         return old, gain
 
-    def _change_profile(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _change_profile(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Levels of a job, of any where this one has no choice, in another shape, on the same GPUs or elsewhere."""
         index = first if len(self.data.shapes(first)) > 1 else self.rng.choice(self.shaped)
         before = self.placement.demands[index]
         others = [demand for demand in self.data.shapes(index) if demand is not before]
         self.placement.demands[index] = self.rng.choice(others)
-        return self._move([(index, self.spot(index).gpus if self.rng.random() < 0.5 else None)])
+        return self._move([(index, self.assignment(index).gpus if self.rng.random() < 0.5 else None)])
 
-    def _move_worker(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _move_worker(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Put one worker on another GPU, of its server or near it; often a worker from there takes its place."""
-        gpus, rng = list(self.spot(first).gpus), self.rng
+        gpus, rng = list(self.assignment(first).gpus), self.rng
         slot = rng.randrange(len(gpus))
         here = gpus[slot]
         there = self.generator.neighbour_gpu(here, first, gpus)
         if there is None:
             return None
         gpus[slot] = there
-        colocated = [index for index in self.placement.on_gpu[there] if here not in self.spot(index).gpus]
+        colocated = [index for index in self.placement.on_gpu[there] if here not in self.assignment(index).gpus]
         if not colocated or rng.random() >= self.params.exchange_share:
             return self._move([(first, gpus)])
         other = rng.choice(colocated)
-        return self._move([(first, gpus), (other, [here if gpu == there else gpu for gpu in self.spot(other).gpus])])
+        return self._move(
+            [(first, gpus), (other, [here if gpu == there else gpu for gpu in self.assignment(other).gpus])]
+        )
 
-    def _exchange(self, first: int) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    def _exchange(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Exchange the places of two jobs of one width."""
-        width = self.data.pieces.jobs[first].slots
+        width = self.data.operations.jobs[first].slots
         others = self.data.of_width[width]
         second = self.rng.choice(others)
-        if second == first or self.spot(first).gpus == self.spot(second).gpus:
+        if second == first or self.assignment(first).gpus == self.assignment(second).gpus:
             return None
-        return self._move([(first, self.spot(second).gpus), (second, self.spot(first).gpus)])
+        return self._move([(first, self.assignment(second).gpus), (second, self.assignment(first).gpus)])
 
     def _swap(
         self, first: int, second: int, server: int, source: int
-    ) -> tuple[list[tuple[int, PlacedJob]], float] | None:
+    ) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Exchange what two jobs have on two servers."""
-        one, two = self.spot(first), self.spot(second)
+        one, two = self.assignment(first), self.assignment(second)
         self.placement.unplace(first)
         self.placement.unplace(second)
         gpus = self.generator.replaced(self.placement, first, one.gpus, source, server)
@@ -213,7 +215,8 @@ class LoadBalancer:
         rng, placement = self.rng, self.placement
         if rng.random() < 0.15:
             return max(
-                range(len(placement.spots)), key=lambda i: self.spot(i).iteration_us * self.spot(i).job.iterations
+                range(len(placement.assignments)),
+                key=lambda i: self.assignment(i).iteration_us * self.assignment(i).job.iterations,
             )
         if placement.link_us and rng.random() < 0.6:
             count = len(placement.link_us)
@@ -223,13 +226,13 @@ class LoadBalancer:
             sample = rng.sample(range(len(placement.gpu_us)), min(8, len(placement.gpu_us)))
             on = list(placement.on_gpu[max(sample, key=placement.gpu_us.__getitem__)])
         if not on or rng.random() < 0.1:
-            return rng.randrange(len(placement.spots))
+            return rng.randrange(len(placement.assignments))
         return rng.choice(on)
 
     def _other(self, first: int) -> int:
         """Another job, in half of all cases one that shares a GPU."""
-        count = len(self.placement.spots)
-        near = [i for gpu in self.spot(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
+        count = len(self.placement.assignments)
+        near = [i for gpu in self.assignment(first).gpus[:2] for i in self.placement.on_gpu[gpu] if i != first]
         if near and self.rng.random() < 0.5:
             return self.rng.choice(near)
         return (first + self.rng.randrange(1, count)) % count
@@ -237,34 +240,36 @@ class LoadBalancer:
     def _insert(self, index: int) -> bool:
         for demand in dict.fromkeys((self.placement.demands[index], *self.data.shapes(index))):
             self.placement.demands[index] = demand
-            spot = self._cheapest(index, thorough=True)
-            if spot is not None:
-                self.place(index, spot)
+            assignment = self._cheapest(index, thorough=True)
+            if assignment is not None:
+                self.place(index, assignment)
                 return True
         return False
 
-    def _cheapest(self, index: int, thorough: bool = False) -> PlacedJob | None:
+    def _cheapest(self, index: int, thorough: bool = False) -> Assignment | None:
         best, least = None, float("inf")
         for gpus in self.generator.of(self.placement, index, thorough):
-            spot = self.placement.spot(index, gpus)
-            if spot is not None and (cost := self._cost(spot, index)) < least:
-                best, least = spot, cost
+            assignment = self.placement.assignment(index, gpus)
+            if assignment is not None and (cost := self._cost(assignment, index)) < least:
+                best, least = assignment, cost
         return best
 
-    def _cost(self, spot: PlacedJob, index: int) -> float:
+    def _cost(self, assignment: Assignment, index: int) -> float:
         """What the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
-        iterations = spot.job.iterations
-        total = self.params.length_weight * _over(spot.job.release_us + spot.iteration_us * iterations, target)
-        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+        iterations = assignment.job.iterations
+        total = self.params.length_weight * _over(
+            assignment.job.release_us + assignment.iteration_us * iterations, target
+        )
+        for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
             load = placement.gpu_us[gpu]
             total += _excess(load + slot_us * iterations, target) - _excess(load, target)
-        if spot.links:
-            exchange = sum(map(sum, spot.exchange))
-            for link in spot.links:
+        if assignment.links:
+            exchange = sum(map(sum, assignment.exchange))
+            for link in assignment.links:
                 load = placement.link_us[link]
                 total += _excess(load + exchange, target) - _excess(load, target)
-            total += self.link_weight * len(spot.links) * exchange / target
+            total += self.link_weight * len(assignment.links) * exchange / target
         return total
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
 __all__ = ["LoadSmoothing"]
@@ -49,25 +49,25 @@ class LoadSmoothing:
     ----------
     data
         The instance.
-    spots
+    assignments
         Where every job is.
     levels
         By job and iteration, the level of each slot.
     """
 
     def __init__(
-        self, data: ProblemData, spots: Sequence[PlacedJob], levels: Sequence[Sequence[Sequence[int]]]
+        self, data: ProblemData, assignments: Sequence[Assignment], levels: Sequence[Sequence[Sequence[int]]]
     ) -> None:
-        self.data, self.spots = data, spots
+        self.data, self.assignments = data, assignments
         self.levels = [[list(row) for row in rows] for rows in levels]
-        self.gpus = [list(spot.gpus) for spot in spots]
+        self.gpus = [list(assignment.gpus) for assignment in assignments]
         count = len(data.layout.gpus)
         self.load, self.state = [0] * count, [0] * count
         self.on: list[dict[int, int]] = [{} for _ in range(count)]
-        for job, spot in enumerate(spots):
-            for slot, gpu in enumerate(spot.gpus):
+        for job, assignment in enumerate(assignments):
+            for slot, gpu in enumerate(assignment.gpus):
                 self.load[gpu] += self._work(job, slot)
-                self.state[gpu] += spot.job.state_bytes
+                self.state[gpu] += assignment.job.state_bytes
                 self.on[gpu][job] = slot
 
     def run(self, steps: int) -> int:
@@ -80,26 +80,26 @@ class LoadSmoothing:
             self._make(fullest, best)
         return steps
 
-    def placed(self) -> list[PlacedJob]:
+    def placed(self) -> list[Assignment]:
         """The jobs where they are now, with fixed levels."""
         return [
-            self.data.planned(index, gpus, rows, [spot.job.levels] * len(gpus), spot.demand)
-            for index, (spot, gpus, rows) in enumerate(zip(self.spots, self.gpus, self.levels, strict=True))
+            self.data.planned(index, gpus, rows, [assignment.job.levels] * len(gpus), assignment.demand)
+            for index, (assignment, gpus, rows) in enumerate(zip(self.assignments, self.gpus, self.levels, strict=True))
         ]
 
     def _work(self, job: int, slot: int) -> int:
-        table = self.spots[job].tables[slot]
+        table = self.assignments[job].tables[slot]
         return sum(table[row[slot] - 1] for row in self.levels[job])
 
     def _exchanges(self, full: int) -> Iterator[_LoadExchange]:
         for job, slot in self.on[full].items():
-            if self.spots[job].job.rule.balance is None and len(self.gpus[job]) > 1:
+            if self.assignments[job].job.rule.balance is None and len(self.gpus[job]) > 1:
                 yield from self._level_exchanges(full, job, slot)
             yield from self._gpu_exchanges(full, job, slot)
 
     def _level_exchanges(self, full: int, job: int, slot: int) -> Iterator[_LoadExchange]:
         """Levels of one iteration exchanged with a shallower slot of the same job."""
-        tables, gpus = self.spots[job].tables, self.gpus[job]
+        tables, gpus = self.assignments[job].tables, self.gpus[job]
         for iteration, row in enumerate(self.levels[job]):
             deep = row[slot]
             for other, shallow in enumerate(row):
@@ -144,18 +144,18 @@ class LoadSmoothing:
 
     def _admits(self, job: int, gpu: int, level: int) -> bool:
         """Whether memory admits a level of a worker that is on the GPU already."""
-        size = self.spots[job].job.activation_bytes[level - 1]
+        size = self.assignments[job].job.activation_bytes[level - 1]
         return self.state[gpu] + size <= self.data.layout.memory[gpu]
 
     def _fits(self, job: int, slot: int, gpu: int, leaving: int | None) -> bool:
         """Whether a worker fits on a GPU, with all that stay there, once another job's worker has left it."""
-        state = self.state[gpu] + self.spots[job].job.state_bytes
-        sizes = [self.spots[job].job.activation_bytes[self._deepest(job, slot) - 1]]
+        state = self.state[gpu] + self.assignments[job].job.state_bytes
+        sizes = [self.assignments[job].job.activation_bytes[self._deepest(job, slot) - 1]]
         for other, other_slot in self.on[gpu].items():
             if other == leaving:
-                state -= self.spots[other].job.state_bytes
+                state -= self.assignments[other].job.state_bytes
             else:
-                sizes.append(self.spots[other].job.activation_bytes[self._deepest(other, other_slot) - 1])
+                sizes.append(self.assignments[other].job.activation_bytes[self._deepest(other, other_slot) - 1])
         return state + max(sizes) <= self.data.layout.memory[gpu]
 
     def _make(self, full: int, exchange: _LoadExchange) -> None:
@@ -171,7 +171,7 @@ class LoadSmoothing:
             self._move(exchange.other_job, exchange.other_slot, exchange.gpu, full)
 
     def _move(self, job: int, slot: int, source: int, target: int) -> None:
-        work, size = self._work(job, slot), self.spots[job].job.state_bytes
+        work, size = self._work(job, slot), self.assignments[job].job.state_bytes
         for gpu, sign in ((source, -1), (target, 1)):
             self.load[gpu] += sign * work
             self.state[gpu] += sign * size

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 
@@ -22,7 +22,7 @@ class Placing:
 
     def __init__(self, context: Context) -> None:
         self.context, self.rng, self.params = context, context.rng, context.params.load_balancing
-        workers = sum(job.slots for job in context.pieces.jobs)
+        workers = sum(job.slots for job in context.operations.jobs)
         self.construction_work = workers * context.params.prices.placed_worker
 
     def balancer(self, target: float | None = None) -> LoadBalancer:
@@ -33,7 +33,7 @@ class Placing:
         context = self.context
         target = self.rng.choice(self.params.targets) if target is None else target
         least = context.control.bound
-        if context.pieces.objective == "weighted_completion":
+        if context.operations.objective == "weighted_completion":
             load = sum(max(demand.slot_us.values()) * demand.job.slots for demand in context.data.demands)
             least = load // len(context.data.layout.gpus)
         return LoadBalancer(
@@ -59,14 +59,14 @@ class Placing:
         self.context.balanced = balancer.placement.resolved()
         return balancer
 
-    def resolved(self, spots: Sequence[PlacedJob]) -> Sequence[PlacedJob] | None:
+    def resolved(self, assignments: Sequence[Assignment]) -> Sequence[Assignment] | None:
         """A whole placement with its levels worked out."""
         balancer = self.balancer(1.0)
-        balancer.adopt(spots)
+        balancer.adopt(assignments)
         return balancer.placement.resolved()
 
     def _steps(self) -> int:
         """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""
-        jobs = len(self.context.pieces.jobs)
-        workers = sum(job.slots for job in self.context.pieces.jobs)
+        jobs = len(self.context.operations.jobs)
+        workers = sum(job.slots for job in self.context.operations.jobs)
         return max(1, min(self.params.steps_per_job * jobs, self.params.most_worker_steps * jobs // workers))

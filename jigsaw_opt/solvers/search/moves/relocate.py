@@ -1,4 +1,4 @@
-"""Relocation: jobs put elsewhere while the sequence of all pieces is carried along."""
+"""Relocation: jobs put elsewhere while the sequence of all operations is carried along."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Placements annealed while the order of pieces is carried along and repaired at each of them."""
+"""Placements annealed while the order of operations is carried along and repaired at each of them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.kernels.sequence_moves import beyond_cutoff
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.sequence_search import SequencedSchedule, SequenceSearch
@@ -21,7 +21,7 @@ class Relocation:
     balancer
         Makes the changes of the placement.
     sequencing
-        Repairs the sequence of pieces.
+        Repairs the sequence of operations.
     rng
         Source of chance.
     """
@@ -30,7 +30,7 @@ class Relocation:
         self.balancer, self.sequencing, self.rng = balancer, sequencing, rng
         self.params = balancer.data.params.relocation
         self._focus_share = balancer.data.params.list_annealing.focus_share
-        self._swaps = max(1, min(self.params.repair_steps, self.params.repair_pieces // sequencing.size))
+        self._swaps = max(1, min(self.params.repair_steps, self.params.repair_operations // sequencing.size))
 
     def run(
         self,
@@ -53,9 +53,9 @@ class Relocation:
         watch
             Receives every schedule that is better than all before.
         stop
-            Called now and then with the number of pieces swept since; true ends the run.
+            Called now and then with the number of operations swept since; true ends the run.
         """
-        self.balancer.adopt(start.spots)
+        self.balancer.adopt(start.assignments)
         best = current = start
         for step in range(steps):
             if stop(self.params.change_price):
@@ -64,11 +64,15 @@ class Relocation:
             if change is None:
                 continue
             limit = current.value + temperature * best.value * (1 - step / steps) ** 2 * self.rng.expovariate(1.0)
-            spots = None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balancer.placement.resolved()
-            if spots is None:
+            assignments = (
+                None if beyond_cutoff(self._least(change[0]), limit, 1.0) else self.balancer.placement.resolved()
+            )
+            if assignments is None:
                 self.balancer.undo(change[0])
                 continue
-            after = self.sequencing.anneal(current, spots, self._swaps, self.params.repair_temperature, stop, limit)
+            after = self.sequencing.anneal(
+                current, assignments, self._swaps, self.params.repair_temperature, stop, limit
+            )
             if after.value > limit:
                 self.balancer.undo(change[0])
                 continue
@@ -78,18 +82,21 @@ class Relocation:
                 watch(best)
         return best
 
-    def _least(self, moved: Sequence[tuple[int, PlacedJob]]) -> int:
+    def _least(self, moved: Sequence[tuple[int, Assignment]]) -> int:
         """What loads, and lengths of the jobs that have moved, make of the makespan or period by themselves."""
         placement = self.balancer.placement
-        if self.balancer.data.pieces.objective == "weighted_completion":
+        if self.balancer.data.operations.objective == "weighted_completion":
             return 0
-        spots = [self.balancer.spot(index) for index, _ in moved]
-        lengths = [spot.job.release_us + spot.iteration_us * spot.job.iterations for spot in spots]
+        assignments = [self.balancer.assignment(index) for index, _ in moved]
+        lengths = [
+            assignment.job.release_us + assignment.iteration_us * assignment.job.iterations
+            for assignment in assignments
+        ]
         return max(*placement.gpu_us, *placement.link_us, *lengths)
 
     def _late(self, current: SequencedSchedule) -> int | None:
         """Now and then a job that shares a GPU with one that the objective hangs on, or that one."""
         if self.rng.random() >= self._focus_share or not current.critical_jobs:
             return None
-        gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.spots[index].gpus])
+        gpu = self.rng.choice([gpu for index in current.critical_jobs for gpu in current.assignments[index].gpus])
         return self.rng.choice(list(self.balancer.placement.on_gpu[gpu]))

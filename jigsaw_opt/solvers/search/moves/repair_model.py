@@ -54,7 +54,7 @@ class RepairModel:
 
     @property
     def _weighted(self) -> bool:
-        return self.data.pieces.objective == "weighted_completion"
+        return self.data.operations.objective == "weighted_completion"
 
     @property
     def _least_gain(self) -> int:
@@ -69,16 +69,16 @@ class RepairModel:
         return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - self._least_gain)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
-        weights = self.data.pieces.jobs
+        weights = self.data.operations.jobs
         now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
         return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - self._least_gain)
 
     def _least(self, index: int) -> int:
         """Weighted least end of a job."""
-        pieces = self.data.pieces
-        job = pieces.jobs[index]
+        operations = self.data.operations
+        job = operations.jobs[index]
         return job.weight * (
-            job.release_us + job.iterations * least_iteration_us(pieces, job, usable_gpus(pieces, job))
+            job.release_us + job.iterations * least_iteration_us(operations, job, usable_gpus(operations, job))
         )
 
     def _deadline(self, index: int, frame: cpsat_retiming.Frame) -> int:
@@ -86,12 +86,12 @@ class RepairModel:
             return frame.period
         if not frame.weighted:
             return frame.limit
-        return (frame.limit - frame.bound + self._least(index)) // self.data.pieces.jobs[index].weight
+        return (frame.limit - frame.bound + self._least(index)) // self.data.operations.jobs[index].weight
 
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float
     ) -> Timetable | None:
-        if not engine_holds(self.data.pieces) or self._readiness(jobs) > self.data.params.cp_repair.most_readiness:
+        if not engine_holds(self.data.operations) or self._readiness(jobs) > self.data.params.cp_repair.most_readiness:
             return None
         tasks = self._tasks(plan, jobs, frame)
         gpus = {gpu for task in tasks for gpu in task.gpus}
@@ -103,7 +103,7 @@ class RepairModel:
 
     def _readiness(self, jobs: Sequence[int]) -> int:
         """Number of conditions that a bucket is ready at a worker of some level, a measure of the model."""
-        chosen = (self.data.pieces.jobs[index] for index in jobs)
+        chosen = (self.data.operations.jobs[index] for index in jobs)
         return sum(readiness_of(job, job.slots) for job in chosen)
 
     def _tasks(
@@ -114,7 +114,7 @@ class RepairModel:
         caps = data.caps(placed)
         tasks = []
         for index in jobs:
-            job, gpus = data.pieces.jobs[index], placed[index]
+            job, gpus = data.operations.jobs[index], placed[index]
             tasks.append(
                 cpsat_retiming.RetimingTask(
                     job, gpus, data.tables(job, gpus), data.ring(gpus), caps[index], self._deadline(index, frame)
@@ -154,7 +154,7 @@ class RepairModel:
             timing = fresh.get(index) or _timing(job)
             gpus = [data.layout.gpus[data.number[name]] for name in job.gpus]
             decisions.append(JobDecision(gpus, timing.levels, timing.blocks, timing.transfers))
-        return Timetable(assemble(data.pieces, decisions), period)
+        return Timetable(assemble(data.operations, decisions), period)
 
 
 def _timing(job: JobPlan) -> cpsat_retiming.RetimedTiming:

@@ -1,4 +1,4 @@
-"""What the order of pieces is annealed for: a plan at its placement, or a search among placements; and what is kept."""
+"""Annealing of a plan's operation sequence at its placement, and plans at other placements that are remembered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SequenceAnnealing"]
 
 
 class SequenceAnnealing:
-    """Plans of a finite horizon made better by another order of their pieces.
+    """Plans of a finite horizon made better by another order of their operations.
 
     Parameters
     ----------
@@ -27,14 +27,14 @@ class SequenceAnnealing:
     work
         Deterministic seconds so far.
     fits
-        Whether sequences are annealed at all: there are not too many pieces.
+        Whether sequences are annealed at all: there are not too many operations.
     """
 
     def __init__(self, context: Context) -> None:
         self.context, self.control, self.rng = context, context.control, context.rng
         self.params = context.params.sequence_annealing
         self.work = 0.0
-        waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.pieces.jobs)
+        waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.operations.jobs)
         self.fits = waits <= self.params.most_waits
         self._others: list[tuple[int, Timetable]] = []
         self._effort = Effort(context.params.driver.longest)
@@ -44,11 +44,11 @@ class SequenceAnnealing:
         return SequenceSearch(self.context.data, self.rng)
 
     def anneal(self, plan: Timetable) -> None:
-        """A plan with its pieces in another order; it is kept as one of the others where it is not the best one."""
+        """A plan with its operations in another order; it is kept as one of the others where it is not the best one."""
         start = self._sequencing.given(plan)
-        steps = max(1, self.params.pieces_on(self.context.pieces.horizon) // self._sequencing.size)
+        steps = max(1, self.params.operations_on(self.context.operations.horizon) // self._sequencing.size)
         after = self._sequencing.anneal(
-            start, start.spots, steps, self.rng.choice(self.params.temperatures), self._swept
+            start, start.assignments, steps, self.rng.choice(self.params.temperatures), self._swept
         )
         if not self._offer(after):
             self._remember(self._sequencing.timetable(after))
@@ -78,10 +78,10 @@ class SequenceAnnealing:
         known = [self.control.best, *(other for _, other in self._others)]
         places = [[job.gpus for job in one.jobs] for one in known if one is not None]
         if [job.gpus for job in plan.jobs] not in places:
-            self._others.append((objective_of(self.control.pieces, plan.jobs, plan.period_us), plan))
+            self._others.append((objective_of(self.control.operations, plan.jobs, plan.period_us), plan))
             self._others = sorted(self._others, key=lambda one: one[0])[: self.params.others]
 
-    def _swept(self, pieces: int) -> bool:
-        work = pieces * self.context.params.prices.sequence_piece_on(self.context.pieces.horizon)
+    def _swept(self, operations: int) -> bool:
+        work = operations * self.context.params.prices.sequence_operation_on(self.context.operations.horizon)
         self.work += work
         return self.context.budget.spend(work)

@@ -1,4 +1,4 @@
-"""Laying one job into the free times that the others leave, each piece as early as it fits."""
+"""Laying one job into the free times that the others leave, each operation as early as it fits."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import repeat
 from operator import itemgetter
 
-from jigsaw_opt.problem.pieces import PieceGraph
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar
 
 __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncontended_profile"]
@@ -16,13 +16,13 @@ __all__ = ["FrozenPrefix", "ScheduledJob", "insert_job", "least_length", "uncont
 
 @dataclass(slots=True, eq=False)
 class ScheduledJob:
-    """A job with all its pieces scheduled.
+    """A job with all its operations scheduled.
 
     Parameters
     ----------
     job
-        Its pieces.
-    spot
+        Its operations.
+    assignment
         Where it is.
     levels, blocks, transfers
         Levels of the slots, starts of the blocks and of the transfers, by iteration.
@@ -30,8 +30,8 @@ class ScheduledJob:
         Earliest block of the first iteration, latest end of the last one, in microseconds.
     """
 
-    job: PieceGraph
-    spot: PlacedJob
+    job: OperationGraph
+    assignment: Assignment
     levels: list[Sequence[int]]
     blocks: list[list[int]]
     transfers: list[list[int]]
@@ -41,21 +41,21 @@ class ScheduledJob:
 
 @dataclass(frozen=True, slots=True)
 class FrozenPrefix:
-    """A job some of whose pieces are history: what started before a moment stays, the rest comes no earlier than it.
+    """A job some of whose operations are history: what started before a moment stays, the rest comes later.
 
     Parameters
     ----------
     moment
         In microseconds.
     scheduled
-        The job as it was scheduled. The levels of an iteration of which any piece has started stay as well.
+        The job as it was scheduled. The levels of an iteration of which any operation has started stay as well.
     """
 
     moment: int
     scheduled: ScheduledJob
 
     def reaches(self, iteration: int) -> bool:
-        """Whether any piece of an iteration has started."""
+        """Whether any operation of an iteration has started."""
         return min(self.scheduled.blocks[iteration]) < self.moment
 
     def kept(self, iteration: int) -> tuple[Iterable[int | None], Iterable[int | None]]:
@@ -68,39 +68,39 @@ class FrozenPrefix:
 
 
 def insert_job(
-    job: PieceGraph,
-    spot: PlacedJob,
+    job: OperationGraph,
+    assignment: Assignment,
     gpus: Sequence[ResourceCalendar],
     channel: ResourceCalendar,
     begin: int,
     latest: int | None,
     frozen: FrozenPrefix | None = None,
 ) -> ScheduledJob | None:
-    """The job inserted at a spot, each piece as early as the free times permit.
+    """The job inserted at an assignment, each operation as early as the free times permit.
 
     Parameters
     ----------
-    job, spot
+    job, assignment
         What is inserted where.
     gpus, channel
-        Timelines of the spot's GPUs, by slot, and of its links together.
+        Timelines of the assignment's GPUs, by slot, and of its links together.
     begin
         No block starts earlier.
     latest
         Give up where the job ends later; None for no such limit. On the cyclic horizon also where it takes more than
         the period.
     frozen
-        What stays of it; those pieces are on the timelines already. `spot` has their levels.
+        What stays of it; those operations are on the timelines already. `assignment` has their levels.
 
     Returns
     -------
     ScheduledJob or None
         None where it was given up, or where what stays breaks an order.
     """
-    scheduled = ScheduledJob(job, spot, [], [], [], begin, begin)
+    scheduled = ScheduledJob(job, assignment, [], [], [], begin, begin)
     barrier = begin
     for iteration in range(job.iterations):
-        rest = (job.iterations - iteration) * spot.iteration_us
+        rest = (job.iterations - iteration) * assignment.iteration_us
         if latest is not None and barrier + rest > latest:
             return None
         end = _insert_iteration(scheduled, iteration, gpus, channel, barrier, frozen)
@@ -116,35 +116,35 @@ def insert_job(
     return scheduled if latest is None or barrier <= latest else None
 
 
-def uncontended_profile(spot: PlacedJob) -> list[tuple[list[int], int]]:
+def uncontended_profile(assignment: Assignment) -> list[tuple[list[int], int]]:
     """For each iteration, when its buckets are ready and when its blocks end after it begins, if all GPUs are free."""
-    fastest_first = sorted(spot.tables, key=itemgetter(-1))
+    fastest_first = sorted(assignment.tables, key=itemgetter(-1))
     found: dict[tuple[int, ...], tuple[list[int], int]] = {}
-    for row in spot.plan.rows:
+    for row in assignment.plan.rows:
         if row not in found:
             done = list(zip(fastest_first, sorted(row, reverse=True), strict=True))
-            buckets = range(len(spot.exchange[0]))
+            buckets = range(len(assignment.exchange[0]))
             ready = [max(table[bucket] for table, level in done if level > bucket) for bucket in buckets]
             found[row] = ready, max(table[level - 1] for table, level in done)
-    return [found[row] for row in spot.plan.rows]
+    return [found[row] for row in assignment.plan.rows]
 
 
 def least_length(
-    spot: PlacedJob, profile: Sequence[tuple[list[int], int]], channel: ResourceCalendar, begin: int
+    assignment: Assignment, profile: Sequence[tuple[list[int], int]], channel: ResourceCalendar, begin: int
 ) -> int | None:
     """Time that a job takes at least from a moment on, as far as its links are free; None without room there.
 
     Parameters
     ----------
-    spot, profile
+    assignment, profile
         Where it is, and its `uncontended_profile` there.
     channel
-        Timeline of the spot's links together.
+        Timeline of the assignment's links together.
     begin
         The moment.
     """
     barrier = begin
-    for (ready, end), exchange in zip(profile, spot.exchange, strict=True):
+    for (ready, end), exchange in zip(profile, assignment.exchange, strict=True):
         moment = barrier
         for offset, duration in zip(ready, exchange, strict=True):
             start = channel.earliest(max(moment, barrier + offset), duration)
@@ -164,20 +164,20 @@ def _insert_iteration(
     frozen: FrozenPrefix | None,
 ) -> int | None:
     """Insert the blocks and transfers of one iteration; returns its end, None without room or where an order breaks."""
-    spot, moment = scheduled.spot, 0 if frozen is None else frozen.moment
+    assignment, moment = scheduled.assignment, 0 if frozen is None else frozen.moment
     blocks, transfers = (repeat(None), repeat(None)) if frozen is None else frozen.kept(iteration)
     levels: Sequence[int] | None
     if frozen is not None and frozen.reaches(iteration):
         levels = frozen.scheduled.levels[iteration]
     else:
-        levels = _levels(spot, iteration, gpus, max(barrier, moment))
+        levels = _levels(assignment, iteration, gpus, max(barrier, moment))
     if levels is None:
         return None
-    exchange = spot.exchange[iteration]
+    exchange = assignment.exchange[iteration]
     ready = [0] * len(exchange)
     starts: list[int] = []
     end = barrier
-    for calendar, table, level, kept in zip(gpus, spot.tables, levels, blocks, strict=False):
+    for calendar, table, level, kept in zip(gpus, assignment.tables, levels, blocks, strict=False):
         start = _start(calendar, barrier, moment, table[level - 1], kept)
         if start is None:
             return None
@@ -206,13 +206,15 @@ def _start(calendar: ResourceCalendar, least: int, moment: int, duration: int, k
     return kept if kept >= least else None
 
 
-def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[ResourceCalendar], barrier: int) -> Sequence[int] | None:
+def _levels(
+    assignment: Assignment, iteration: int, gpus: Sequence[ResourceCalendar], barrier: int
+) -> Sequence[int] | None:
     """Levels of the slots: the deepest to the slot that would end it first, within what memory admits."""
-    row = spot.plan.rows[iteration]
-    if spot.plan.fixed or row[0] == row[-1]:
+    row = assignment.plan.rows[iteration]
+    if assignment.plan.fixed or row[0] == row[-1]:
         return row
     finish = []
-    for slot, (calendar, table) in enumerate(zip(gpus, spot.tables, strict=True)):
+    for slot, (calendar, table) in enumerate(zip(gpus, assignment.tables, strict=True)):
         start = calendar.earliest(barrier, table[row[0] - 1])
         if start is None:
             # A GPU without room for the deepest block may have it for a shallower one.
@@ -223,8 +225,8 @@ def _levels(spot: PlacedJob, iteration: int, gpus: Sequence[ResourceCalendar], b
     levels = [0] * len(left)
     for level in row:
         at = 0
-        if spot.caps is not None:
-            while spot.caps[left[at]] < level:
+        if assignment.caps is not None:
+            while assignment.caps[left[at]] < level:
                 at += 1
         levels[left.pop(at)] = level
     return levels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.placement import level_caps
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
@@ -25,7 +25,7 @@ class PartialPlacement:
     ----------
     demands
         What each job asks for, its levels in the shape that they have at present.
-    spots
+    assignments
         Spot of each job, or None.
     gpu_us, link_us
         Expected busy time over the horizon of every GPU and link.
@@ -36,7 +36,7 @@ class PartialPlacement:
     def __init__(self, data: ProblemData, rigid: bool = True) -> None:
         self.data, self.rigid = data, rigid
         self.demands = list(data.demands)
-        self.spots: list[PlacedJob | None] = [None] * len(data.pieces.jobs)
+        self.assignments: list[Assignment | None] = [None] * len(data.operations.jobs)
         count = len(data.layout.gpus)
         self.gpu_us = [0] * count
         self.link_us = [0] * data.layout.links
@@ -46,7 +46,7 @@ class PartialPlacement:
 
     def cap(self, index: int, gpu: int) -> int:
         """Deepest level of one more worker, of job `index`, that the memory of a GPU admits; 0 for none."""
-        job, inside = self.data.pieces.jobs[index], self.on_gpu[gpu]
+        job, inside = self.data.operations.jobs[index], self.on_gpu[gpu]
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and room < max(inside.values()):
             others = [other for other, size in inside.items() if size > room]
@@ -57,86 +57,86 @@ class PartialPlacement:
 
     def _yields(self, index: int, gpu: int, taken: int) -> bool:
         """Whether a placed job finds levels once so many more bytes of a GPU are taken."""
-        spot = self.spots[index]
-        if spot is None:
+        assignment = self.assignments[index]
+        if assignment is None:
             raise ValueError(f"job {index} is not placed")
         self._state[gpu] += taken
-        caps = level_caps(self.data.layout, spot.demand, spot.gpus, self._state)
+        caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
         self._state[gpu] -= taken
-        return self.data.levels(spot.demand, caps) is not None
+        return self.data.levels(assignment.demand, caps) is not None
 
-    def spot(self, index: int, gpus: Sequence[int]) -> PlacedJob | None:
+    def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
         """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
         demand, type_of = self.demands[index], self.data.layout.type_of
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
-        return self.data.spot(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
+        return self.data.assignment(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
 
-    def admits(self, index: int, spot: PlacedJob) -> bool:
-        """Whether memory as it is now admits a job at a spot with its levels as they are."""
-        deepest = [max(column) for column in zip(*spot.plan.rows, strict=True)]
-        return all(self.cap(index, gpu) >= level for gpu, level in zip(spot.gpus, deepest, strict=True))
+    def admits(self, index: int, assignment: Assignment) -> bool:
+        """Whether memory as it is now admits a job at an assignment with its levels as they are."""
+        deepest = [max(column) for column in zip(*assignment.plan.rows, strict=True)]
+        return all(self.cap(index, gpu) >= level for gpu, level in zip(assignment.gpus, deepest, strict=True))
 
-    def place(self, index: int, spot: PlacedJob, deepest: Sequence[int]) -> None:
-        """Put a job on its spot; `deepest` is the largest level of each slot."""
-        self.spots[index] = spot
-        self.demands[index] = spot.demand
-        job = self.data.pieces.jobs[index]
-        for gpu, level in zip(spot.gpus, deepest, strict=True):
+    def place(self, index: int, assignment: Assignment, deepest: Sequence[int]) -> None:
+        """Put a job on its assignment; `deepest` is the largest level of each slot."""
+        self.assignments[index] = assignment
+        self.demands[index] = assignment.demand
+        job = self.data.operations.jobs[index]
+        for gpu, level in zip(assignment.gpus, deepest, strict=True):
             self._state[gpu] += job.state_bytes
             self.on_gpu[gpu][index] = job.activation_bytes[level - 1]
-        self._weigh(index, spot, 1)
+        self._weigh(index, assignment, 1)
 
     def unplace(self, index: int) -> None:
         """Take a placed job away."""
-        spot = self.spots[index]
-        if spot is None:
+        assignment = self.assignments[index]
+        if assignment is None:
             raise ValueError(f"job {index} is not placed")
-        self.spots[index] = None
-        size = self.data.pieces.jobs[index].state_bytes
-        for gpu in spot.gpus:
+        self.assignments[index] = None
+        size = self.data.operations.jobs[index].state_bytes
+        for gpu in assignment.gpus:
             self._state[gpu] -= size
             del self.on_gpu[gpu][index]
-        self._weigh(index, spot, -1)
+        self._weigh(index, assignment, -1)
 
-    def resolved(self) -> list[PlacedJob] | None:
+    def resolved(self) -> list[Assignment] | None:
         """All jobs with levels that memory admits now that everyone is there; None where one finds none."""
         room = [memory - state for memory, state in zip(self.data.layout.memory, self._state, strict=True)]
         resolved = []
-        for index, spot in enumerate(self.spots):
-            if spot is None:
+        for index, assignment in enumerate(self.assignments):
+            if assignment is None:
                 return None
-            tight = min(map(room.__getitem__, spot.gpus)) < spot.job.activation_bytes[-1]
-            if tight or spot.caps is not None:
-                caps = level_caps(self.data.layout, spot.demand, spot.gpus, self._state)
-                anew = self.data.spot(index, spot.demand, spot.gpus, caps)
+            tight = min(map(room.__getitem__, assignment.gpus)) < assignment.job.activation_bytes[-1]
+            if tight or assignment.caps is not None:
+                caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
+                anew = self.data.assignment(index, assignment.demand, assignment.gpus, caps)
                 if anew is None:
                     return None
                 resolved.append(anew)
             else:
-                resolved.append(spot)
+                resolved.append(assignment)
         return resolved
 
     def colocated(self, server: int, index: int) -> list[int]:
         """Jobs on a server but not on all servers of job `index`."""
-        spot = self.spots[index]
+        assignment = self.assignments[index]
         inside = self.data.layout.on_server[server]
         found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
-        own = set(spot.gpus) if spot is not None else set()
+        own = set(assignment.gpus) if assignment is not None else set()
         return [job for job in found if job != index and not own.intersection(self._gpus(job))]
 
     def _gpus(self, index: int) -> Sequence[int]:
-        spot = self.spots[index]
-        return () if spot is None else spot.gpus
+        assignment = self.assignments[index]
+        return () if assignment is None else assignment.gpus
 
-    def _weigh(self, index: int, spot: PlacedJob, sign: int) -> None:
-        times = sign * spot.job.iterations
-        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
+    def _weigh(self, index: int, assignment: Assignment, sign: int) -> None:
+        times = sign * assignment.job.iterations
+        for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
             self.gpu_us[gpu] += times * slot_us
-        if spot.links:
-            exchange = sign * sum(map(sum, spot.exchange))
-            for link in spot.links:
+        if assignment.links:
+            exchange = sign * sum(map(sum, assignment.exchange))
+            for link in assignment.links:
                 self.link_us[link] += exchange
                 if sign > 0:
                     self.on_link[link][index] = None
@@ -144,16 +144,16 @@ class PartialPlacement:
                     del self.on_link[link][index]
 
 
-def fullest_us(spots: Sequence[PlacedJob]) -> int:
-    """Load of the fullest GPU or link, or length of the longest job: a period that no order of pieces beats by much."""
+def fullest_us(assignments: Sequence[Assignment]) -> int:
+    """Load of the fullest GPU or link, or length of the longest job: no order of operations beats that by much."""
     gpus: dict[int, int] = {}
     links: dict[int, int] = {}
     longest = 1
-    for spot in spots:
-        longest = max(longest, spot.iteration_us * spot.job.iterations)
-        for gpu, slot_us in zip(spot.gpus, spot.slot_us, strict=True):
-            gpus[gpu] = gpus.get(gpu, 0) + slot_us * spot.job.iterations
-        exchange = sum(map(sum, spot.exchange))
-        for link in spot.links:
+    for assignment in assignments:
+        longest = max(longest, assignment.iteration_us * assignment.job.iterations)
+        for gpu, slot_us in zip(assignment.gpus, assignment.slot_us, strict=True):
+            gpus[gpu] = gpus.get(gpu, 0) + slot_us * assignment.job.iterations
+        exchange = sum(map(sum, assignment.exchange))
+        for link in assignment.links:
             links[link] = links.get(link, 0) + exchange
     return max(longest, *gpus.values(), *links.values())

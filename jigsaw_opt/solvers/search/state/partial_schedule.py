@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from jigsaw_opt.problem.plan import JobPlan
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, job_end
-from jigsaw_opt.solvers.greedy.placed import PlacedJob
+from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
 from jigsaw_opt.solvers.search.state.insertion import FrozenPrefix, ScheduledJob, insert_job
@@ -42,27 +42,34 @@ class PartialSchedule:
     def __init__(self, data: ProblemData, period: int | None, moment: int = 0) -> None:
         self.data, self.period, self.moment = data, period, moment
         self.placement = PartialPlacement(data)
-        self.scheduled: list[ScheduledJob | None] = [None] * len(data.pieces.jobs)
-        self.frozen: list[FrozenPrefix | None] = [None] * len(data.pieces.jobs)
+        self.scheduled: list[ScheduledJob | None] = [None] * len(data.operations.jobs)
+        self.frozen: list[FrozenPrefix | None] = [None] * len(data.operations.jobs)
         self.gpus = [ResourceCalendar(period) for _ in data.layout.gpus]
         self.links = [ResourceCalendar(period) for _ in range(data.layout.links)]
 
-    def channel(self, spot: PlacedJob) -> ResourceCalendar:
-        """When the links of a spot are free together."""
-        return union([self.links[link] for link in spot.links], self.period)
+    def channel(self, assignment: Assignment) -> ResourceCalendar:
+        """When the links of an assignment are free together."""
+        return union([self.links[link] for link in assignment.links], self.period)
 
     def inserted(
-        self, index: int, spot: PlacedJob, begin: int, latest: int | None, channel: ResourceCalendar | None = None
+        self,
+        index: int,
+        assignment: Assignment,
+        begin: int,
+        latest: int | None,
+        channel: ResourceCalendar | None = None,
     ) -> ScheduledJob | None:
-        """The job as it would be inserted at a spot; nothing changes. The spot's `channel` may be given."""
-        gpus = [self.gpus[gpu] for gpu in spot.gpus]
-        link = self.channel(spot) if channel is None else channel
-        return insert_job(self.data.pieces.jobs[index], spot, gpus, link, begin, latest, self.frozen[index])
+        """The job as it would be inserted; nothing changes. The `channel` of its links may be given."""
+        gpus = [self.gpus[gpu] for gpu in assignment.gpus]
+        link = self.channel(assignment) if channel is None else channel
+        return insert_job(self.data.operations.jobs[index], assignment, gpus, link, begin, latest, self.frozen[index])
 
     def add(self, index: int, scheduled: ScheduledJob) -> None:
         """Take a scheduled job in."""
         self.scheduled[index] = scheduled
-        self.placement.place(index, scheduled.spot, [max(column) for column in zip(*scheduled.levels, strict=True)])
+        self.placement.place(
+            index, scheduled.assignment, [max(column) for column in zip(*scheduled.levels, strict=True)]
+        )
         self._book(scheduled, ResourceCalendar.add)
 
     def remove(self, index: int) -> ScheduledJob:
@@ -100,12 +107,12 @@ class PartialSchedule:
 
     def _intervals(self, scheduled: ScheduledJob) -> Iterator[tuple[ResourceCalendar, int, int]]:
         """What the blocks and transfers of a job take."""
-        spot = scheduled.spot
-        links = [self.links[link] for link in spot.links]
+        assignment = scheduled.assignment
+        links = [self.links[link] for link in assignment.links]
         for levels, starts, moves, exchange in zip(
-            scheduled.levels, scheduled.blocks, scheduled.transfers, spot.exchange, strict=True
+            scheduled.levels, scheduled.blocks, scheduled.transfers, assignment.exchange, strict=True
         ):
-            for gpu, table, level, start in zip(spot.gpus, spot.tables, levels, starts, strict=True):
+            for gpu, table, level, start in zip(assignment.gpus, assignment.tables, levels, starts, strict=True):
                 yield self.gpus[gpu], start, start + table[level - 1]
             for link in links:
                 for start, duration in zip(moves, exchange, strict=True):
@@ -115,11 +122,11 @@ class PartialSchedule:
         """The timetable, once all jobs are scheduled."""
         gpus = self.data.layout.gpus
         decisions = [
-            JobDecision([gpus[gpu] for gpu in it.spot.gpus], it.levels, it.blocks, it.transfers)
+            JobDecision([gpus[gpu] for gpu in it.assignment.gpus], it.levels, it.blocks, it.transfers)
             for it in self.scheduled
             if it is not None
         ]
-        return Timetable(assemble(self.data.pieces, decisions), self.period)
+        return Timetable(assemble(self.data.operations, decisions), self.period)
 
     def adopt(self, index: int, plan: JobPlan) -> None:
         """Take a job in as a plan has it; the plan keeps to the rules together with the scheduled jobs."""
@@ -128,10 +135,10 @@ class PartialSchedule:
     def read(self, index: int, plan: JobPlan) -> ScheduledJob:
         """A job as a plan has it, with its levels as they are; nothing changes."""
         data = self.data
-        job = data.pieces.jobs[index]
+        job = data.operations.jobs[index]
         gpus = [data.number[name] for name in plan.gpus]
         rows = tuple(tuple(block.level for block in it.blocks) for it in plan.iterations)
-        spot = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
+        assignment = data.planned(index, gpus, rows, [job.levels] * job.slots, data.demands[index])
         blocks = [[block.start_us for block in it.blocks] for it in plan.iterations]
         moves = [[transfer.start_us for transfer in it.transfers] for it in plan.iterations]
-        return ScheduledJob(job, spot, list(rows), blocks, moves, min(blocks[0]), job_end(plan))
+        return ScheduledJob(job, assignment, list(rows), blocks, moves, min(blocks[0]), job_end(plan))

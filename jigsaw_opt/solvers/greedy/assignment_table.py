@@ -7,10 +7,10 @@ from functools import partial
 
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.pieces import PieceGraph, Pieces
+from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.solvers.greedy.assignment import Assignment, loads_us
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, exchange_us, iteration_us, mean_us
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, Levels, level_plan
-from jigsaw_opt.solvers.greedy.placed import PlacedJob, loads_us
 from jigsaw_opt.solvers.greedy.placement import Placement, level_caps, resident
 
 __all__ = ["AssignmentTable"]
@@ -21,7 +21,7 @@ class AssignmentTable:
 
     Parameters
     ----------
-    pieces
+    operations
         The instance, cut.
     layout
         Its GPUs.
@@ -31,13 +31,15 @@ class AssignmentTable:
         How many assignments of a job to GPUs are kept; on small clusters the same ones come again and again.
     """
 
-    def __init__(self, pieces: Pieces, layout: Layout, demands: Sequence[Demand], remembered: int = 10_000) -> None:
-        self.pieces, self.layout, self.demands, self._remembered = pieces, layout, demands, remembered
+    def __init__(
+        self, operations: Operations, layout: Layout, demands: Sequence[Demand], remembered: int = 10_000
+    ) -> None:
+        self.operations, self.layout, self.demands, self._remembered = operations, layout, demands, remembered
         self._channels: dict[tuple[int, ...], Channel | None] = {}
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
         self._lengths: dict[tuple[object, ...], int] = {}
-        self._spots: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], PlacedJob | None] = {}
+        self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
 
     def channel(self, gpus: Sequence[int]) -> Channel | None:
         """Channel of a job on these GPUs."""
@@ -54,7 +56,7 @@ class AssignmentTable:
             self._levels[key] = level_plan(demand.job, demand.rows, caps) if min(caps) > 0 else None
         return self._levels[key]
 
-    def tables(self, job: PieceGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
+    def tables(self, job: OperationGraph, gpus: Sequence[int]) -> list[tuple[int, ...]]:
         """Duration of a block of a job by slot and level."""
         type_of = self.layout.type_of
         return [block.duration_us[type_of[gpu]] for block, gpu in zip(job.blocks, gpus, strict=True)]
@@ -65,19 +67,19 @@ class AssignmentTable:
         jobs = zip(self.demands, places, strict=True)
         return [level_caps(self.layout, demand, gpus, state) for demand, gpus in jobs]
 
-    def spot(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> PlacedJob | None:
+    def assignment(self, index: int, demand: Demand, gpus: Sequence[int], caps: Sequence[int]) -> Assignment | None:
         """A job on these GPUs with levels under caps; None where there are none, or no path joins the GPUs."""
         key = (index, id(demand), tuple(gpus), tuple(caps))
-        if key not in self._spots:
-            if len(self._spots) >= self._remembered:
-                self._spots.clear()
+        if key not in self._assignments:
+            if len(self._assignments) >= self._remembered:
+                self._assignments.clear()
             plan = self.levels(demand, caps)
-            self._spots[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
-        return self._spots[key]
+            self._assignments[key] = None if plan is None else self.placed(index, gpus, plan, caps, demand)
+        return self._assignments[key]
 
     def placed(
         self, index: int, gpus: Sequence[int], plan: LevelPlan, caps: Sequence[int], demand: Demand | None = None
-    ) -> PlacedJob | None:
+    ) -> Assignment | None:
         """A job on these GPUs with these levels; None where no path joins them.
 
         Parameters
@@ -94,10 +96,10 @@ class AssignmentTable:
         channel = self.channel(gpus)
         if channel is None:
             return None
-        job, demand = self.pieces.jobs[index], demand or self.demands[index]
+        job, demand = self.operations.jobs[index], demand or self.demands[index]
         tables = self.tables(job, gpus)
         exchange = [self.exchange(demand, row, channel) for row in plan.rows]
-        return PlacedJob(
+        return Assignment(
             demand=demand,
             job=job,
             gpus=list(gpus),
@@ -127,12 +129,12 @@ class AssignmentTable:
             self._lengths[key] = iteration_us(tables, levels, exchange)
         return self._lengths[key]
 
-    def all_placed(self, placement: Placement) -> list[PlacedJob] | None:
+    def all_placed(self, placement: Placement) -> list[Assignment] | None:
         """All jobs on their GPUs; None where memory admits no levels for one, or no path joins its GPUs."""
-        found: list[PlacedJob] = []
+        found: list[Assignment] = []
         for index, own in enumerate(looking(self.caps(placement))):
-            spot = self.spot(index, self.demands[index], placement[index], own)
-            if spot is None:
+            assignment = self.assignment(index, self.demands[index], placement[index], own)
+            if assignment is None:
                 return None
-            found.append(spot)
+            found.append(assignment)
         return found

@@ -1,10 +1,10 @@
-"""The piece graph: a job cut into blocks, transfers and precedence edges.
+"""The operation graph: a job cut into blocks, transfers and precedence edges.
 
-Everything above this room reads pieces and never models or segments, so a new way of
+Everything above this room reads operations and never models or segments, so a new way of
 training is a new cutter here. `cut` is the cutter of data-parallel jobs with partial
 backpropagation (specification: iteration).
 
-The pieces of one iteration are *nodes*: the blocks, then the transfers, then one barrier.
+The operations of one iteration are *nodes*: the blocks, then the transfers, then one barrier.
 An edge ``before -> after`` with lag 0 joins nodes of one iteration, with lag 1 a node of an
 iteration to a node of the next (the barrier). What an edge asks for depends on its ends:
 
@@ -32,16 +32,25 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import BestPace
 
-__all__ = ["MOST_PIECES", "BlockPiece", "Edge", "LevelRule", "PieceGraph", "Pieces", "TransferPiece", "cut"]
+__all__ = [
+    "MOST_OPERATIONS",
+    "BlockOperation",
+    "Edge",
+    "LevelRule",
+    "OperationGraph",
+    "Operations",
+    "TransferOperation",
+    "cut",
+]
 
-MOST_PIECES = 20_000_000
+MOST_OPERATIONS = 20_000_000
 """Blocks and transfers that a plan is written for."""
 _HUGE_SERVER = 1 << 10
 """GPUs of a server beyond so many are left out where there are not as many workers."""
 
 
 @dataclass(frozen=True, slots=True)
-class BlockPiece:
+class BlockOperation:
     """A block of one iteration.
 
     Parameters
@@ -57,7 +66,7 @@ class BlockPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class TransferPiece:
+class TransferOperation:
     """A transfer of one iteration, received by all slots of the job.
 
     Parameters
@@ -81,7 +90,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PieceGraph:
+class OperationGraph:
     """One job, cut.
 
     Parameters
@@ -95,7 +104,7 @@ class PieceGraph:
     rule
         Which levels are allowed.
     blocks, transfers
-        Pieces of one iteration.
+        Operations of one iteration.
     gpu_types
         GPU types that may run it.
     state_bytes
@@ -111,15 +120,15 @@ class PieceGraph:
     slots: int
     levels: int
     rule: LevelRule
-    blocks: tuple[BlockPiece, ...]
-    transfers: tuple[TransferPiece, ...]
+    blocks: tuple[BlockOperation, ...]
+    transfers: tuple[TransferOperation, ...]
     gpu_types: tuple[str, ...]
     state_bytes: int
     activation_bytes: tuple[int, ...]
 
     @property
     def edges(self) -> tuple[Edge, ...]:
-        """Precedences between the pieces."""
+        """Precedences between the operations."""
         return _edges(len(self.blocks), len(self.transfers))
 
     @property
@@ -134,15 +143,15 @@ class PieceGraph:
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """An instance, cut: its cluster and one piece graph a job, in the instance's order.
+class Operations:
+    """An instance, cut: its cluster and one operation graph a job, in the instance's order.
 
     The cluster is the instance's without the GPUs of a huge server that would stay idle in any case.
     """
 
     instance: Instance
     cluster: Cluster
-    jobs: tuple[PieceGraph, ...]
+    jobs: tuple[OperationGraph, ...]
     horizon: Horizon
     objective: Objective
 
@@ -167,24 +176,24 @@ class Pieces:
         return sum(job.iterations * len(job.transfers) for job in self.jobs)
 
 
-def cut(instance: Instance) -> Pieces:
-    """Cut every job of an instance into its piece graph.
+def cut(instance: Instance) -> Operations:
+    """Cut every job of an instance into its operation graph.
 
     Raises
     ------
     TooLargeError
-        One iteration of all jobs has more than `MOST_PIECES` blocks.
+        One iteration of all jobs has more than `MOST_OPERATIONS` blocks.
     OutOfTimeError
         The time of the solve is over.
     UsageError
         A depth rule of one's own gives limits that no levels keep.
     """
     workers = sum(job.workers for job in instance.jobs)
-    if workers > MOST_PIECES:
-        raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_PIECES:,} at most")
+    if workers > MOST_OPERATIONS:
+        raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
     jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.jobs))
-    return Pieces(instance, _usable(instance), jobs, instance.horizon, instance.objective)
+    return Operations(instance, _usable(instance), jobs, instance.horizon, instance.objective)
 
 
 def _usable(instance: Instance) -> Cluster:
@@ -203,15 +212,15 @@ class _ModelCut:
         self.levels = model.depth
         self.gpu_types = model.gpu_types
         self.duration_us = {t: model.block_us(t) for t in self.gpu_types}
-        self.buckets = tuple(TransferPiece(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
+        self.buckets = tuple(TransferOperation(b, size) for b, size in enumerate(model.bucket_bytes(), 1))
         self.state_bytes = model.state_bytes
         self.activation_bytes = model.activation_bytes()
-        self._blocks: dict[int, tuple[BlockPiece, ...]] = {}
+        self._blocks: dict[int, tuple[BlockOperation, ...]] = {}
 
-    def cut(self, job: Job) -> PieceGraph:
+    def cut(self, job: Job) -> OperationGraph:
         if job.workers not in self._blocks:
-            self._blocks[job.workers] = tuple(BlockPiece(slot, self.duration_us) for slot in range(job.workers))
-        return PieceGraph(
+            self._blocks[job.workers] = tuple(BlockOperation(slot, self.duration_us) for slot in range(job.workers))
+        return OperationGraph(
             name=job.name,
             release_us=job.release_us,
             weight=job.weight,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.costs import ceil_div, staircase, transfer_us
-from jigsaw_opt.problem.pieces import Edge, PieceGraph
+from jigsaw_opt.problem.operations import Edge, OperationGraph
 
 SEGMENTS = (
     Segment("stem", {"v": 10, "w": 5}, {"v": 20, "w": 9}, 100, 7),
@@ -14,39 +14,39 @@ SEGMENTS = (
 )
 
 
-def graph(job: Job, model: Model | None = None) -> PieceGraph:
+def graph(job: Job, model: Model | None = None) -> OperationGraph:
     cluster = Cluster((Server("s", "v", 4, 10**9, 10**9),))
     return cut(Instance("i", cluster, {"m": model or Model(SEGMENTS)}, (job,))).jobs[0]
 
 
 def test_durations_buckets_and_memory_by_level() -> None:
-    piece = graph(Job("j", "m", 2, 1))
-    assert piece.gpu_types == ("v",)
-    assert piece.blocks[0].duration_us == {"v": (43, 103, 123)}
-    assert [t.payload_bytes for t in piece.transfers] == [25, 50, 100]
-    assert piece.state_bytes == 4 * 175
-    assert piece.activation_bytes == (4 + 7, 7 + 7, 14)
+    operation = graph(Job("j", "m", 2, 1))
+    assert operation.gpu_types == ("v",)
+    assert operation.blocks[0].duration_us == {"v": (43, 103, 123)}
+    assert [t.payload_bytes for t in operation.transfers] == [25, 50, 100]
+    assert operation.state_bytes == 4 * 175
+    assert operation.activation_bytes == (4 + 7, 7 + 7, 14)
 
 
 def test_levels_of_ones_choice_join_segments_in_one_bucket() -> None:
-    piece = graph(Job("j", "m", 2, 1), Model(SEGMENTS, levels=(2, 3), state_factor=1))
-    assert piece.blocks[0].duration_us["v"] == (103, 123)
-    assert [t.payload_bytes for t in piece.transfers] == [75, 100]
-    assert piece.state_bytes == 175
+    operation = graph(Job("j", "m", 2, 1), Model(SEGMENTS, levels=(2, 3), state_factor=1))
+    assert operation.blocks[0].duration_us["v"] == (103, 123)
+    assert [t.payload_bytes for t in operation.transfers] == [75, 100]
+    assert operation.state_bytes == 175
 
 
 def test_a_lone_worker_exchanges_nothing() -> None:
-    piece = graph(Job("j", "m", 1, 3))
-    assert piece.transfers == ()
-    assert piece.edges == (Edge(0, 1, 0), Edge(1, 0, 1))
+    operation = graph(Job("j", "m", 1, 3))
+    assert operation.transfers == ()
+    assert operation.edges == (Edge(0, 1, 0), Edge(1, 0, 1))
 
 
 def test_edges_of_two_workers() -> None:
-    piece = graph(Job("j", "m", 2, 1), Model(SEGMENTS, levels=(1, 3)))
+    operation = graph(Job("j", "m", 2, 1), Model(SEGMENTS, levels=(1, 3)))
     ready = {Edge(0, 2, 0), Edge(1, 2, 0), Edge(0, 3, 0), Edge(1, 3, 0)}
     barrier = {Edge(k, 4, 0) for k in range(4)} | {Edge(4, 0, 1), Edge(4, 1, 1)}
-    assert set(piece.edges) == ready | {Edge(2, 3, 0)} | barrier
-    assert piece.barrier == 4
+    assert set(operation.edges) == ready | {Edge(2, 3, 0)} | barrier
+    assert operation.barrier == 4
 
 
 def test_the_staircase_is_the_rounded_up_even_one() -> None:

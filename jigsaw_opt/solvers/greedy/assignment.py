@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jigsaw_opt.problem.pieces import PieceGraph
+from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout
 from jigsaw_opt.solvers.greedy.levels import LevelPlan, mean_slot_us
 
-__all__ = ["PlacedJob", "loads_us"]
+__all__ = ["Assignment", "loads_us"]
 
 
 @dataclass(slots=True, eq=False)
-class PlacedJob:
+class Assignment:
     """A job on its GPUs.
 
     Parameters
@@ -21,7 +21,7 @@ class PlacedJob:
     demand
         What it asks for.
     job
-        Its pieces.
+        Its operations.
     gpus
         GPU of each slot, numbered as in `Layout`.
     tables
@@ -41,7 +41,7 @@ class PlacedJob:
     """
 
     demand: Demand
-    job: PieceGraph
+    job: OperationGraph
     gpus: list[int]
     tables: list[tuple[int, ...]]
     links: tuple[int, ...]
@@ -60,7 +60,7 @@ def loads_us(
     caps: Sequence[int],
     tables: Sequence[Sequence[int]],
 ) -> list[int]:
-    """`PlacedJob.slot_us` of a job with levels under caps."""
+    """`Assignment.slot_us` of a job with levels under caps."""
     if plan.fixed or min(caps) < demand.job.levels:
         return mean_slot_us(plan, caps, tables)
     return [demand.slot_us[layout.type_of[gpu]] // demand.job.iterations for gpu in gpus]
