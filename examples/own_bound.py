@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
-from jigsaw_opt.solvers.bounds import Bound, Budget, Context, Proof, Relaxation, Term, lower_bound
+from jigsaw_opt.solvers.bounds import Bound, BoundBudget, BoundContext, Proof, Relaxation, Term, lower_bound
 
 
-def bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """Every job ends no earlier than alone, and the one that ends last waits for the bound on the makespan."""
     makespan = lower_bound(replace(context.operations, objective="makespan"))
     alone = sum(data.job.weight * data.completion for data in context.job_data)

@@ -17,7 +17,7 @@ from jigsaw_opt.documents import load_instance
 from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import cut
-from jigsaw_opt.solvers.bounds import Budget, Context, lower_bound
+from jigsaw_opt.solvers.bounds import BoundBudget, BoundContext, lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.installed import installed, jigsaw
@@ -111,7 +111,7 @@ def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.Monk
         instance = random_instance(seed, "finite", "weighted_completion", 6)
         best = optimum(instance)
         if best is not None:
-            (bound,) = own.bounds(Context(cut(instance)), 0, Budget())
+            (bound,) = own.bounds(BoundContext(cut(instance)), 0, BoundBudget())
             assert bound.value <= best
             compared += 1
     assert compared >= 20

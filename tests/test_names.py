@@ -7,8 +7,6 @@ from collections import defaultdict
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "jigsaw_opt"
-OWN_NAMES = ("solvers/bounds/", "solvers/greedy/", "solvers/kernels/", "solvers/resolve/", "solvers/search/")
-"""Rooms whose classes may share names with those of other rooms."""
 
 
 def classes() -> dict[str, list[tuple[str, bool]]]:
@@ -16,7 +14,7 @@ def classes() -> dict[str, list[tuple[str, bool]]]:
     found: dict[str, list[tuple[str, bool]]] = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())) if not place.startswith(OWN_NAMES) else ():
+        for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 name = node.name.lstrip("_")
                 bases = [ast.unparse(base).partition("[")[0].rpartition(".")[2].lstrip("_") for base in node.bases]

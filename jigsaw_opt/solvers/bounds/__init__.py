@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.driver import lower_bound, stronger_bounds
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
 from jigsaw_opt.solvers.bounds.registry import names
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Deadlines, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Deadlines, Relaxation
 
 __all__ = [
     "Bound",
-    "Budget",
-    "Context",
+    "BoundBudget",
+    "BoundContext",
     "Deadlines",
     "Proof",
     "Relaxation",

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from jigsaw_opt.problem import clock
 
-__all__ = ["Budget"]
+__all__ = ["BoundBudget"]
 
 
-class Budget:
+class BoundBudget:
     """Deterministic work, the clock of the solve at hand, and a caller who may stop it at any moment.
 
     Parameters

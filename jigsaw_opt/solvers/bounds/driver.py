@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.registry import relaxations
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 
 __all__ = ["lower_bound", "stronger_bounds"]
 
@@ -31,7 +31,7 @@ def lower_bound(operations: Operations, without: Collection[str] = ()) -> Bound:
         There is no relaxation of such a name.
     """
     best = Bound(0, Proof("no time is less than 0"))
-    for bound in _rising(operations, -1, Budget(), without, instant=True):
+    for bound in _rising(operations, -1, BoundBudget(), without, instant=True):
         best = bound
     return best
 
@@ -64,14 +64,14 @@ def stronger_bounds(
     UsageError
         There is no relaxation of such a name.
     """
-    yield from _rising(operations, known, Budget(work, stop), without, instant=False)
+    yield from _rising(operations, known, BoundBudget(work, stop), without, instant=False)
 
 
 def _rising(
-    operations: Operations, known: int, budget: Budget, without: Collection[str], instant: bool
+    operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
     """What relaxations that are instant, or that are not, prove in their order; each proof is given its name."""
-    context = Context(operations)
+    context = BoundContext(operations)
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):
             for bound in relaxation.bounds(context, known, budget):

@@ -76,7 +76,7 @@ class JobData:
     completion: int
 
     def offset(self, once: int, moment: int) -> int:
-        """Mean-busy-time offset (see `Demand`) of work that every iteration repeats.
+        """Mean-busy-time offset (see `ResourceDemand`) of work that every iteration repeats.
 
         Parameters
         ----------

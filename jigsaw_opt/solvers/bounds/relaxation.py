@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData, gather_job_data, gpu_classes
 from jigsaw_opt.solvers.bounds.proof import Proof
 
-__all__ = ["Bound", "Context", "Deadlines", "Relaxation"]
+__all__ = ["Bound", "BoundContext", "Deadlines", "Relaxation"]
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class Bound(NamedTuple):
         return self.proof.sentence
 
 
-class Context:
+class BoundContext:
     """What the relaxations of one run share: the instance, what follows from it, and what they build together.
 
     Parameters
@@ -66,7 +66,7 @@ class Context:
         """What no plan beats for each job, in the instance's order."""
         return gather_job_data(self.operations, self.gpu_classes)
 
-    def shared(self, build: Callable[[Context], T]) -> T:
+    def shared(self, build: Callable[[BoundContext], T]) -> T:
         """What `build` makes of this context: built once, for all relaxations that ask for it."""
         if build not in self._shared:
             self._shared[build] = build(self)
@@ -95,7 +95,7 @@ class Relaxation:
     """
 
     name: str
-    bounds: Callable[[Context, int, Budget], Iterator[Bound]]
+    bounds: Callable[[BoundContext, int, BoundBudget], Iterator[Bound]]
     objectives: frozenset[str] = frozenset({"makespan", "weighted_completion", "period"})
     instant: bool = False
     fits: Callable[[Operations], bool] = lambda operations: True

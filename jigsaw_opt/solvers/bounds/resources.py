@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-__all__ = ["Demand", "Resource", "WeightedJob", "WorkInterval"]
+__all__ = ["Resource", "ResourceDemand", "WeightedJob", "WorkInterval"]
 
 
 class WorkInterval(NamedTuple):
@@ -30,7 +30,7 @@ class WorkInterval(NamedTuple):
         return self.rate * self.length
 
 
-class Demand(NamedTuple):
+class ResourceDemand(NamedTuple):
     """What one job asks of a resource.
 
     Parameters
@@ -67,7 +67,7 @@ class WeightedJob(NamedTuple):
 
     weight: int
     completion: int
-    demand: Demand | None
+    demand: ResourceDemand | None
 
 
 class Resource(NamedTuple):
@@ -86,7 +86,7 @@ class Resource(NamedTuple):
     """
 
     capacity: int
-    demands: Sequence[Demand | None]
+    demands: Sequence[ResourceDemand | None]
     reason: str
     servers: tuple[str, ...] = ()
     links: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, prepa
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
-from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListSchedule, list_schedule, repeat_list_schedule
+from jigsaw_opt.solvers.kernels.list_scheduling import ListInput, ListScheduleState, list_schedule, repeat_list_schedule
 from jigsaw_opt.solvers.kernels.period import blank_period
 from jigsaw_opt.solvers.magnitude import beyond, orders_fit, schedules_fit
 
@@ -49,12 +49,12 @@ class Flat:
         size, resources, jobs = self._flat.size, self._flat.resources, len(operations.jobs)
         groups, widest = len(self._flat.graph.use_at), max(job.slots for job in operations.jobs)
         self._given = ListInput([0] * groups, [0] * jobs, [0] * size, [0.0] * jobs, [0] * jobs)
-        lengths = dict.fromkeys(ListSchedule._fields, jobs)
+        lengths = dict.fromkeys(ListScheduleState._fields, jobs)
         lengths |= dict.fromkeys(("sequence", "level", "duration", "start"), size)
         lengths |= dict.fromkeys(("free", "skyline", "waiting", "queue"), resources)
         lengths |= {"scheduled": 1, "first": resources + 1, "waits": groups, "order": widest}
         blank = {name: [0] * length for name, length in looking(lengths.items())}
-        self._schedule = ListSchedule(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
+        self._schedule = ListScheduleState(**blank)._replace(priority=[0.0] * jobs)  # type: ignore[arg-type]
         self._trial = blank_period(size, resources, beyond(operations)) if self._cyclic else blank_period(0, 0, 0)
         self._share()
         self.period_us: int | None = None

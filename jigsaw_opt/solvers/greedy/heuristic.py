@@ -82,7 +82,7 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
         Of the local search.
     """
     operations = evaluator.operations
-    search = _Search(evaluator, table, random.Random(seed))
+    search = _LocalSearch(evaluator, table, random.Random(seed))
     best: _Trial | None = None
     for step in range(len(_Order) + min(_MAX_STEPS, _STEP_OPERATIONS // (operations.blocks + operations.transfers))):
         if step < len(_Order):
@@ -111,7 +111,7 @@ def placements(operations: Operations, asked: Sequence[Demand]) -> Iterator[list
         What each job asks for.
     """
     table = AssignmentTable(operations, Layout(operations), asked)
-    search = _Search(Evaluator(operations, table.layout), table, random.Random(0))
+    search = _LocalSearch(Evaluator(operations, table.layout), table, random.Random(0))
     for order in _Order:
         jobs = search.place(search.plain(order))
         if jobs is not None:
@@ -165,7 +165,7 @@ class _Keys:
     offset_us: list[int]
 
 
-class _Search:
+class _LocalSearch:
     """Runs the heuristic for given keys."""
 
     def __init__(self, evaluator: Evaluator, table: AssignmentTable, draw: random.Random) -> None:

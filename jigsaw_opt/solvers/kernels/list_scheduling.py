@@ -13,7 +13,7 @@ from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, kernel
 from jigsaw_opt.solvers.kernels.graph import Graph
 from jigsaw_opt.solvers.kernels.period import Period, least_period
 
-__all__ = ["ListInput", "ListSchedule", "list_schedule", "repeat_list_schedule"]
+__all__ = ["ListInput", "ListScheduleState", "list_schedule", "repeat_list_schedule"]
 
 _BARRIER, _GPU, _READY, _LINK, _NONE = 0, 1, 2, 3, 4
 
@@ -42,7 +42,7 @@ class ListInput(NamedTuple):
     earliest: Numbers
 
 
-class ListSchedule(NamedTuple):
+class ListScheduleState(NamedTuple):
     """A schedule, and buffers. What is one number is alone in its list.
 
     Parameters
@@ -94,7 +94,7 @@ class ListSchedule(NamedTuple):
     pending: Numbers
 
 
-def reset(graph: Graph, given: ListInput, state: ListSchedule) -> None:
+def reset(graph: Graph, given: ListInput, state: ListScheduleState) -> None:
     """Make all GPUs and links free and all iterations wait."""
     first, skyline = state.first, state.skyline
     for r in range(len(state.free)):
@@ -112,7 +112,7 @@ def reset(graph: Graph, given: ListInput, state: ListSchedule) -> None:
     state.scheduled[0] = 0
 
 
-def deal_levels(graph: Graph, given: ListInput, state: ListSchedule, j: int, at: int) -> None:
+def deal_levels(graph: Graph, given: ListInput, state: ListScheduleState, j: int, at: int) -> None:
     """Choose the levels of an iteration: the deepest block goes to the GPU with the lowest skyline that admits it."""
     level, asked, order, skyline = state.level, given.asked, state.order, state.skyline
     use, use_at, cap, slots = graph.use, graph.use_at, graph.cap, graph.slots[j]
@@ -136,7 +136,7 @@ def deal_levels(graph: Graph, given: ListInput, state: ListSchedule, j: int, at:
             order[k] = order[k + 1]
 
 
-def open_iteration(graph: Graph, given: ListInput, state: ListSchedule, j: int) -> int:
+def open_iteration(graph: Graph, given: ListInput, state: ListScheduleState, j: int) -> int:
     """Let the blocks of a job's next iteration wait; returns the first."""
     slots, buckets, last = graph.slots[j], graph.buckets[j], graph.last[j]
     use, use_at, table, table_at, job = graph.use, graph.use_at, graph.table, graph.table_at, graph.job
@@ -196,14 +196,14 @@ def pop(heap: Numbers, first: int, count: int, job: Numbers, priority: Reals) ->
     return top
 
 
-def finish_iteration(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
+def finish_iteration(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
     """Schedule the barrier of an iteration once all else in it has started; returns the next event of its job."""
     p, n = state.at[j] + graph.slots[j] + graph.buckets[j], state.scheduled[0]
     state.sequence[n], state.scheduled[0], state.start[p] = p, n + 1, state.end[j]
     return state.end[j], _BARRIER if state.left[j] > 0 else _NONE
 
 
-def set_begin(graph: Graph, state: ListSchedule, j: int) -> None:
+def set_begin(graph: Graph, state: ListScheduleState, j: int) -> None:
     """Write down the first start of a job."""
     at, begin, start = graph.begin[j], state.begin, state.start
     begin[j] = start[at]
@@ -211,7 +211,7 @@ def set_begin(graph: Graph, state: ListSchedule, j: int) -> None:
         begin[j] = min(begin[j], start[p])
 
 
-def finish_blocks(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
+def finish_blocks(graph: Graph, state: ListScheduleState, j: int) -> tuple[int, int]:
     """Go on with an iteration whose blocks have all started; returns the next event of its job."""
     slots, buckets, start = graph.slots[j], graph.buckets[j], state.start
     first = state.at[j] + slots
@@ -230,7 +230,7 @@ def finish_blocks(graph: Graph, state: ListSchedule, j: int) -> tuple[int, int]:
     return finish_iteration(graph, state, j)
 
 
-def pending_jobs(state: ListSchedule, count: int, freed: int) -> int:
+def pending_jobs(state: ListScheduleState, count: int, freed: int) -> int:
     """Add those that wait at a link to the first jobs that are pending; returns how many there are."""
     j = state.queue[freed]
     state.queue[freed] = -1
@@ -241,7 +241,7 @@ def pending_jobs(state: ListSchedule, count: int, freed: int) -> int:
     return count
 
 
-def sort_pending(state: ListSchedule, count: int) -> None:
+def sort_pending(state: ListScheduleState, count: int) -> None:
     """Put the most urgent of the first jobs that are pending first."""
     pending, priority = state.pending, state.priority
     for n in range(1, count):
@@ -254,7 +254,7 @@ def sort_pending(state: ListSchedule, count: int) -> None:
         pending[k] = j
 
 
-def start_transfer(graph: Graph, state: ListSchedule, j: int, now: int) -> tuple[int, int, int]:
+def start_transfer(graph: Graph, state: ListScheduleState, j: int, now: int) -> tuple[int, int, int]:
     """Start the next transfer of a job, or let it wait at the link that is busy longest.
 
     Returns
@@ -285,7 +285,7 @@ def start_transfer(graph: Graph, state: ListSchedule, j: int, now: int) -> tuple
 
 
 @kernel(lists=True)
-def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Numbers) -> int:
+def list_schedule(graph: Graph, given: ListInput, state: ListScheduleState, halt: Numbers) -> int:
     """Schedule all operations; returns how many were scheduled.
 
     Events are barriers, GPUs and links that become free, and buckets that become ready. At each moment all its events
@@ -357,7 +357,7 @@ def list_schedule(graph: Graph, given: ListInput, state: ListSchedule, halt: Num
 
 
 @kernel()
-def repeat_list_schedule(graph: Graph, state: ListSchedule, trial: Period) -> int:
+def repeat_list_schedule(graph: Graph, state: ListScheduleState, trial: Period) -> int:
     """Repeat a list schedule on the cyclic horizon, in its order, as often as may be; returns the period.
 
     Parameters

@@ -10,7 +10,7 @@ import pytest
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.solvers.bounds import Bound, lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, refutation
 from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, best_pattern
 from tests.oracle import optimum
@@ -125,11 +125,11 @@ def test_a_knapsack_is_never_underestimated(capacity: int) -> None:
 def test_a_refutation_is_an_inequality_between_integers() -> None:
     # Three bins of 10 hold at most one operation of 6 each, so four operations of 6 do not fit, though 24 < 30.
     packing = Packing((KnapsackBins(3, 10, {0: Item(6, 4, 0), 1: Item(4, 2, 0)}),), (4, 2), (("a", "b"), ("c",)))
-    found = refutation(packing, packing.sizes(), Budget())
+    found = refutation(packing, packing.sizes(), BoundBudget())
     assert found is not None
     assert packing.refuted_at(found.prices) == found
     prices, (pattern,) = found
     assert pattern == packing.bins[0].best(prices)
     assert 3 * pattern.value < 4 * prices[0] + 2 * prices[1]
     assert packing.refuted_at((1, 0)) is not None and packing.refuted_at((0, 1)) is None
-    assert refutation(replace(packing, demands=(3, 3)), packing.sizes(), Budget()) is None
+    assert refutation(replace(packing, demands=(3, 3)), packing.sizes(), BoundBudget()) is None

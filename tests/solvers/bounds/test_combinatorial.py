@@ -23,7 +23,7 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import critical_set, least_weighted_completion
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WeightedJob
 from tests.oracle import optimum
 from tests.random_instances import random_instance
 
@@ -119,12 +119,12 @@ def test_wide_jobs_crowd_onto_slow_gpus() -> None:
 
 
 def test_jacksons_rule_keeps_late_work_and_long_tails_apart() -> None:
-    early, late = Demand(0, 40, 60, 0), Demand(50, 40, 0, 0)
+    early, late = ResourceDemand(0, 40, 60, 0), ResourceDemand(50, 40, 0, 0)
     # Two machines: 20 us of work each; the early job owes 60 us afterwards, the late one starts at 50.
     assert critical_set(Resource(2, (early, None, late), "")) == [0]
     assert critical_set(Resource(2, (late,), "")) == [0]
     # Without the long tail both together decide: 40 us of work for two machines from 0 on.
-    assert critical_set(Resource(2, (Demand(0, 40, 0, 0), None, Demand(10, 40, 0, 0)), "")) == [0, 2]
+    assert critical_set(Resource(2, (ResourceDemand(0, 40, 0, 0), None, ResourceDemand(10, 40, 0, 0)), "")) == [0, 2]
 
 
 def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
@@ -134,7 +134,7 @@ def test_machines_in_parallel_finish_later_than_one_fast_machine() -> None:
 
 def test_own_ends_and_capacity_bound_weighted_ends_together() -> None:
     # On one machine the second and the third job wait for each other; the first has a long way to go alone.
-    alone, short = WeightedJob(1, 100, Demand(0, 2, 0, 4)), WeightedJob(1, 5, Demand(0, 5, 0, 25))
+    alone, short = WeightedJob(1, 100, ResourceDemand(0, 2, 0, 4)), WeightedJob(1, 5, ResourceDemand(0, 5, 0, 25))
     assert least_weighted_completion([alone, short, short], 1)[0] >= 100 + 5 + 10
 
 

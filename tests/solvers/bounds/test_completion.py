@@ -13,8 +13,8 @@ from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end, objective_of
-from jigsaw_opt.solvers.bounds import Context, lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
 from jigsaw_opt.solvers.bounds.completion import chains
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, Step, pair_inequalities
@@ -85,7 +85,7 @@ def test_a_stronger_bound_leaves_jobs_less_time(seed: int) -> None:
     *_, best = stronger_bounds(operations, lower_bound(operations).value)
     limit = best.value + best.value // 50
     before, after = windows(operations, limit), windows(operations, limit, best.deadlines(limit))
-    own = [data.completion for data in Context(operations).job_data]
+    own = [data.completion for data in BoundContext(operations).job_data]
     left = [(b.deadline - end, a.deadline - end) for b, a, end in zip(before, after, own, strict=True)]
     assert all(0 <= later <= sooner for sooner, later in left)
     assert min(later / sooner for sooner, later in left) < 0.6
@@ -157,9 +157,9 @@ def optimum_of_two() -> int:
 def test_labels_are_merged_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     one = Chain(0, 4, 30, (Step(True, 7, 7, 3, 13), Step(True, 13, 13, 11, 0)))
     other = Chain(5, 5, 26, (Step(True, 11, 11, 9, 0),))
-    exact = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
+    exact = list(pair_inequalities((0, 1), one, other, "pair", BoundBudget()))
     monkeypatch.setattr(chains, "_MOST_LABELS", 2)
-    relaxed = list(pair_inequalities((0, 1), one, other, "pair", Budget()))
+    relaxed = list(pair_inequalities((0, 1), one, other, "pair", BoundBudget()))
     assert least_sum(relaxed) < least_sum(exact)
 
 
@@ -185,8 +185,8 @@ def test_surplus_of_a_job_between_transfers_of_another_costs_time() -> None:
     # Alone the first ends at 2 * (10 + 20) + 15, the second at 25; each wait of the first for the second is a loss.
     first = Chain(0, 2, 30, (Step(True, 10, 10, 10, 10), Step(True, 10, 10, 20, 0)), free_work=15, room=10)
     second = Chain(0, 1, 25, (Step(True, 20, 20, 5, 0),))
-    with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", Budget())))
-    without = least_sum(list(pair_inequalities((0, 1), first._replace(free_work=0), second, "pair", Budget())))
+    with_surplus = least_sum(list(pair_inequalities((0, 1), first, second, "pair", BoundBudget())))
+    without = least_sum(list(pair_inequalities((0, 1), first._replace(free_work=0), second, "pair", BoundBudget())))
     # The second goes first and holds the first up by 15 us, which no free_work can fill: none was due yet.
     assert (without, with_surplus) == (100, 115)
 
@@ -218,14 +218,14 @@ def test_shared_links_give_more(seed: int, share: float) -> None:
 
 def test_windows_see_what_whole_loads_do_not() -> None:
     operations = cut(generate("server", 37))
-    context = Context(operations)
+    context = BoundContext(operations)
     job_data, resources = context.job_data, gpu_resources(context)
     program = CompletionProgram([data.job.weight for data in job_data], [data.completion for data in job_data])
     program.solve()
-    for _ in cut_rounds(program, [LoadCuts(resource, job_data) for resource in resources], Budget()):
+    for _ in cut_rounds(program, [LoadCuts(resource, job_data) for resource in resources], BoundBudget()):
         continue
     loads = program.dual().value
-    assert max(dual.value for dual in energetic_bounds(program, resources, job_data, Budget())) > 1.01 * loads
+    assert max(dual.value for dual in energetic_bounds(program, resources, job_data, BoundBudget())) > 1.01 * loads
 
 
 def test_a_curve_is_exact_at_integers_and_near_in_between() -> None:

@@ -18,7 +18,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
-from jigsaw_opt.solvers.bounds import Bound, Budget, lower_bound, names, registry, stronger_bounds
+from jigsaw_opt.solvers.bounds import Bound, BoundBudget, lower_bound, names, registry, stronger_bounds
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
@@ -166,7 +166,7 @@ def test_a_bound_of_others_is_found_by_entry_point(tmp_path: Path, monkeypatch: 
 
 
 def test_a_budget_that_is_spent_ends_a_relaxation() -> None:
-    budget = Budget(1.0)
+    budget = BoundBudget(1.0)
     budget.charge(1.0)
     assert budget.spent and not budget.stopped
-    assert Budget(stop=lambda: True).stopped
+    assert BoundBudget(stop=lambda: True).stopped

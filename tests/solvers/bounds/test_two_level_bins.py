@@ -10,8 +10,8 @@ import pytest
 
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers.bounds import Context, lower_bound, stronger_bounds
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds import BoundContext, lower_bound, stronger_bounds
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.destructive import DestructiveTest, destructive_bounds
 from jigsaw_opt.solvers.bounds.packing.link_bins import link_packings
 from jigsaw_opt.solvers.bounds.packing.two_level_bins import TwoLevelPacking, two_level_packings
@@ -46,19 +46,19 @@ def racks(
 
 def two_level_packing(instance: Instance) -> TwoLevelPacking:
     operations = cut(instance)
-    (found,) = two_level_packings(Context(operations))
+    (found,) = two_level_packings(BoundContext(operations))
     return found
 
 
 def raised(test: DestructiveTest, known: int) -> list[int]:
-    return [bound.value for bound in destructive_bounds(test, known, 10**6, Budget())]
+    return [bound.value for bound in destructive_bounds(test, known, 10**6, BoundBudget())]
 
 
 def packed_alone(instance: Instance) -> int:
     """The bound of the links of servers and of those of racks, each by itself."""
     operations = cut(instance)
     best = lower_bound(operations).value
-    for test in link_packings(Context(operations)):
+    for test in link_packings(BoundContext(operations)):
         best = max([best, *raised(test, best)])
     return best
 
@@ -79,7 +79,7 @@ def test_links_of_racks_and_servers_together_refute_what_each_leaves_open() -> N
 
 def test_jobs_that_have_room_in_one_rack_are_left_to_the_links_of_servers() -> None:
     assert two_level_packing(racks(["anywhere", "anywhere"])).packing(10**2) is None
-    assert not two_level_packing(racks(["anywhere", "anywhere"])).refutes(1, Budget())
+    assert not two_level_packing(racks(["anywhere", "anywhere"])).refutes(1, BoundBudget())
     assert two_level_packing(racks(["fast", "anywhere"])).packing(10) is not None
 
 
@@ -132,7 +132,7 @@ def _most(limit: int, prices: tuple[int, ...]) -> int:
 
 @pytest.mark.parametrize("work", [0.0, 10.0])
 def test_it_pays_for_its_work(work: float) -> None:
-    budget = Budget(work)
+    budget = BoundBudget(work)
     refuted = two_level_packing(racks(["fast", "anywhere"])).refutes(7, budget)
     assert (refuted is not None) == (work > 0)
     assert budget.left < work
@@ -149,5 +149,5 @@ def test_times_are_rounded_so_that_the_engine_takes_them_and_nothing_is_refuted_
         for it in model.segments
     }
     large = two_level_packing(replace(instance, models=models))
-    assert large.refutes(11 * unit, Budget())
-    assert not large.refutes(13 * unit, Budget())
+    assert large.refutes(11 * unit, BoundBudget())
+    assert not large.refutes(13 * unit, BoundBudget())

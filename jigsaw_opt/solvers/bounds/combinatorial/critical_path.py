@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
 __all__ = ["CRITICAL_PATH"]
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """The longest job, or the weighted sum over all jobs."""
     if context.operations.objective == "weighted_completion":
         yield _all_jobs(context)
@@ -19,7 +19,7 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
         yield _longest_job(context)
 
 
-def _all_jobs(context: Context) -> Bound:
+def _all_jobs(context: BoundContext) -> Bound:
     terms = tuple(
         Term("weighted completion time", data.job.weight * data.completion, "weight * us", (data.job.name,))
         for data in context.job_data
@@ -29,7 +29,7 @@ def _all_jobs(context: Context) -> Bound:
     return Bound(value, Proof("critical paths of all jobs", arithmetic, terms, names))
 
 
-def _longest_job(context: Context) -> Bound:
+def _longest_job(context: BoundContext) -> Bound:
     longest = max(context.job_data, key=lambda data: data.completion)
     job, name = longest.job, longest.job.name
     # A period is at least 1.

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import GpuClass, JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkInterval
 
 __all__ = ["GPU_WORK", "gpu_resources"]
 
@@ -34,7 +34,7 @@ _FINEST = 1000
 PriceVector = tuple[int, ...]
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     return resource_bounds(context, context.shared(gpu_resources), known)
 
 
@@ -42,7 +42,7 @@ GPU_WORK = Relaxation("gpu_work", _bounds, instant=True)
 """The relaxation registered as ``gpu_work``."""
 
 
-def gpu_resources(context: Context) -> list[Resource]:
+def gpu_resources(context: BoundContext) -> list[Resource]:
     """GPU time at several prices: the same for all, classes on their own, and the best prices found."""
     classes, servers = context.gpu_classes, context.operations.cluster.servers
     dual = _DualSearch([data for data in context.job_data if data.job_class.blocks], classes)
@@ -80,7 +80,7 @@ class _PricedWork(NamedTuple):
     overflow
         What an iteration costs more because a job has at most one worker on each GPU of its cheapest class.
     intervals, free_interval
-        See `Demand`.
+        See `ResourceDemand`.
     """
 
     cost: list[int]
@@ -110,12 +110,12 @@ class _DualSearch:
         """Time that about all work takes at these prices."""
         return Fraction(sum(self._work(data, prices) for data in self._together.values()), self.capacity(prices))
 
-    def demand(self, data: JobData, prices: PriceVector) -> Demand:
+    def demand(self, data: JobData, prices: PriceVector) -> ResourceDemand:
         """Demand of one job."""
         priced = self._priced(data, prices)
         offset = data.offset(priced.once, priced.moment)
         work, tail = self._work(data, prices), data.job_class.tail
-        return Demand(data.job.release_us, work, tail, offset, priced.intervals, priced.free_interval)
+        return ResourceDemand(data.job.release_us, work, tail, offset, priced.intervals, priced.free_interval)
 
     def search(self, prices: PriceVector) -> PriceVector:
         """A price vector of a larger load: one class after the other, by factors that come closer to 1."""

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Cluster, Link, joined_parts
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.resource_load import resource_bounds
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkInterval
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
 __all__ = ["LINK_TRANSFERS", "link_resources"]
@@ -21,7 +21,7 @@ _MOST_CUTS = 32
 """In a cluster of more links, single links are not tried."""
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     return resource_bounds(context, context.shared(link_resources), known)
 
 
@@ -31,7 +31,7 @@ LINK_TRANSFERS = Relaxation(
 """The relaxation registered as ``link_transfers``."""
 
 
-def link_resources(context: Context) -> list[Resource]:
+def link_resources(context: BoundContext) -> list[Resource]:
     """Links that leave servers, racks and so on, and each link without which some job finds no room."""
     cluster, job_data = context.operations.cluster, context.job_data
     if not any(data.job_class.crosses and data.job_class.ring for data in job_data):
@@ -71,7 +71,7 @@ def _fewest(data: JobData, group: Sequence[int]) -> int:
     return count if count > 1 else 0
 
 
-def _demand(data: JobData, links: Sequence[Link], uses: int) -> Demand | None:
+def _demand(data: JobData, links: Sequence[Link], uses: int) -> ResourceDemand | None:
     """Demand of a job that uses some number of the links, whichever they are."""
     job_class = data.job_class
     if uses < 1 or job_class.ring is None or not job_class.blocks:
@@ -83,7 +83,7 @@ def _demand(data: JobData, links: Sequence[Link], uses: int) -> Demand | None:
     once, first = sum(exchange.shortest), min(times[0] for times in job_class.blocks.values())
     longest = sum(data.job.transfer_us(operation.bucket, data.job.slots, channel) for operation in data.job.transfers)
     # One transfer after the other up to the barrier: their middle is at least half of their sum before it.
-    return Demand(
+    return ResourceDemand(
         head=data.job.release_us + first,
         work=critical.least_transfer_us(data.job, exchange) * uses,
         tail=0,

@@ -9,8 +9,8 @@ from fractions import Fraction
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WeightedJob
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WeightedJob
 
 __all__ = ["critical_set", "least_weighted_completion", "resource_bounds"]
 
@@ -20,7 +20,7 @@ _SCANS = 48
 """Number of times that the whole set of jobs is looked through for the best constraint."""
 
 
-def resource_bounds(context: Context, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
+def resource_bounds(context: BoundContext, resources: Iterable[Resource], known: int) -> Iterator[Bound]:
     """What resources prove above a value that is known, whatever the objective."""
     bound = _weighted_completion if context.operations.objective == "weighted_completion" else _length
     for resource in resources:
@@ -30,7 +30,7 @@ def resource_bounds(context: Context, resources: Iterable[Resource], known: int)
             yield found
 
 
-def _length(context: Context, resource: Resource, known: int) -> Bound | None:
+def _length(context: BoundContext, resource: Resource, known: int) -> Bound | None:
     """Makespan: head, work and tail of the critical set. Period: all work, which repeats without head and tail."""
     finite = context.operations.horizon == "finite"
     asking = [(k, demand) for k, demand in enumerate(resource.demands) if demand]
@@ -48,7 +48,7 @@ def _length(context: Context, resource: Resource, known: int) -> Bound | None:
     return Bound(value, Proof(resource.reason, arithmetic, terms, names, resource.servers, resource.links))
 
 
-def _weighted_completion(context: Context, resource: Resource, known: int) -> Bound | None:
+def _weighted_completion(context: BoundContext, resource: Resource, known: int) -> Bound | None:
     weighted = [
         WeightedJob(data.job.weight, data.completion, demand)
         for data, demand in zip(context.job_data, resource.demands, strict=True)
@@ -132,7 +132,7 @@ class _Family:
         self._alone = 0
         self._held = (0, 0, 0, 0)  # gain, work, its moment if alone, head of the subset
 
-    def extend(self, completion: int, demand: Demand) -> int:
+    def extend(self, completion: int, demand: ResourceDemand) -> int:
         """Take one more job; returns the least sum of work times mean busy time, in units of ``2 * capacity``."""
         alone = self._capacity * (2 * demand.work * completion - demand.offset)
         self._alone += alone

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS, lower_hull
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import Demand
+from jigsaw_opt.solvers.bounds.resources import ResourceDemand
 
 __all__ = ["Chain", "Step", "must_share_gpu", "pair_inequalities"]
 
@@ -76,7 +76,7 @@ class Chain(NamedTuple):
     room: int = 0
 
     @classmethod
-    def of(cls, data: JobData, on_gpu: bool, alone: Demand | None) -> Chain:
+    def of(cls, data: JobData, on_gpu: bool, alone: ResourceDemand | None) -> Chain:
         """Chain of a job that shares one of its GPUs, a link on which it asks for `alone`, or both.
 
         The worker on the GPU has the least level that the rule allows, and bucket 1 is not ready before it has it.
@@ -156,7 +156,7 @@ def must_share_gpu(first: JobData, second: JobData) -> bool:
 
 
 def pair_inequalities(
-    jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: Budget
+    jobs: tuple[int, int], one: Chain, other: Chain, reason: str, budget: BoundBudget
 ) -> Iterator[Inequality]:
     """Inequalities between the completion times of two jobs, from the lower convex hull of all pairs of them.
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
@@ -23,8 +23,8 @@ from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Ineq
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand
 
 __all__ = ["DISJUNCTIVE_SETS", "DisjunctiveSet", "disjunctive_sets"]
 
@@ -45,7 +45,7 @@ class _Node(NamedTuple):
     program: CompletionProgram
 
 
-def disjunctive_sets(context: Context) -> list[DisjunctiveSet]:
+def disjunctive_sets(context: BoundContext) -> list[DisjunctiveSet]:
     """Jobs of which some exclude each other, for each set of links and number of them that jobs need."""
     found: dict[object, DisjunctiveSet] = {}
     for resource in context.shared(link_resources):
@@ -102,12 +102,12 @@ class DisjunctiveSet:
         demands = [demand if k in jobs else None for k, demand in enumerate(self._demands)]
         return LoadCuts(Resource(1, demands, self.reason), self._job_data)
 
-    def all_pairs(self, budget: Budget) -> Iterator[Inequality]:
+    def all_pairs(self, budget: BoundBudget) -> Iterator[Inequality]:
         """Inequalities between any two of its jobs."""
         for count in range(2, len(self.jobs) + 1):
             yield from self.pairs(self.jobs[:count], budget)
 
-    def pairs(self, jobs: Sequence[int], budget: Budget) -> Iterator[Inequality]:
+    def pairs(self, jobs: Sequence[int], budget: BoundBudget) -> Iterator[Inequality]:
         """Inequalities between the last of the jobs of a group and each of the others."""
         for k in jobs[:-1]:
             pair = k, jobs[-1]
@@ -117,7 +117,7 @@ class DisjunctiveSet:
                 self._pairs[pair] = list(pair_inequalities(pair, one, other, self.reason, budget))
             yield from self._pairs[pair]
 
-    def branch(self, program: CompletionProgram, cuts: Sequence[LoadCuts], budget: Budget) -> Iterator[Bound]:
+    def branch(self, program: CompletionProgram, cuts: Sequence[LoadCuts], budget: BoundBudget) -> Iterator[Bound]:
         """Rising bounds that hold however the jobs fall into groups: best-first branch and bound."""
         heap = [_Node(program.dual().value, 0, (), program)]
         number = 0
@@ -133,7 +133,7 @@ class DisjunctiveSet:
                 heapq.heappush(heap, _Node(max(node.bound, child.dual().value), number, groups, child))
 
     def _solved(
-        self, parent: CompletionProgram, groups: Groups, cuts: Sequence[LoadCuts], budget: Budget
+        self, parent: CompletionProgram, groups: Groups, cuts: Sequence[LoadCuts], budget: BoundBudget
     ) -> CompletionProgram:
         program = parent.copy()
         grown = [group for group in groups if len(group) > 1]
@@ -173,15 +173,17 @@ def _extended(groups: Groups, job: int, most: int) -> Iterator[Groups]:
         yield (*groups, (job,))
 
 
-def _alone(demand: Demand) -> Demand:
+def _alone(demand: ResourceDemand) -> ResourceDemand:
     """What a job that uses several links at once asks of one of them."""
     rate = demand.intervals[0].rate
     intervals = tuple(interval._replace(rate=1) for interval in demand.intervals)
     free_interval = demand.free_interval and demand.free_interval._replace(rate=1)
-    return Demand(demand.head, demand.work // rate, demand.tail, demand.offset // rate, intervals, free_interval)
+    return ResourceDemand(
+        demand.head, demand.work // rate, demand.tail, demand.offset // rate, intervals, free_interval
+    )
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """Branch on each set of jobs that do not all exclude each other."""
     shared = context.shared(SharedProgram)
     for jobs in context.shared(disjunctive_sets):

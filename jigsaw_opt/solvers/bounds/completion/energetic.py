@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, ProgramBuilder
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.dual_bound import UNIT, CompletionCost, DualBound, DualTerm
 from jigsaw_opt.solvers.bounds.completion.program import (
     CompletionProgram,
@@ -29,7 +29,7 @@ from jigsaw_opt.solvers.bounds.completion.program import (
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.completion.work_functions import profiles
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.resources import Resource
 from jigsaw_opt.solvers.engines.highs import HighsEngine
 from jigsaw_opt.solvers.engines.mip import Ending
@@ -95,7 +95,7 @@ class _EnergeticResource:
         return found
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     shared = context.shared(SharedProgram)
     for dual in energetic_bounds(shared.program, shared.resources, context.job_data, budget):
         if dual.value > known:
@@ -108,7 +108,7 @@ ENERGETIC_INTERVALS = Relaxation("energetic_intervals", _bounds, frozenset({"wei
 
 
 def energetic_bounds(
-    program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: Budget
+    program: CompletionProgram, resources: Sequence[Resource], job_data: Sequence[JobData], budget: BoundBudget
 ) -> Iterator[DualBound]:
     """Bounds from intervals on all resources, together with the inequalities in use of a solved program.
 

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.chains import Chain, must_share_gpu, pair_inequalities
 from jigsaw_opt.solvers.bounds.completion.disjunctive import disjunctive_sets
 from jigsaw_opt.solvers.bounds.completion.program import Inequality
 from jigsaw_opt.solvers.bounds.completion.shared_program import SharedProgram
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
 __all__ = ["JOB_PAIRS", "forced_sharing"]
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """Jobs that must share a GPU, and jobs that all exclude each other on links."""
     shared = context.shared(SharedProgram)
     for row in forced_sharing(context.job_data, budget):
@@ -30,7 +30,7 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
     yield from shared.solved(known, budget)
 
 
-def forced_sharing(job_data: Sequence[JobData], budget: Budget) -> Iterator[Inequality]:
+def forced_sharing(job_data: Sequence[JobData], budget: BoundBudget) -> Iterator[Inequality]:
     """Inequalities between the completion times of jobs that are too wide not to share a GPU."""
     classes = {id(data.job_class): data for data in job_data}
     pairs = looking(product(classes.items(), repeat=2))

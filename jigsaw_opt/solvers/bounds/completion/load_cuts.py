@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram, Inequality
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import Demand, Resource, WorkInterval
+from jigsaw_opt.solvers.bounds.resources import Resource, ResourceDemand, WorkInterval
 
 __all__ = ["LoadCuts", "WorkFragment", "cut_rounds"]
 
@@ -118,7 +118,7 @@ class LoadCuts:
         return Inequality(factors, least, self._reason)
 
 
-def _fragments(job: int, data: JobData, demand: Demand, most: int) -> Iterator[WorkFragment]:
+def _fragments(job: int, data: JobData, demand: ResourceDemand, most: int) -> Iterator[WorkFragment]:
     """What every iteration has, and the work that the rule leaves free to lie in any of them."""
     n, length, release = data.job.iterations, data.job_class.iteration, data.job.release_us
     cuts = [n * k // min(n, most) for k in range(min(n, most) + 1)]
@@ -133,7 +133,7 @@ def _fragments(job: int, data: JobData, demand: Demand, most: int) -> Iterator[W
         yield from _free_fragments(job, data, demand, first, last)
 
 
-def _free_fragments(job: int, data: JobData, demand: Demand, first: int, last: int) -> Iterator[WorkFragment]:
+def _free_fragments(job: int, data: JobData, demand: ResourceDemand, first: int, last: int) -> Iterator[WorkFragment]:
     """The free work that is not among the last `first` iterations' worth but among the last `last` ones'.
 
     Ordered by time, the last iterations have no room for more, so what is before is further from the end.
@@ -165,7 +165,7 @@ def _thinned(values: Sequence[int], most: int) -> list[int]:
     return list(values[::step])
 
 
-def cut_rounds(program: CompletionProgram, cuts: Sequence[LoadCuts], budget: Budget) -> Iterator[None]:
+def cut_rounds(program: CompletionProgram, cuts: Sequence[LoadCuts], budget: BoundBudget) -> Iterator[None]:
     """Add the cutting planes that a solved program breaks most and solve it again, until it breaks hardly any.
 
     Yields after every round.

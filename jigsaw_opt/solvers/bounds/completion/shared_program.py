@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.combinatorial.gpu_work import gpu_resources
 from jigsaw_opt.solvers.bounds.combinatorial.link_transfers import link_resources
 from jigsaw_opt.solvers.bounds.completion.dual_bound import DualBound
 from jigsaw_opt.solvers.bounds.completion.load_cuts import LoadCuts, cut_rounds
 from jigsaw_opt.solvers.bounds.completion.program import CompletionProgram
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 
 __all__ = ["SharedProgram"]
 
@@ -25,14 +25,14 @@ class SharedProgram:
         The instance, and what is known of its jobs.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: BoundContext) -> None:
         self.job_data = context.job_data
         self.resources = [*context.shared(gpu_resources), *context.shared(link_resources)]
         weights, own = [data.job.weight for data in self.job_data], [data.completion for data in self.job_data]
         self.program = CompletionProgram(weights, own)
         self.cuts: list[LoadCuts] = []
 
-    def solved(self, known: int, budget: Budget) -> Iterator[Bound]:
+    def solved(self, known: int, budget: BoundBudget) -> Iterator[Bound]:
         """Solve the program again and again, with the cutting planes that its completion times break.
 
         Yields what lies above the `known` value.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.solvers.bounds.job_data import JobData
-from jigsaw_opt.solvers.bounds.resources import Demand, WorkInterval
+from jigsaw_opt.solvers.bounds.resources import ResourceDemand, WorkInterval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,7 +111,7 @@ def _first(function: WorkFunction | Profile, work: int) -> int:
     return low
 
 
-def profiles(data: JobData, demand: Demand | None) -> tuple[Profile, Profile] | None:
+def profiles(data: JobData, demand: ResourceDemand | None) -> tuple[Profile, Profile] | None:
     """Profiles from the release and from the end; None for a job that asks nothing, or has too many intervals."""
     if demand is None or not demand.work or data.job.iterations * (len(demand.intervals) + 1) > _MOST_INTERVALS:
         return None

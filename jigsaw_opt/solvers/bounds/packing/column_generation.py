@@ -13,7 +13,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from jigsaw_opt.formulations.linear import NO_ENTRIES, Entries, ProgramBuilder
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.knapsack import CELLS, Item, Pattern, best_pattern
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.engines.highs import HighsEngine
@@ -146,7 +146,7 @@ class PackingTest:
     def __init__(self) -> None:
         self._prices: tuple[int, ...] = ()
 
-    def refutes(self, packing: Packing, budget: Budget) -> Refutation | None:
+    def refutes(self, packing: Packing, budget: BoundBudget) -> Refutation | None:
         """The proof that not all that is asked fits; None where that stays open."""
         for known in (self._prices, packing.sizes()):
             if len(known) == len(packing.demands):
@@ -158,7 +158,7 @@ class PackingTest:
         return found
 
 
-def refutation(packing: Packing, start: tuple[int, ...], budget: Budget) -> Refutation | None:
+def refutation(packing: Packing, start: tuple[int, ...], budget: BoundBudget) -> Refutation | None:
     """The proof that not all that is asked fits, by column generation; None where none was found.
 
     Parameters

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from jigsaw_opt.formulations.timetable.windows import serial_limit
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 
 __all__ = ["DestructiveTest", "destructive", "destructive_bounds"]
 
@@ -25,16 +25,16 @@ _FIRST_STEP = 2**8
 class DestructiveTest(Protocol):
     """A relaxation of what a plan within an objective must do."""
 
-    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+    def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
         """Why no plan has an objective of at most `limit`; None where that stays open."""
 
 
 def destructive(
-    tests: Callable[[Context], Iterable[DestructiveTest]],
-) -> Callable[[Context, int, Budget], Iterator[Bound]]:
+    tests: Callable[[BoundContext], Iterable[DestructiveTest]],
+) -> Callable[[BoundContext, int, BoundBudget], Iterator[Bound]]:
     """The bounds of a relaxation that is made of tests, one after the other."""
 
-    def bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+    def bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
         most = serial_limit(context.operations)
         for test in tests(context):
             for bound in destructive_bounds(test, known, most, budget):
@@ -44,7 +44,7 @@ def destructive(
     return bounds
 
 
-def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: Budget) -> Iterator[Bound]:
+def destructive_bounds(test: DestructiveTest, known: int, most: int, budget: BoundBudget) -> Iterator[Bound]:
     """Rising bounds that a test proves, beginning above a known one.
 
     What a test refutes, it refutes for all smaller objectives. The known bound is tried first, for mostly it is left

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import KnapsackBins, Packing, PackingTest
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -23,7 +23,7 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     least_transfers,
 )
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 
 __all__ = ["LINK_BINS", "LinkPacking", "link_packings"]
@@ -40,7 +40,7 @@ class LinkPacking:
         Groups of servers of which no two share a link.
     """
 
-    def __init__(self, context: Context, partition: ServerPartition) -> None:
+    def __init__(self, context: BoundContext, partition: ServerPartition) -> None:
         cluster = context.operations.cluster
         self._finite = context.operations.horizon == "finite"
         self._test = PackingTest()
@@ -49,7 +49,7 @@ class LinkPacking:
         self._links = tuple(cluster.links[k].name for k in sorted(frozenset().union(*partition.leaving.values())))
         self._sentence = f"jobs too wide for one place packed onto the links of {len(partition.leaving)} places"
 
-    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+    def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
         """Why no plan has an objective of at most `limit`; None where that stays open."""
         packing = self._packing(limit)
         if isinstance(packing, Proof):
@@ -98,7 +98,7 @@ class LinkPacking:
         return data.job.release_us + max(anywhere, min(data.job_class.blocks[k][0] for k in here))
 
 
-def link_packings(context: Context) -> Iterator[LinkPacking]:
+def link_packings(context: BoundContext) -> Iterator[LinkPacking]:
     """One test for servers, one for racks and so on, as far as no link leaves two of them."""
     for partition in server_partitions(context.operations.cluster):
         if not partition.shared:

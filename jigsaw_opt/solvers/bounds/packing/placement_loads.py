@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_loads
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
 from jigsaw_opt.solvers.bounds.proof import Proof, Term
-from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
@@ -31,11 +31,11 @@ class PlacementTest:
         The instance.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: BoundContext) -> None:
         self._operations = context.operations
         self._places = [places for places in server_partitions(self._operations.cluster) if not places.shared]
 
-    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+    def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
         """Why no plan has an objective of at most `limit`; None where that stays open."""
         from ortools.sat.python import cp_model
 
@@ -53,7 +53,7 @@ class PlacementTest:
         return Proof("work, transfers and memory of every placement", "", terms, jobs, servers, links)
 
 
-def _status(model: cp_model.CpModel, linearization: int, work: float, budget: Budget) -> cp_model.CpSolverStatus:
+def _status(model: cp_model.CpModel, linearization: int, work: float, budget: BoundBudget) -> cp_model.CpSolverStatus:
     """What the engine says of a model within some work."""
     solver = new_solver()
     solver.parameters.linearization_level = linearization

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.packing.column_generation import Packing, PackingTest
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -30,7 +30,7 @@ from jigsaw_opt.solvers.bounds.packing.multi_server import (
     two_level_bins,
 )
 from jigsaw_opt.solvers.bounds.proof import Proof
-from jigsaw_opt.solvers.bounds.relaxation import Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
@@ -64,7 +64,7 @@ class TwoLevelPacking:
         Groups of servers, and smaller ones in them; no two share a link.
     """
 
-    def __init__(self, context: Context, outer: ServerPartition, inner: ServerPartition) -> None:
+    def __init__(self, context: BoundContext, outer: ServerPartition, inner: ServerPartition) -> None:
         cluster = context.operations.cluster
         self._finite = context.operations.horizon == "finite"
         self._bins = two_level_bins(context.operations, context.gpu_classes, outer, inner)
@@ -79,13 +79,13 @@ class TwoLevelPacking:
         places = f"{len(outer.leaving)} places and of the servers in them"
         self._sentence = f"jobs too wide for one server packed onto the links of {places}"
 
-    def refutes(self, limit: int, budget: Budget) -> Proof | None:
+    def refutes(self, limit: int, budget: BoundBudget) -> Proof | None:
         """Why no plan has an objective of at most `limit`; None where that stays open."""
         packing = self.packing(limit)
         if packing is None:
             return None
         most = min(_LONGEST, budget.left)
-        own = Budget(most, lambda: budget.stopped)
+        own = BoundBudget(most, lambda: budget.stopped)
         found = self._test.refutes(packing, own)
         budget.charge(most - own.left)
         return None if found is None else packing.proof(found, self._sentence, self._links)
@@ -216,7 +216,7 @@ class TwoLevelBinType:
         return model, workers
 
 
-def two_level_packings(context: Context) -> Iterator[TwoLevelPacking]:
+def two_level_packings(context: BoundContext) -> Iterator[TwoLevelPacking]:
     """One test for servers in racks, one for racks in what holds several, as far as no link leaves two of them."""
     for inner, outer in pairwise(server_partitions(context.operations.cluster)):
         if not inner.shared and not outer.shared:

@@ -13,22 +13,22 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.solvers.bounds.budget import Budget
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.job_data import JobData
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
-from jigsaw_opt.solvers.bounds.relaxation import Bound, Context, Relaxation
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
 __all__ = ["WORKER_PACKING"]
 
 
-class _Worker(NamedTuple):
+class _PackedWorker(NamedTuple):
     """Least time that a worker keeps its GPU busy over all iterations, and its job."""
 
     load: int
     job: str
 
 
-def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
     """For each set of GPUs that some job may use, the jobs that may use no others; then all jobs on all GPUs."""
     placed = [data for data in context.job_data if data.job_class.blocks]
     everything = frozenset(range(len(context.gpu_classes)))
@@ -47,9 +47,9 @@ def _bounds(context: Context, known: int, budget: Budget) -> Iterator[Bound]:
 
 
 def _bound(
-    context: Context,
+    context: BoundContext,
     classes: frozenset[int],
-    largest: Sequence[_Worker],
+    largest: Sequence[_PackedWorker],
     first: int,
     bins: int,
     parts: tuple[int, int, int],
@@ -77,12 +77,12 @@ def _bound(
     return Bound(value, proof)
 
 
-def _workers(data: JobData) -> Iterator[_Worker]:
+def _workers(data: JobData) -> Iterator[_PackedWorker]:
     """The workers of a job. Over several iterations they may take turns, so each counts only for the least level."""
     least = critical.least_levels(data.job)
     for level in least if data.job.iterations == 1 else (least[0],) * len(least):
         block = min(times[level - 1] for times in data.job_class.blocks.values() if len(times) >= level)
-        yield _Worker(data.job.iterations * block, data.job.name)
+        yield _PackedWorker(data.job.iterations * block, data.job.name)
 
 
 def _fullest(loads: Sequence[int], gpus: int) -> Iterator[tuple[int, int, int, int]]:
