@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.result import StoppedBy
 
@@ -26,6 +29,7 @@ class Budget:
 
     def __init__(self, control: Control, share: float = 1.0) -> None:
         self.control, self.share, self.work = control, share, 0.0
+        self._slice_ends: tuple[float | None, float | None] = (None, None)
 
     def spend(self, work: float) -> bool:
         """Count deterministic seconds; says whether the budget is used up."""
@@ -33,8 +37,28 @@ class Budget:
         return self.over()
 
     def over(self) -> bool:
-        """Whether there is any reason to stop."""
-        return self.reason() is not None
+        """Whether what is under way should stop: for any reason to end the search, or at the end of its slice."""
+        return self.cut() or self.reason() is not None
+
+    @contextmanager
+    def slice(self, share: float) -> Iterator[None]:
+        """Give what is done within the block no more than a share of the limits."""
+        used = (self.work, self.control.seconds)
+        limits = (self.control.options.work_limit, self.control.limit)
+        work, seconds = (
+            None if limit is None else spent + share * self.share * limit
+            for spent, limit in zip(used, limits, strict=True)
+        )
+        self._slice_ends = work, seconds
+        try:
+            yield
+        finally:
+            self._slice_ends = None, None
+
+    def cut(self) -> bool:
+        """Whether the slice under way is at its end."""
+        work, seconds = self._slice_ends
+        return (work is not None and self.work >= work) or (seconds is not None and self.control.seconds >= seconds)
 
     def reason(self) -> StoppedBy | None:
         """Why the search should stop now, or None."""

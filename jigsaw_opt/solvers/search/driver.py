@@ -66,9 +66,10 @@ class Driver:
         moves = self._moves(context)
         if not moves:
             return budget.reason() or StoppedBy.COMPLETED
-        selection, idle = AdaptiveSelection(tuple(moves), self.rng, context.params.driver), 0
+        params = context.params.driver
+        selection, idle = AdaptiveSelection(tuple(moves), self.rng, params), 0
         while (reason := budget.reason()) is None:
-            if idle >= context.params.driver.patience and not self._limited:
+            if idle >= params.patience and not self._limited:
                 return StoppedBy.COMPLETED
             name = selection.next()
             better, spent = self._make(name, moves[name], context)
@@ -79,18 +80,17 @@ class Driver:
     def _make(self, name: str, move: Move, context: Context) -> tuple[bool, float]:
         """Make a move; returns whether there is a better plan, and what it took, 0 for nothing.
 
-        That is work, or seconds where only a clock limits the solve. On a cyclic horizon it is always work: by the
-        time that they take in vain, moves on groups would come too rarely.
+        That is work, or seconds where only a clock limits the solve.
         """
-        control, began = self.control, time.monotonic()
-        before, work = control.objective, context.budget.work
-        found = move.run(context.incumbent, context.budget)
+        control, budget, began = self.control, context.budget, time.monotonic()
+        before, work = control.objective, budget.work
+        found = move.run(context.incumbent, budget)
         if found is not None:
             control.offer(found.timetable)
         after, seconds = control.objective, time.monotonic() - began
         control.credit(name, seconds, before, after)
-        spent = context.budget.work - work
-        return after != before, seconds if spent and control.options.clocked and not context.cyclic else spent
+        spent = budget.work - work
+        return after != before, seconds if spent and control.options.clocked else spent
 
     @property
     def _limited(self) -> bool:

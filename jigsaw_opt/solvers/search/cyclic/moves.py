@@ -7,18 +7,25 @@ from typing import ClassVar
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
+from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.placing import Placing
 
 __all__ = ["BestFitInsertion", "FixedInsertion", "GroupInsertion"]
 
 
 class FixedInsertion:
-    """Inserts jobs where they are: at the placement balanced last, or that of the best list schedule."""
+    """Inserts jobs where they are: at the placement balanced last, or that of the best list schedule.
+
+    Whether jobs fit into a shorter period shows at once or not at all. So a call has a slice of the limits, which grows
+    while it is cut off in vain.
+    """
 
     name: ClassVar[str] = "fixed_insertion"
 
     def __init__(self, context: Context) -> None:
         self.context, self.periods = context, context.shared(PeriodSearch)
+        self._slice = context.params.insertion.slice
+        self._length = Effort(1 / self._slice)
 
     @classmethod
     def applies(cls, context: Context) -> bool:
@@ -26,6 +33,16 @@ class FixedInsertion:
         return context.cyclic and not context.sequenced
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Try shorter periods."""
+        before = self.context.control.objective
+        with budget.slice(self._slice * self._length.length):
+            self._shorten()
+            success = self.context.control.objective != before
+            if success or budget.cut():
+                self._length.spent(success)
+        return self.context.incumbent
+
+    def _shorten(self) -> None:
         """Bisect the period."""
         context, best = self.context, self.context.best_list
         if context.rng.random() < 0.5:
@@ -34,7 +51,6 @@ class FixedInsertion:
             assignments = None if best is None else context.shared(Placing).resolved(best.assignments)
         if assignments is not None:
             self.periods.at_placement(assignments)
-        return context.incumbent
 
 
 class BestFitInsertion(FixedInsertion):
@@ -42,10 +58,8 @@ class BestFitInsertion(FixedInsertion):
 
     name: ClassVar[str] = "best_fit_insertion"
 
-    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Try shorter periods."""
+    def _shorten(self) -> None:
         self.periods.best_fit()
-        return self.context.incumbent
 
 
 class GroupInsertion(FixedInsertion):
@@ -53,7 +67,5 @@ class GroupInsertion(FixedInsertion):
 
     name: ClassVar[str] = "group_insertion"
 
-    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Try shorter periods."""
+    def _shorten(self) -> None:
         self.periods.by_groups()
-        return self.context.incumbent

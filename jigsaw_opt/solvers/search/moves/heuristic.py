@@ -31,11 +31,11 @@ class Trials:
         """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop."""
         context = self.context
         for outcome in islice(self._trials, most):
-            over = context.budget.spend(context.evaluation_work)
+            context.budget.spend(context.evaluation_work)
             if outcome is not None:
                 context.offer_list(ListSchedule(outcome.jobs, outcome.priority, outcome.offset_us, outcome))
-                over = context.budget.over()
-            if over:
+            # Not cut off by a slice, or the search could end behind the heuristic.
+            if context.budget.reason() is not None:
                 return
 
 
