@@ -16,7 +16,7 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator
-from jigsaw_opt.solvers.greedy.heuristic import placements
+from jigsaw_opt.solvers.greedy.heuristic import placements, timetables
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.infeasibility import certain_causes
 from jigsaw_opt.solvers.options import Options
@@ -24,12 +24,13 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion, FixedInsertion, GroupInsertion
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
 from jigsaw_opt.solvers.search.moves.cp_repair import Repair
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.params import CandidateParams, DriverParams, OpeningParams, SearchParams
+from jigsaw_opt.solvers.search.params import CandidateParams, DriverParams, InsertionParams, OpeningParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.extreme_instances import extreme_instance
@@ -263,6 +264,41 @@ def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkey
     Repair(Context(control, asked, Random(0), Budget(control))).improve(plan)
     room = plan.period_us - control.bound
     assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
+
+
+def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
+    operations = cut(generate("tiny", 20))
+    budget = Budget(Control("test", operations, Options(workers=1, work_limit=10.0), lambda event: None), share=0.5)
+    budget.spend(1.0)
+    with budget.slice(0.1):
+        assert not budget.spend(0.4)
+        assert budget.spend(0.2)
+        assert budget.cut()
+        assert budget.reason() is None
+    assert not budget.over()
+    assert not budget.cut()
+    assert budget.spend(4.0)
+    assert budget.reason() is StoppedBy.TIME
+
+
+@pytest.mark.parametrize("insertion", [BestFitInsertion, GroupInsertion])
+def test_an_insertion_in_vain_is_cut_off_after_its_slice(insertion: type[FixedInsertion]) -> None:
+    operations = cut(generate("crowded", 2003, servers=4, gpus=4))
+    asked = demands(operations)
+    assert asked is not None
+    options = Options(workers=1, work_limit=0.4, params=SearchParams(insertion=InsertionParams(slice=0.05)))
+    control = Control("test", operations, options, lambda event: None)
+    control.offer(next(timetables(operations)))
+    context = Context(control, asked, Random(0), Budget(control))
+    move = insertion(context)
+    before, spent = control.objective, []
+    for _ in range(3):
+        work = context.budget.work
+        move.run(context.incumbent, context.budget)
+        spent.append(context.budget.work - work)
+    assert control.objective == before
+    first = context.params.insertion.slice * 0.4
+    assert [work / first for work in spent] == pytest.approx([1.0, 1.5, 2.25], rel=0.25)
 
 
 @pytest.mark.parametrize("seed", range(4))

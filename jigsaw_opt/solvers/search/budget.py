@@ -29,6 +29,7 @@ class Budget:
 
     def __init__(self, control: Control, share: float = 1.0) -> None:
         self.control, self.share, self.work = control, share, 0.0
+        self._slice = 1.0
         self._slice_ends: tuple[float | None, float | None] = (None, None)
 
     def spend(self, work: float) -> bool:
@@ -42,18 +43,23 @@ class Budget:
 
     @contextmanager
     def slice(self, share: float) -> Iterator[None]:
-        """Give what is done within the block no more than a share of the limits."""
-        used = (self.work, self.control.seconds)
-        limits = (self.control.options.work_limit, self.control.limit)
-        work, seconds = (
-            None if limit is None else spent + share * self.share * limit
-            for spent, limit in zip(used, limits, strict=True)
-        )
-        self._slice_ends = work, seconds
+        """Give what is done within the block no more than a share of the limits after its last success."""
+        self._slice = share
+        self.renew()
         try:
             yield
         finally:
             self._slice_ends = None, None
+
+    def renew(self) -> None:
+        """Begin the slice under way anew, after a success."""
+        used = (self.work, self.control.seconds)
+        limits = (self.control.options.work_limit, self.control.limit)
+        work, seconds = (
+            None if limit is None else spent + self._slice * self.share * limit
+            for spent, limit in zip(used, limits, strict=True)
+        )
+        self._slice_ends = work, seconds
 
     def cut(self) -> bool:
         """Whether the slice under way is at its end."""

@@ -177,7 +177,9 @@ class CpPlacementParams:
 class InsertionParams:
     """Jobs inserted modulo a shorter period (moves fixed_insertion and best_fit_insertion)."""
 
-    slice: float = parameter(0.05, "share", "Share of the limits after which a move is cut off at first.", 1e-6, 1)
+    slice: float = parameter(
+        0.15, "share", "Share of the limits after which a move without success is cut off at first.", 1e-6, 1
+    )
     bisections: int = parameter(4, "periods", "Periods tried at a given placement.", 1)
     step: float = parameter(0.2, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     least_step: float = parameter(0.01, "share", "After this step in vain, it begins with the first again.", 0, 1)

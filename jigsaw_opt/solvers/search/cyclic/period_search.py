@@ -122,6 +122,7 @@ class PeriodSearch:
         """Offer a plan, if it is one, and remember where the jobs are."""
         if plan is not None:
             self.control.offer(plan)
+            self.budget.renew()
             self._assignments = [
                 scheduled.assignment for scheduled in insertion.schedule.scheduled if scheduled is not None
             ]

@@ -16,13 +16,13 @@ _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
     "best_fit_insertion": "cyclic.moves:BestFitInsertion",
     "heuristic": "moves.heuristic:Heuristic",
+    "group_insertion": "cyclic.moves:GroupInsertion",
     "restart": "moves.restart:Restart",
     "intensify": "moves.intensify:Intensify",
     "cp_repair": "moves.cp_repair:RepairBest",
     "cp_repair_other": "moves.cp_repair:RepairOther",
     "relocation": "moves.relocate:Relocate",
     "cp_placement": "moves.cp_placement:CpPlacement",
-    "group_insertion": "cyclic.moves:GroupInsertion",
     "fixed_insertion": "cyclic.moves:FixedInsertion",
 }
 """Each is tried once in this order before any is preferred."""
