@@ -123,7 +123,10 @@ def _work(sender: Connection, function: Any, arguments: tuple[Any, ...]) -> None
     os.setsid()
     hear_signals()
     threading.Thread(target=_end_with_driver, daemon=True).start()
-    sender.send(function(*arguments))
+    values = function(*arguments)
+    # Where the driver was killed a moment ago nobody is left to read.
+    with suppress(BrokenPipeError):
+        sender.send(values)
     sender.close()
 
 
