@@ -275,6 +275,7 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
         assert budget.spend(0.2)
         assert budget.cut()
         assert budget.reason() is None
+    budget.renew()
     assert not budget.over()
     assert not budget.cut()
     assert budget.spend(4.0)

@@ -29,8 +29,7 @@ class Budget:
 
     def __init__(self, control: Control, share: float = 1.0) -> None:
         self.control, self.share, self.work = control, share, 0.0
-        self._slice = 1.0
-        self._slice_ends: tuple[float | None, float | None] = (None, None)
+        self._slice, self._since = 1.0, (0.0, 0.0)
 
     def spend(self, work: float) -> bool:
         """Count deterministic seconds; says whether the budget is used up."""
@@ -49,27 +48,24 @@ class Budget:
         try:
             yield
         finally:
-            self._slice_ends = None, None
+            self._slice, self._since = 1.0, (0.0, 0.0)
 
     def renew(self) -> None:
         """Begin the slice under way anew, after a success."""
-        used = (self.work, self.control.seconds)
-        limits = (self.control.options.work_limit, self.control.limit)
-        work, seconds = (
-            None if limit is None else spent + self._slice * self.share * limit
-            for spent, limit in zip(used, limits, strict=True)
-        )
-        self._slice_ends = work, seconds
+        if self._slice < 1.0:
+            self._since = self.work, self.control.seconds
 
     def cut(self) -> bool:
         """Whether the slice under way is at its end."""
-        work, seconds = self._slice_ends
-        return (work is not None and self.work >= work) or (seconds is not None and self.control.seconds >= seconds)
+        return self._slice < 1.0 and self._used(self._slice, self._since)
 
     def reason(self) -> StoppedBy | None:
         """Why the search should stop now, or None."""
-        options = self.control.options
-        used = ((self.work, options.work_limit), (self.control.seconds, self.control.limit))
-        if any(limit is not None and spent >= self.share * limit for spent, limit in used):
-            return StoppedBy.TIME
-        return self.control.reason()
+        return StoppedBy.TIME if self._used(1.0, (0.0, 0.0)) else self.control.reason()
+
+    def _used(self, part: float, since: tuple[float, float]) -> bool:
+        """Whether a part of the limits is used up since there was some work and some time on the clock."""
+        spent = self.work - since[0], self.control.seconds - since[1]
+        limits = self.control.options.work_limit, self.control.limit
+        pairs = zip(spent, limits, strict=True)
+        return any(limit is not None and used >= part * self.share * limit for used, limit in pairs)

@@ -34,8 +34,7 @@ class Trials:
             context.budget.spend(context.evaluation_work)
             if outcome is not None:
                 context.offer_list(ListSchedule(outcome.jobs, outcome.priority, outcome.offset_us, outcome))
-            # Not cut off by a slice, or the search could end behind the heuristic.
-            if context.budget.reason() is not None:
+            if context.budget.over():
                 return
 
 
