@@ -5,7 +5,8 @@
 OLD and NEW are directories with the package in them, such as a git worktree of an older commit and this one. The code
 that runs this script makes the instances and writes them as documents, so the trees need not know their families.
 Every solve is a process of its own. A row of each is kept in ``rows.jsonl``; the same command again goes on. Two
-tables are printed and written to ``table.md``: the solves, and the CPU time of starting.
+tables are printed and written to ``table.md``: the solves, and the CPU time of starting. With ``--by-gpus`` the first
+has a row for each number of GPUs.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ STARTS = {
 START_RUNS = 9
 
 
-def table(pairs: Sequence[Pair]) -> Iterator[str]:
-    """A row for each group, horizon and time limit."""
+def table(pairs: Sequence[Pair], by_gpus: bool) -> Iterator[str]:
+    """A row for each group, horizon and time limit, and for each number of GPUs if asked for."""
     yield line(HEADS)
     yield line("---" for _ in HEADS)
-    for key, members in grouped(pairs, _label).items():
+    for key, members in grouped(pairs, _label_with_gpus if by_gpus else _label).items():
         it = compared(members)
         if it is None:
             yield line((*key, 0, len(members), "all", *("-" for _ in HEADS[6:])))
@@ -79,6 +80,11 @@ def _label(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return row["group"], row["horizon"], row["limit"]
 
 
+def _label_with_gpus(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    group, horizon, limit = _label(row)
+    return f"{group}, {row['gpus']} GPUs", horizon, limit
+
+
 def _both(values: Sequence[Any], text: Any) -> str:
     return " → ".join(map(text, values))
 
@@ -88,13 +94,14 @@ def main() -> None:
     parser.add_argument("old", type=Path, help="directory of the code to compare with")
     parser.add_argument("new", type=Path, help="directory of the code that is to be judged")
     add_arguments(parser, ["crowded:1000-1023"])
+    parser.add_argument("--by-gpus", action="store_true", help="a row for each number of GPUs")
     asked = parser.parse_args()
     arms = [Arm("old", Tree.at(asked.old)), Arm("new", Tree.at(asked.new))]
     cases = asked_cases(asked)
     if asked.warm_up and cases:
         warm_up(arms, cases, asked.warm_up, asked.output)
     pairs = run(cases, arms, asked.output, lambda text: print(text, file=sys.stderr, flush=True))
-    text = "\n".join([*table(pairs[arms[1]]), "", *start_table(arms, asked.output), ""])
+    text = "\n".join([*table(pairs[arms[1]], asked.by_gpus), "", *start_table(arms, asked.output), ""])
     write_atomically(asked.output / "table.md", text.encode())
     print(text)
 
