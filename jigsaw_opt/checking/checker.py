@@ -11,10 +11,11 @@ import jigsaw_opt.checking.timing as timing
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.jobs import pair_up
 from jigsaw_opt.checking.violation import RULES, Violation
+from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 
-__all__ = ["check"]
+__all__ = ["check", "violations"]
 
 
 def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
@@ -23,7 +24,7 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     Parameters
     ----------
     instance
-        A valid instance.
+        What the plan is for.
     plan
         Any plan, however damaged: what is missing or unknown is reported, and what can still be checked is checked.
 
@@ -31,7 +32,17 @@ def check(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
     -------
     tuple of Violation
         In the order of the rules; empty for a correct plan.
+
+    Raises
+    ------
+    InvalidInputError
+        The instance breaks a rule of the document; with every problem and its path.
     """
+    return violations(validate(instance), plan)
+
+
+def violations(instance: Instance, plan: Plan) -> tuple[Violation, ...]:
+    """What `check` lists, of an instance that is known to be valid."""
     return tuple(sorted(_violations(instance, plan), key=lambda violation: RULES.index(violation.rule)))
 
 

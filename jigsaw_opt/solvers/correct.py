@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.checking import check
+from jigsaw_opt.checking import violations
 from jigsaw_opt.errors import WrongPlanError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
@@ -27,7 +27,7 @@ def require_correct(instance: Instance, plan: Plan, maker: str) -> None:
     WrongPlanError
         It breaks a rule: a bug in what made it.
     """
-    violations = check(instance, plan)
-    if violations:
-        shown = "; ".join(map(str, violations[:_SHOWN]))
-        raise WrongPlanError(f"{maker} made a plan that is wrong in {len(violations)} place(s): {shown}")
+    broken = violations(instance, plan)
+    if broken:
+        shown = "; ".join(map(str, broken[:_SHOWN]))
+        raise WrongPlanError(f"{maker} made a plan that is wrong in {len(broken)} place(s): {shown}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
@@ -45,6 +46,8 @@ def solve(
 
     Raises
     ------
+    InvalidInputError
+        The instance breaks a rule of the document; with every problem and its path.
     UsageError
         The solver does not exist, does not take the instance, or has no such engine.
     MissingEngineError
@@ -52,7 +55,7 @@ def solve(
     WrongPlanError
         The solver's plan did not pass `check`.
     """
-    options, report = options or Options(), report or _ignore
+    instance, options, report = validate(instance), options or Options(), report or _ignore
     method = find(solver) if isinstance(solver, str) else solver
     _require(method, instance, options)
     limit = clock.Clock(options.time_limit, options.cancel, options.grace)

@@ -48,7 +48,7 @@ def resolve(
     Raises
     ------
     InvalidInputError
-        What is fixed cannot hold in the instance; with all problems.
+        The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     WrongPlanError
         The plan found breaks a rule or what is fixed: a bug.
     MissingEngineError

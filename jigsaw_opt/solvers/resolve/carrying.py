@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from jigsaw_opt.checking import check
+from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
@@ -80,5 +80,5 @@ def _broken(operations: Operations, chosen: Sequence[int], jobs: tuple[JobPlan, 
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     value = objective_of(part, jobs, period)
     alone = Plan(instance.name, instance_sha256(instance), "feasible", value, 0, period, jobs)
-    named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in check(instance, alone)]
+    named = [re.match(r"\$\.jobs\[(\d+)\]", violation.path) for violation in violations(instance, alone)]
     return {int(found[1]) for found in named if found is not None}
