@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from types import TracebackType
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
@@ -42,7 +42,7 @@ class Solving(Iterator[Event]):
     raises is raised from the iterator, and from `result`.
 
     In ``for event in solving(...)`` leaving the loop in any way ends the solve, as nothing else holds the iterator. An
-    iterator with a name is ended by ``with``, or by `close`.
+    iterator with a name is ended by ``with``, by `close`, or by the end of the program.
     """
 
     def __init__(self, instance: Instance, solver: str | Solver, options: Options) -> None:
@@ -99,9 +99,22 @@ class _LinkedFlag(threading.Event):
     def __init__(self, other: threading.Event) -> None:
         super().__init__()
         self._other = other
+        _FLAGS.add(self)
 
     def is_set(self) -> bool:
         return super().is_set() or self._other.is_set()
+
+
+_FLAGS: WeakSet[_LinkedFlag] = WeakSet()
+
+
+def _cancel_all() -> None:
+    for flag in list(_FLAGS):
+        flag.set()
+
+
+# The interpreter waits for the threads of pools before it runs what `atexit` holds: only this hook comes before them.
+threading._register_atexit(_cancel_all)  # type: ignore[attr-defined]
 
 
 class _Newest:

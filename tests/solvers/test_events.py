@@ -5,9 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +38,14 @@ from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy import greedy_timetable
 
 pytest.importorskip("ortools")
+LEFT = """
+import jigsaw_opt as jo
+from tests.solvers.test_events import Waits
+events = jo.solving(jo.instances.load("tiny/000"), {solver})
+while next(events).objective is None:
+    pass
+"""
+"""A program that ends in the middle of a solve without a limit."""
 
 
 class Waits:
@@ -141,6 +152,14 @@ def test_what_a_callback_raises_ends_the_solve_and_reaches_the_caller(solver: st
 
     with pytest.raises(LookupError, match="of the caller"):
         solve(instance(), solver, Options(workers=2, time_limit=60), report)
+
+
+@pytest.mark.parametrize("solver", ["Waits()", "'search'"])
+def test_a_program_ends_though_an_iterator_was_left_half_way(solver: str) -> None:
+    command = [sys.executable, "-c", LEFT.format(solver=solver)]
+    root = Path(__file__).parents[2]
+    run = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 def test_an_iterator_ends_with_the_solve_and_has_its_result(pair: Instance) -> None:
