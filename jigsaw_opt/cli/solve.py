@@ -60,6 +60,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="parameters of the search, as `jigsaw solvers --params` prints them",
     )
+    parser.add_argument(
+        "--without-bound",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="leave out this relaxation of the lower bound; may be given several times",
+    )
     parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from the plan of another instance (re-solve)")
     parser.add_argument(
         "--fix-placement", nargs="+", default=[], metavar="JOB", help="with --warm: these jobs keep their GPUs"
@@ -111,6 +118,7 @@ def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | 
         engine_parameters=dict(map(_parameter, arguments.engine_parameter)),
         engine_log=engine_log,
         params=_params(arguments.params),
+        without_bounds=tuple(arguments.without_bound),
         **chosen,
     )
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances import catalogue
 from jigsaw_opt.instances.families import generate
@@ -134,6 +135,15 @@ def test_the_result_carries_the_proof_of_its_bound() -> None:
     less = solve(instance, "greedy", Options(workers=1, without_bounds=(result.proof.relaxation,)))
     assert less.bound < result.bound
     assert less.proof.relaxation != result.proof.relaxation
+
+
+def test_the_command_line_leaves_relaxations_out(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["solve", "tiny/000", "--solver", "greedy", "--json", "-q", "--without-bound"]
+    without = [argument for name in names() for argument in ("--without-bound", name)]
+    assert main([*command, *without[1:]]) == 0
+    assert json.loads(capsys.readouterr().out)["bound"] == 0
+    assert main([*command, "critical_paths"]) == 2
+    assert "did you mean 'critical_path'" in capsys.readouterr().err
 
 
 OWN = """
