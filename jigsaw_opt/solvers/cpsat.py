@@ -17,7 +17,6 @@ class Cpsat(OrtoolsSolver):
 
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
-    engines: tuple[str, ...] = ("cpsat",)
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

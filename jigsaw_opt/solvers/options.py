@@ -48,7 +48,7 @@ class Options:
         The engine of a solver that has several (``ilp``: ``highs`` or ``cbc``), or None for its default.
     engine_parameters
         Parameters of that engine by its own names, in the place of those that the solver sets: fields of
-        ``SatParameters`` for CP-SAT (``cpsat``, and the exact models of ``portfolio``), options of HiGHS or CBC.
+        ``SatParameters`` for all models of CP-SAT but those of bounds, options of HiGHS or CBC.
     engine_log
         Receives each line of the engine's log, in threads of the engine; or a level of `logging` at which the lines
         are logged to ``jigsaw_opt.engine``; or None. CBC hands its lines over at its end.

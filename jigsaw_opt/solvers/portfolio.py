@@ -40,7 +40,6 @@ class Portfolio(OrtoolsSolver):
 
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
-    engines: tuple[str, ...] = ("cpsat",)
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jigsaw_opt import Instance, Options, Status, UsageError, solve
+from jigsaw_opt import Instance, Options, Result, Status, UsageError, resolve, solve
 from jigsaw_opt.cli import main
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers import cpsat_model
@@ -110,11 +111,28 @@ def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) 
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("solver", ["greedy", "search"])
-def test_a_solver_that_hands_nothing_through_says_so(solver: str, pair: Instance) -> None:
-    for options in (Options(engine_parameters={"x": 1}), Options(engine_log=10)):
-        with pytest.raises(UsageError, match="hands no parameters"):
-            solve(pair, solver, options)
+@pytest.mark.parametrize("options", [Options(engine_parameters={"x": 1}), Options(engine_log=10)])
+def test_a_solver_that_hands_nothing_through_says_so(options: Options, pair: Instance) -> None:
+    with pytest.raises(UsageError, match="hands no parameters"):
+        solve(pair, "greedy", options)
+
+
+def test_the_models_of_the_search_and_of_a_re_solve_take_them_too() -> None:
+    pytest.importorskip("ortools")
+    instance = load("server/weighted")
+    old = solve(instance, "greedy").plan
+    assert old is not None
+
+    def log_of(used: Callable[[Options], Result]) -> str:
+        lines: list[str] = []
+        handed = {"linearization_level": 2, "log_prefix": "mine"}
+        used(Options(workers=1, work_limit=1, engine_parameters=handed, engine_log=lines.append))
+        return "\n".join(lines)
+
+    for text in (log_of(lambda o: solve(instance, "search", o)), log_of(lambda o: resolve(instance, old, options=o))):
+        assert "CP-SAT" in text and "linearization_level: 2" in text
+    with pytest.raises(UsageError, match="no parameter 'x'"):
+        resolve(instance, old, options=Options(engine_parameters={"x": 1}))
 
 
 def test_the_command_line_hands_them_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

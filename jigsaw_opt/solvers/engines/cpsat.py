@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
@@ -97,6 +97,7 @@ class OrtoolsSolver:
     """What all solvers on CP-SAT say of themselves."""
 
     __slots__ = ()
+    engines: ClassVar[tuple[str, ...]] = ("cpsat",)
 
     def unavailable(self) -> str | None:
         """The pip argument of OR-Tools where it is missing."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.params import PriceParams
 
@@ -95,4 +95,5 @@ class Engine:
             remaining = min(remaining, seconds)
         if remaining is not None:
             solver.parameters.max_time_in_seconds = remaining
+        configure(solver, self.control.options.engine_parameters, self.control.options.engine_listener)
         return solver
