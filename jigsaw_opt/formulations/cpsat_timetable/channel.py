@@ -44,16 +44,14 @@ def _bridge(
     part = {network.ground.operations.routes.component[s] for s in side}
     inside = [s for s in it.used if network.ground.operations.routes.component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
-    first, second = (_any_used(model, network, it, servers) for servers in (near, far))
+    first, second = (_any_used(model, it, servers) for servers in (near, far))
     model.add_bool_or([literal, *(~x for x in (first, second) if x is not None)])
     if first is not None and second is not None:
         for x in (first, second):
             model.add_implication(literal, x)
 
 
-def _any_used(
-    model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, servers: Sequence[int]
-) -> cp_model.IntVar | None:
+def _any_used(model: cp_model.CpModel, it: JobVariables, servers: Sequence[int]) -> cp_model.IntVar | None:
     """Literal of a worker on one of the servers."""
     if len(servers) == 1:
         return it.used[servers[0]]

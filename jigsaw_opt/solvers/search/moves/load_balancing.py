@@ -145,7 +145,7 @@ class LoadBalancer:
         for index, _ in moves:
             assignment = self.assignment(index)
             self.placement.unplace(index)
-            gain += self._cost(assignment, index)
+            gain += self._cost(assignment)
             old.append((index, assignment))
         done: list[int] = []
         for index, gpus in moves:
@@ -156,7 +156,7 @@ class LoadBalancer:
                 for index, assignment in old:
                     self.place(index, assignment)
                 return None
-            gain -= self._cost(assignment_or_none, index)
+            gain -= self._cost(assignment_or_none)
             self.place(index, assignment_or_none)
             done.append(index)
         return old, gain
@@ -250,11 +250,11 @@ class LoadBalancer:
         best, least = None, float("inf")
         for gpus in self.generator.of(self.placement, index, thorough):
             assignment = self.placement.assignment(index, gpus)
-            if assignment is not None and (cost := self._cost(assignment, index)) < least:
+            if assignment is not None and (cost := self._cost(assignment)) < least:
                 best, least = assignment, cost
         return best
 
-    def _cost(self, assignment: Assignment, index: int) -> float:
+    def _cost(self, assignment: Assignment) -> float:
         """What the job adds to the excess of its GPUs, its links and itself."""
         target, placement = self.target_us, self.placement
         iterations = assignment.job.iterations

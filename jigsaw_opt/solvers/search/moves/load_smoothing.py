@@ -8,8 +8,10 @@ one worker go to any GPU of the same type.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from typing import NamedTuple
 
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
@@ -149,14 +151,13 @@ class LoadSmoothing:
 
     def _fits(self, job: int, slot: int, gpu: int, leaving: int | None) -> bool:
         """Whether a worker fits on a GPU, with all that stay there, once another job's worker has left it."""
-        state = self.state[gpu] + self.assignments[job].job.state_bytes
-        sizes = [self.assignments[job].job.activation_bytes[self._deepest(job, slot) - 1]]
-        for other, other_slot in self.on[gpu].items():
-            if other == leaving:
-                state -= self.assignments[other].job.state_bytes
-            else:
-                sizes.append(self.assignments[other].job.activation_bytes[self._deepest(other, other_slot) - 1])
-        return state + max(sizes) <= self.data.layout.memory[gpu]
+        together = [(job, slot), *(worker for worker in self.on[gpu].items() if worker[0] != leaving)]
+        return needed_bytes(starmap(self._bytes, together)) <= self.data.layout.memory[gpu]
+
+    def _bytes(self, job: int, slot: int) -> tuple[int, int]:
+        """State of a worker, and its activations at its largest level."""
+        operations = self.assignments[job].job
+        return operations.state_bytes, operations.activation_bytes[self._deepest(job, slot) - 1]
 
     def _make(self, full: int, exchange: _LoadExchange) -> None:
         if exchange.iteration >= 0:
