@@ -53,6 +53,7 @@ class Placing:
         steps = self._steps()
         temperature = self.rng.choice(self.params.temperatures)
         for done in range(0, steps, self.params.steps_between_looks):
+            # Each stretch falls to 0 and the next begins a little cooler: one fall over all of them is no better.
             balancer.anneal(self.params.steps_between_looks, temperature * (1 - done / steps) ** 2)
             if self.context.budget.spend(self.params.steps_between_looks * self.context.params.prices.balancing_step):
                 break
