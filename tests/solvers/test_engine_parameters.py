@@ -86,8 +86,8 @@ def test_fields_of_all_types_reach_the_engine(pair: Instance, monkeypatch: pytes
 def test_what_is_handed_through_shows_in_the_log(solver: str, engine: str | None, name: str, value: object) -> None:
     require_engine(solver)
     lines: list[str] = []
-    options = Options(workers=1, time_limit=20, engine=engine, engine_parameters={name: value}, engine_log=lines.append)
-    result = solve(load("server/weighted"), solver, options)
+    options = Options(workers=1, engine=engine, engine_parameters={name: value}, engine_log=lines.append)
+    result = solve(load("tiny/014"), solver, options)
     assert result.plan is not None
     assert any(str(value) in line or "node limit" in line.lower() for line in lines)
     assert all("\n" not in line for line in lines)
@@ -107,7 +107,7 @@ def test_a_level_logs_the_engine(pair: Instance, caplog: pytest.LogCaptureFixtur
 def test_without_a_level_an_engine_is_silent(capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("highspy")
     for log in (None, lambda line: None):
-        solve(load("server/weighted"), "ilp", Options(workers=1, work_limit=1, engine_log=log))
+        solve(load("tiny/014"), "ilp", Options(workers=1, work_limit=1, engine_log=log))
     assert capfd.readouterr() == ("", "")
 
 
