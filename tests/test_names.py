@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -27,3 +28,29 @@ def test_classes_that_share_a_name_inherit_from_one_of_them() -> None:
     assert {"Instance", "OperationGraph", "Rounding"} <= found.keys()
     roots = {name: [place for place, inherits in places if not inherits] for name, places in found.items()}
     assert {name: places for name, places in roots.items() if len(places) != 1} == {}
+
+
+PRIVATE = {"berth", "circle", "company", "laid", "mend", "rhythm", "revolve", "seat", "seats", "seating", "wherever"}
+
+
+def identifiers(path: Path) -> set[str]:
+    """Names that a module defines or binds, and the words of its own name."""
+    found = {path.stem}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", node.name))
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
+
+
+def test_no_name_has_a_word_that_is_no_term() -> None:
+    words = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in identifiers(path)
+        if PRIVATE & set(name.lower().split("_"))
+    }
+    assert words == set()

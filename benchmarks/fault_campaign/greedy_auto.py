@@ -41,7 +41,7 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
 
 
 def _cyclic(campaign: Campaign, number: int) -> Json:
-    """A rack of a few jobs on a circle."""
+    """A rack of a few jobs on the cyclic horizon."""
     random = campaign.random("cyclic", number)
     load_percent = random.choice((100, 200, 300))
     made = generate("server", random.randrange(10_000), objective="period", load=load_percent)

@@ -84,22 +84,22 @@ def build(operations: Operations, limit: int, places: Sequence[ServerGroups]) ->
     """
     model = new_model()
     clock = _TimeUnit(limit, -(-limit // _LARGEST_NUMBER) or 1)
-    seats = [_Seats(model, operations, clock, job) for job in operations.jobs]
-    for each in seats:
+    counts = [_WorkerCounts(model, operations, clock, job) for job in operations.jobs]
+    for each in counts:
         each.add_levels()
         each.add_mode()
         each.add_iterations()
     gpu = 0
     for server in operations.cluster.servers:
-        _add_order(model, seats, range(gpu, gpu + server.gpus))
+        _add_order(model, counts, range(gpu, gpu + server.gpus))
         for _ in range(server.gpus):
-            here = [each for each in seats if gpu in each.here]
+            here = [each for each in counts if gpu in each.here]
             _add_work(model, clock, here, gpu)
             _add_memory(model, here, gpu, server.gpu_memory)
             gpu += 1
     for place in places:
-        _add_transfers(model, operations, clock, seats, place)
-    return LoadsModel(model, [each.here for each in seats])
+        _add_transfers(model, operations, clock, counts, place)
+    return LoadsModel(model, [each.here for each in counts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,17 @@ class _TimeUnit:
 
 
 @dataclass
-class _Seats:
-    """Where the workers of a job sit, and how many iterations each spends at each level.
+class _WorkerCounts:
+    """Where the workers of a job are, and how many iterations each spends at each level.
 
     Parameters
     ----------
     here
-        Literal that a worker sits on a GPU.
+        Literal that a worker is on a GPU.
     count
         Number of iterations that it spends there at a level, by (GPU, level).
     inside
-        Literal that all workers sit on one server, by server.
+        Literal that all workers are on one server, by server.
     """
 
     model: cp_model.CpModel
@@ -267,16 +267,16 @@ class _Seats:
         return self.job.release_us + min((self.times(s)[0] for s in self.gpus), default=0)
 
 
-def _add_order(model: cp_model.CpModel, seats: Sequence[_Seats], gpus: Sequence[int]) -> None:
+def _add_order(model: cp_model.CpModel, counts: Sequence[_WorkerCounts], gpus: Sequence[int]) -> None:
     """GPUs of one server may change places, so who sits on them falls from GPU to GPU, read as a binary number."""
-    jobs = [each for each in seats if gpus and gpus[0] in each.here]
+    jobs = [each for each in counts if gpus and gpus[0] in each.here]
     jobs.sort(key=lambda each: -each.job.slots * each.job.state_bytes)
     weights = [(1 << n, each.here) for n, each in enumerate(reversed(jobs[:_MOST_ORDERED]))]
     for before, after in pairwise(gpus):
         model.add(sum(weight * (here[before] - here[after]) for weight, here in weights) >= 0)
 
 
-def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_Seats], gpu: int) -> None:
+def _add_work(model: cp_model.CpModel, clock: _TimeUnit, here: Sequence[_WorkerCounts], gpu: int) -> None:
     """The blocks of all workers on a GPU, none before its release or without its tail (specification: exclusive)."""
     finite = bool(here) and here[0].operations.horizon == "finite"
     ends = [(each.job.release_us, each.least_tail) if finite else (0, 0) for each in here]
@@ -310,7 +310,7 @@ def _thinned(values: set[int]) -> list[int]:
     return ordered[:: -(-len(ordered) // _MOST_ENDS) or 1]
 
 
-def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memory: int) -> None:
+def _add_memory(model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, memory: int) -> None:
     """States of all workers and the largest activations among them (specification: memory)."""
     if most_bytes(each.job for each in here) <= memory:
         return
@@ -320,7 +320,7 @@ def _add_memory(model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, memor
 
 
 def _activations(
-    model: cp_model.CpModel, here: Sequence[_Seats], gpu: int, unit: int
+    model: cp_model.CpModel, here: Sequence[_WorkerCounts], gpu: int, unit: int
 ) -> Iterator[cp_model.LinearExprT]:
     """Activations of the levels that are in use on a GPU."""
     for each in here:
@@ -333,11 +333,15 @@ def _activations(
 
 
 def _add_transfers(
-    model: cp_model.CpModel, operations: Operations, clock: _TimeUnit, seats: Sequence[_Seats], places: ServerGroups
+    model: cp_model.CpModel,
+    operations: Operations,
+    clock: _TimeUnit,
+    counts: Sequence[_WorkerCounts],
+    places: ServerGroups,
 ) -> None:
     """A job that sits in several groups uses a link that leaves each of them (specification: exclusive)."""
-    uses: dict[int, list[tuple[_Seats, cp_model.IntVar]]] = {group: [] for group in places.leaving}
-    for each in seats:
+    uses: dict[int, list[tuple[_WorkerCounts, cp_model.IntVar]]] = {group: [] for group in places.leaving}
+    for each in counts:
         if each.ring is not None:
             for group, literal in _leaves(model, each, places).items():
                 uses[group].append((each, literal))
@@ -350,7 +354,7 @@ def _add_transfers(
             _add_windows(model, clock, [(head, 0) for head in heads], loads, len(links))
 
 
-def _leaves(model: cp_model.CpModel, each: _Seats, places: ServerGroups) -> dict[int, cp_model.IntVar]:
+def _leaves(model: cp_model.CpModel, each: _WorkerCounts, places: ServerGroups) -> dict[int, cp_model.IntVar]:
     """Literal that a job uses a link that leaves a group, by group."""
     groups = sorted({places.group[s] for s in each.gpus})
     on = {group: model.new_bool_var(f"{each.job.name} in {group}") for group in groups}
@@ -365,7 +369,7 @@ def _leaves(model: cp_model.CpModel, each: _Seats, places: ServerGroups) -> dict
     return leaves
 
 
-def _least_transfers(each: _Seats, rate: int, latency: int) -> int:
+def _least_transfers(each: _WorkerCounts, rate: int, latency: int) -> int:
     ring = each.ring
     assert ring is not None, "only jobs that may sit on several servers leave one"
     channel = Channel((), min(ring.rate, rate), max(ring.latency_us, latency))

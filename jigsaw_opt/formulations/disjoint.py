@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     Expression = cp_model.LinearExpr | int
 
-__all__ = ["LINKS", "Busy", "User", "add_no_overlaps", "laid"]
+__all__ = ["LINKS", "Busy", "User", "add_no_overlaps", "operation_intervals"]
 
 Busy = Mapping[int, Sequence[tuple[int, int]]]
 """Disjoint intervals by number of a resource; on the cyclic horizon within one period."""
@@ -43,7 +43,7 @@ def add_no_overlaps(
     intervals
         Makes the intervals of a user; asked once for each that needs them.
     period
-        Length of the circle, or None for a line.
+        Length of the period, or None on the finite horizon.
     """
     stated = set()
     known: dict[User, list[cp_model.IntervalVar]] = {}
@@ -58,7 +58,7 @@ def add_no_overlaps(
         model.add_no_overlap([*(one for user in there for one in known[user]), *_fixed(model, fixed, period)])
 
 
-def laid(
+def operation_intervals(
     model: cp_model.CpModel, start: cp_model.IntVar, size: Expression, period: int | None, turns: int
 ) -> list[cp_model.IntervalVar]:
     """Interval of an operation; on the cyclic horizon those from its residue and from a period later.

@@ -87,7 +87,7 @@ def finite() -> tuple[Instance, Plan]:
 def cyclic() -> tuple[Instance, Plan]:
     """Two pairs across the link, and a lone worker whose block wraps."""
     jobs = (Job("p", "m", 2, 1), Job("q", "m", 2, 1), Job("lone", "one", 1, 1))
-    instance = Instance("circle", CLUSTER, {"m": MODEL, "one": ONE}, jobs, "cyclic", "period")
+    instance = Instance("cyclic", CLUSTER, {"m": MODEL, "one": ONE}, jobs, "cyclic", "period")
     first = JobPlan("p", ("a/0", "b/0"), (iteration([(2, 0, 12), (2, 0, 12)], [(6, 13), (13, 25)]),))
     second = JobPlan("q", ("a/0", "b/0"), (iteration([(2, 19, 31), (2, 19, 31)], [(25, 32), (32, 44)]),))
     lone = JobPlan("lone", ("a/1",), (iteration([(1, 33, 43)], []),))
@@ -249,11 +249,11 @@ def test_what_is_allowed() -> None:
     # Blocks and transfers may last longer; readiness still counts from the block's start.
     assert rules(instance, with_block(plan, 2, 0, 0, end_us=70)) == set()
     assert rules(instance, with_transfer(plan, 3, 0, 2, end_us=99)) == set()
-    circle, cycle = cyclic()
+    instance, cycle = cyclic()
     # A whole job may be moved by periods.
     block = cycle.jobs[2].iterations[0].blocks[0]
     moved = with_block(cycle, 2, 0, 0, start_us=block.start_us + 76, end_us=block.end_us + 76)
-    assert rules(circle, moved) == set()
+    assert rules(instance, moved) == set()
 
 
 def test_an_empty_transfer_overlaps_nothing() -> None:

@@ -63,7 +63,7 @@ def test_every_solver_keeps_a_rule_of_ones_own(solver: str, pair: Instance) -> N
 
 
 @pytest.mark.parametrize("solver", ["cpsat", "search"])
-def test_a_rule_of_ones_own_around_a_circle(solver: str) -> None:
+def test_a_rule_of_ones_own_on_the_cyclic_horizon(solver: str) -> None:
     instance = with_depth(load("tiny/004"), TwoTier(1))
     result = solve(instance, solver, Options(work_limit=0.2, workers=1))
     assert result.plan is not None and not check(instance, result.plan)

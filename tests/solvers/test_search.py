@@ -249,7 +249,9 @@ def test_parts_timed_anew_improve_the_plan_and_nothing_else(horizon: Horizon, ob
     assert 0 < budget.work < 0.6
 
 
-def test_a_placement_on_a_circle_is_left_alone_after_some_periods_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_vain(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     operations = cut(generate("server", 155, objective="period"))
     asked = demands(operations)
     assert asked is not None

@@ -1,7 +1,7 @@
 """Some placed jobs timed anew between fixed others, as a CP-SAT model; see ``docs/search.md`` for it in formulas.
 
-Every worker keeps its GPU; levels and starts are free. On a line the latest end or the weighted sum of all ends is
-least; on the cyclic horizon the period is given and any solution will do.
+Every worker keeps its GPU; levels and starts are free. On the finite horizon the latest end or the weighted sum of all
+ends is least; on the cyclic horizon the period is given and any solution will do.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_retiming.variables import Frame, TaskVariables
-from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, laid
+from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, operation_intervals
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -39,7 +39,7 @@ def add_disjoint(
             interval
             for start, size in operations
             if not (isinstance(size, int) and size == 0)
-            for interval in laid(model, start, size, frame.period, _MOST_TURNS)
+            for interval in operation_intervals(model, start, size, frame.period, _MOST_TURNS)
         ]
 
     add_no_overlaps(model, users, {"gpu": busy_gpus, "link": busy_links}, intervals, frame.period)

@@ -52,11 +52,11 @@ class Frame:
     Parameters
     ----------
     period
-        Length of the circle in microseconds, or None for a line.
+        Length of the period in microseconds, or None on the finite horizon.
     weighted
-        On a line, whether the weighted sum of all ends is minimised; else the latest end is.
+        On the finite horizon, whether the weighted sum of all ends is minimised; else the latest end is.
     bound, limit
-        On a line, least and largest value of interest of that objective.
+        On the finite horizon, least and largest value of interest of that objective.
     """
 
     period: int | None = None

@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.insertion import ScheduledJob
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 
-__all__ = ["MixedPolicy", "mend", "reinserted"]
+__all__ = ["MixedPolicy", "reinserted", "repaired"]
 
 _TRIES_A_JOB = 4
 _FEW = 10
@@ -61,7 +61,7 @@ class MixedPolicy:
         return self._assignments[index]
 
 
-def mend(
+def repaired(
     data: ProblemData,
     kept: Mapping[int, ScheduledJob],
     fixed: Mapping[int, Sequence[int]],

@@ -61,7 +61,7 @@ class FiniteInsertion:
             schedule.add(index, best)
         return best is not None
 
-    def make_room(self, index: int) -> bool:
+    def ruin_and_recreate(self, index: int) -> bool:
         """Insert a job that memory has no room for: some jobs are taken out, and inserted again after it."""
         scheduled = [other for other, it in enumerate(self.schedule.scheduled) if it is not None]
         ejected = self.rng.sample(scheduled, min(len(scheduled), self.rng.randint(1, _MOST_AWAY)))

@@ -15,7 +15,7 @@ from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import placements, require_size
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.resolve.carrying import carried
-from jigsaw_opt.solvers.resolve.cyclic_insertion import mend, reinserted
+from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted, repaired
 from jigsaw_opt.solvers.resolve.finite_insertion import FiniteInsertion
 from jigsaw_opt.solvers.resolve.fix import Fix, has_begun, misplaced, problems
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -90,30 +90,30 @@ class _Resolving:
         index_of = {job.name: index for index, job in enumerate(now.jobs)}
         self.fixed = {index_of[job]: [number[gpu] for gpu in gpus] for job, gpus in self.fix.placements.items()}
         kept = carried(self.operations, self.plan, self.fix)
-        reason = self._on_circle(kept) if now.horizon == "cyclic" else self._on_line(kept)
+        reason = self._on_cyclic_horizon(kept) if now.horizon == "cyclic" else self._on_finite_horizon(kept)
         return reason or self._search()
 
     def _released(self, job: OperationGraph) -> OperationGraph:
         """What has not begun starts no earlier than the moment."""
         return job if job.name in self.begun else replace(job, release_us=max(job.release_us, self.fix.moment))
 
-    def _on_line(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
-        line = self._line()
+    def _on_finite_horizon(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
+        insertion = self._insertion()
         unassigned = []
         for index in range(len(self.operations.jobs)):
-            scheduled = line.schedule.read(index, kept[index]) if index in kept else None
-            if scheduled is not None and line.schedule.admits(scheduled):
-                line.schedule.add(index, scheduled)
+            scheduled = insertion.schedule.read(index, kept[index]) if index in kept else None
+            if scheduled is not None and insertion.schedule.admits(scheduled):
+                insertion.schedule.add(index, scheduled)
             else:
                 unassigned.append(index)
-        found = line if self._insert(line, self._by_work(unassigned)) else self._anew()
+        found = insertion if self._insert(insertion, self._by_work(unassigned)) else self._anew()
         if found is None:
             return None if self.fix.empty else self._reason() or StoppedBy.COMPLETED
         self.control.offer(found.schedule.timetable())
         return self._improve(found, unassigned)
 
-    def _line(self) -> FiniteInsertion:
-        """A line on which lies what has started.
+    def _insertion(self) -> FiniteInsertion:
+        """A schedule that holds what has started.
 
         Raises
         ------
@@ -136,14 +136,14 @@ class _Resolving:
             raise InvalidInputError(clashes)
         return FiniteInsertion(schedule, self.fixed, self.rng)
 
-    def _insert(self, line: FiniteInsertion, unassigned: Sequence[int]) -> bool:
+    def _insert(self, insertion: FiniteInsertion, unassigned: Sequence[int]) -> bool:
         """Lay the unassigned jobs; says whether all found room."""
-        left = [index for index in unassigned if not self._counted(line.insert(index), index)]
+        left = [index for index in unassigned if not self._counted(insertion.insert(index), index)]
         for _ in range(_ROOM_TRIES if left else 0):
             if self._reason() is not None:
                 break
             index = self.rng.choice(left)
-            if self._counted(line.make_room(index), index):
+            if self._counted(insertion.ruin_and_recreate(index), index):
                 left.remove(index)
                 if not left:
                     break
@@ -152,10 +152,10 @@ class _Resolving:
     def _anew(self) -> FiniteInsertion | None:
         """All jobs inserted anew, what is fixed first; None where no order tried leaves all of them room."""
         for _ in range(_ORDERS):
-            line, order = self._line(), list(range(len(self.operations.jobs)))
+            insertion, order = self._insertion(), list(range(len(self.operations.jobs)))
             self.rng.shuffle(order)
-            if self._insert(line, self._by_work(order)):
-                return line
+            if self._insert(insertion, self._by_work(order)):
+                return insertion
             if self._reason() is not None:
                 break
         return None
@@ -169,18 +169,18 @@ class _Resolving:
 
         return sorted(jobs, key=key)
 
-    def _improve(self, line: FiniteInsertion, changed: Sequence[int]) -> StoppedBy | None:
+    def _improve(self, insertion: FiniteInsertion, changed: Sequence[int]) -> StoppedBy | None:
         """Ruin and recreate, around the changed jobs and what ends last; with a limit and a fix until then."""
         idle = 0
         patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
         while (reason := self._reason()) is None and idle < patience:
-            first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else line.last()
-            idle = 0 if self._counted(line.step(first), first) else idle + 1
-            if self.control.objective is not None and line.value < self.control.objective:
-                self.control.offer(line.schedule.timetable())
+            first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else insertion.last()
+            idle = 0 if self._counted(insertion.step(first), first) else idle + 1
+            if self.control.objective is not None and insertion.value < self.control.objective:
+                self.control.offer(insertion.schedule.timetable())
         return reason
 
-    def _on_circle(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
+    def _on_cyclic_horizon(self, kept: Mapping[int, JobPlan]) -> StoppedBy | None:
         period = self.plan.period_us
         if period is not None:
             schedule = PartialSchedule(self.data, period)
@@ -188,7 +188,7 @@ class _Resolving:
             old_gpus = self._old_gpus(kept)
             for bound in (old_gpus | self.fixed, self.fixed) if old_gpus else (self.fixed,):
                 if self.control.best is None:
-                    for plan in mend(self.data, scheduled, bound, period, self.rng, self._count_insertion):
+                    for plan in repaired(self.data, scheduled, bound, period, self.rng, self._count_insertion):
                         self.control.offer(plan)
             self._place_anew(period)
         return self._reason()

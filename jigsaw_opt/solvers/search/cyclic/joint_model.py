@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jigsaw_opt.formulations import cpsat_circle
+from jigsaw_opt.formulations import cpsat_cyclic_timing
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.problem_data import ProblemData
@@ -37,7 +37,7 @@ def jointly_timed(
         Limit in the engine's deterministic seconds for each group.
     """
     data = schedule.data
-    models: dict[int, cpsat_circle.CpSatCyclicTiming] = {}
+    models: dict[int, cpsat_cyclic_timing.CpSatCyclicTiming] = {}
     levels: dict[int, list[list[list[int]]]] = {}
     for g, assignments in enumerate(groups):
         rows = [_levels(data, assignment, turned=k % 2 == 1) for k, assignment in enumerate(assignments)]
@@ -53,13 +53,15 @@ def jointly_timed(
     return found
 
 
-def _model(schedule: PartialSchedule, tasks: Sequence[cpsat_circle.CyclicTask]) -> cpsat_circle.CpSatCyclicTiming:
-    assert schedule.period is not None, "a circle has a period"
+def _model(
+    schedule: PartialSchedule, tasks: Sequence[cpsat_cyclic_timing.CyclicTask]
+) -> cpsat_cyclic_timing.CpSatCyclicTiming:
+    assert schedule.period is not None, "the horizon is cyclic"
     machines = {machine for task in tasks for machine in task.machines}
     links = {link for task in tasks for link in task.links}
     inside = schedule.data.layout.on_server
     servers = {s: union([schedule.gpus[gpu] for gpu in inside[s]], schedule.period) for s in machines}
-    return cpsat_circle.build(
+    return cpsat_cyclic_timing.build(
         tasks,
         schedule.period,
         {s: list(zip(calendar.starts, calendar.ends, strict=True)) for s, calendar in servers.items()},
@@ -87,7 +89,7 @@ def _levels(data: ProblemData, assignment: Assignment, turned: bool) -> list[lis
     return rows
 
 
-def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]]) -> cpsat_circle.CyclicTask:
+def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int]]) -> cpsat_cyclic_timing.CyclicTask:
     slots_of = _slots_of(data, assignment)
     iterations = []
     for row, exchange in zip(rows, assignment.exchange, strict=True):
@@ -99,12 +101,12 @@ def _task(data: ProblemData, assignment: Assignment, rows: Sequence[Sequence[int
             for slots in slots_of.values()
         ]
         sizes = [max(assignment.tables[slot][row[slot] - 1] for slot in slots) for slots in slots_of.values()]
-        iterations.append(cpsat_circle.CyclicIteration(ready, sizes, exchange))
-    return cpsat_circle.CyclicTask(list(slots_of), assignment.links, iterations)
+        iterations.append(cpsat_cyclic_timing.CyclicIteration(ready, sizes, exchange))
+    return cpsat_cyclic_timing.CyclicTask(list(slots_of), assignment.links, iterations)
 
 
 def _inserted(
-    data: ProblemData, assignment: Assignment, rows: list[list[int]], timing: cpsat_circle.CyclicTiming
+    data: ProblemData, assignment: Assignment, rows: list[list[int]], timing: cpsat_cyclic_timing.CyclicTiming
 ) -> ScheduledJob:
     place = {server: k for k, server in enumerate(_slots_of(data, assignment))}
     places = [place[data.layout.server_of[gpu]] for gpu in assignment.gpus]

@@ -1,4 +1,4 @@
-"""Placed jobs of fixed levels on a circle of given length, as a CP-SAT model; in formulas in ``docs/search.md``.
+"""Placed jobs of fixed levels modulo a given period, as a CP-SAT model; in formulas in ``docs/search.md``.
 
 What runs a block is a *machine*: a GPU, or all GPUs of a server together, where a block takes as long as the longest of
 them. Then the model is small, and whatever it finds is a timing of the GPUs too.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_model import new_model
-from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, laid
+from jigsaw_opt.formulations.disjoint import LINKS, Busy, User, add_no_overlaps, operation_intervals
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -117,12 +117,12 @@ def build(tasks: Sequence[CyclicTask], period: int, busy_machines: Busy, busy_li
     tasks
         The jobs.
     period
-        Length of the circle in microseconds.
+        Its length in microseconds.
     busy_machines, busy_links
         Intervals that others take, by number of a machine or link.
     """
     proto = new_model()
-    # A circle on which nothing is fixed has no beginning, so one job may begin at 0.
+    # Where nothing is fixed, the period may be cut anywhere, so one job may begin at 0.
     free = not any(busy_machines.values()) and not any(busy_links.values())
     jobs = [_add_job(proto, task, period, first=free and number == 0) for number, task in enumerate(tasks)]
     _add_disjoint(proto, jobs, period, busy_machines, busy_links)
@@ -171,7 +171,7 @@ def _add_disjoint(
         for blocks, moves, iteration in zip(it.blocks, it.transfers, it.task.iterations, strict=True):
             block = [(blocks[place], iteration.sizes[place])]
             for start, size in zip(moves, iteration.exchange, strict=True) if place == LINKS else block:
-                found += laid(proto, start, size, period, turns=1) if size else []
+                found += operation_intervals(proto, start, size, period, turns=1) if size else []
         return found
 
     add_no_overlaps(proto, users, {"machine": busy_machines, "link": busy_links}, intervals, period)

@@ -1,4 +1,4 @@
-"""Jobs laid around a circle wherever they fit."""
+"""Jobs inserted modulo the period wherever they fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def insert(data: ProblemData, period: int, tries: int = 60) -> Plan | None:
     def ignore(event: Event) -> None:
         """Progress is of no interest here."""
 
-    control = Control("circle", data.operations, Options(), ignore)
+    control = Control("insertion", data.operations, Options(), ignore)
     control.offer(timetable)
     return control.result(StoppedBy.COMPLETED).plan
 

@@ -1,4 +1,4 @@
-"""Jobs of fixed levels on a circle: what the model finds keeps every rule, and it misses nothing."""
+"""Jobs of fixed levels modulo a period: what the model finds keeps every rule, and it misses nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from ortools.sat.python import cp_model
 
-from jigsaw_opt.formulations.cpsat_circle import CyclicIteration, CyclicTask, CyclicTiming, build
+from jigsaw_opt.formulations.cpsat_cyclic_timing import CyclicIteration, CyclicTask, CyclicTiming, build
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 
 NOTHING: dict[int, list[tuple[int, int]]] = {}

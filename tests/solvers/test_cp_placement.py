@@ -32,12 +32,12 @@ def test_every_placement_leads_to_a_plan_where_memory_is_tight(seed: int) -> Non
     asked = demands(operations)
     assert asked is not None
     data = ProblemData(operations, Layout(operations), asked)
-    control = Control("seating", operations, Options(workers=1), ignore)
+    control = Control("placement", operations, Options(workers=1), ignore)
     assert cpsat_loads.fits(operations)
-    seating = PlacementModel(data, Engine(Budget(control)), Random(1))
-    assert seating.within(control.bound // 2) is None
-    assert seating.failed == control.bound // 2
-    assignments = seating.within(2 * control.bound)
+    model = PlacementModel(data, Engine(Budget(control)), Random(1))
+    assert model.within(control.bound // 2) is None
+    assert model.failed == control.bound // 2
+    assignments = model.within(2 * control.bound)
     assert assignments is not None
     count = len(assignments)
     evaluator = Evaluator(operations, data.layout)

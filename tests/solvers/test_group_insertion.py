@@ -1,4 +1,4 @@
-"""Jobs laid around a circle group by group, and groups that exchange jobs."""
+"""Jobs inserted modulo the period group by group, and groups that exchange jobs."""
 
 from __future__ import annotations
 
@@ -179,13 +179,13 @@ def test_mending_makes_loads_even_and_keeps_count_of_them(threads: int) -> None:
 
 
 class Everyone(dict[NoGood, int]):
-    """Knows of all companies that they were not timed at any period."""
+    """Knows of every no-good that it was not timed at any period."""
 
     def get(self, no_good: NoGood, default: int = 0) -> int:  # type: ignore[override]
         return 2**60
 
 
-def test_companies_that_were_not_timed_are_not_tried_again() -> None:
+def test_no_goods_that_were_not_timed_are_not_tried_again() -> None:
     data = ground_of(CROWDED)
     least = lower_bound(data.operations).value
     no_goods: dict[NoGood, int] = {}
