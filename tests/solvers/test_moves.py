@@ -28,14 +28,14 @@ def test_a_third_party_registers_a_move(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.syspath_prepend(installed(tmp_path, "jigsaw_opt.moves", points))
     assert names()[-1] == "exchange_priorities"
     params = SearchParams(without=tuple(names()[:-1]))
-    result = solve(generate("server", 2), SEARCH, Options(workers=1, work_limit=0.5, params=params))
+    result = solve(generate("server", 2), SEARCH, Options(workers=1, work_limit=0.1, params=params))
     assert [move.name for move in result.moves] == ["opening", "exchange_priorities"]
     assert result.moves[1].calls > 0
     assert result.plan is not None
 
 
 def test_what_moves_earn_is_recorded() -> None:
-    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=1.0))
+    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.3))
     assert result.objective is not None
     assert result.moves[0].name == "opening"
     assert len({move.name for move in result.moves}) == len(result.moves) > 2
@@ -47,9 +47,9 @@ def test_what_moves_earn_is_recorded() -> None:
 
 def test_moves_are_left_out() -> None:
     params = SearchParams(without=("restart", "cp_repair"))
-    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.25, params=params))
+    result = solve(generate("server", 2), "search", Options(workers=1, work_limit=0.1, params=params))
     made = {move.name for move in result.moves}
-    assert made and not made & {"restart", "cp_repair"}
+    assert len(made) > 1 and not made & {"restart", "cp_repair"}
 
 
 def test_the_printed_parameters_are_the_defaults() -> None:
@@ -84,11 +84,11 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
     assert main(["solvers", "--params"]) == 0
     file = tmp_path / "search.toml"
     file.write_text(capsys.readouterr().out.replace("without = []", 'without = ["restart"]'))
-    command = ["solve", "server:2", "--solver", "search", "--workers", "1", "--work-limit", "0.25", "--json", "-v"]
+    command = ["solve", "server:2", "--solver", "search", "--workers", "1", "--work-limit", "0.1", "--json", "-v"]
     assert main([*command, "--params", str(file)]) == 0
     printed = capsys.readouterr()
     made = [move["name"] for move in json.loads(printed.out)["moves"]]
-    assert made[0] == "opening" and "restart" not in made
+    assert made[0] == "opening" and len(made) > 1 and "restart" not in made
     assert "improvement" in printed.err and made[-1] in printed.err
     file.write_text("[driver]\npatience = -1\nnothing = 1\n")
     assert main([*command, "--params", str(file)]) == 3
