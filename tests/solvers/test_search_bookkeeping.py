@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -211,6 +212,20 @@ def test_where_jobs_yield_there_is_room_that_their_levels_take() -> None:
         resolved += assignments is not None and within_memory(data, assignments)
     assert more >= 10
     assert resolved >= 20
+
+
+def test_jobs_that_yield_on_several_gpus_still_find_levels() -> None:
+    jointly = changed = 0
+    for seed in range(120):
+        instance = scarce(seed)
+        balancer = balance_of(replace(instance, jobs=tuple(replace(job, workers=3) for job in instance.jobs)), seed)
+        for _ in range(20) if balancer is not None else ():
+            assert balancer is not None
+            assert balancer.placement.resolved() is not None
+            changed += balancer.change() is not None
+            jointly += any(assignment.caps is not None for assignment in balancer.assignments())
+    assert changed >= 100
+    assert jointly >= 100
 
 
 def test_a_job_is_taken_away_only_once() -> None:

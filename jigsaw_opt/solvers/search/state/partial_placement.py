@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placement import level_caps
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
@@ -50,20 +51,27 @@ class PartialPlacement:
         room = self.data.layout.memory[gpu] - self._state[gpu] - job.state_bytes
         if inside and room < max(inside.values()):
             others = [other for other, size in inside.items() if size > room]
-            if self.rigid or not all(self._yields(other, gpu, job.state_bytes) for other in others):
+            if self.rigid or not self._yield(others, [gpu], job.state_bytes):
                 return 0
         sizes = job.activation_bytes
         return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
 
-    def _yields(self, index: int, gpu: int, taken: int) -> bool:
-        """Whether a placed job finds levels once so many more bytes of a GPU are taken."""
+    def _yield(self, others: Iterable[int], gpus: Sequence[int], taken: int) -> bool:
+        """Whether placed jobs find levels once so many more bytes of each of some GPUs are taken."""
+        for gpu in gpus:
+            self._state[gpu] += taken
+        found = all(self._level_plan(other) is not None for other in others)
+        for gpu in gpus:
+            self._state[gpu] -= taken
+        return found
+
+    def _level_plan(self, index: int) -> LevelPlan | None:
+        """Levels of a placed job as memory is now, if there are any."""
         assignment = self.assignments[index]
         if assignment is None:
             raise ValueError(f"job {index} is not placed")
-        self._state[gpu] += taken
         caps = level_caps(self.data.layout, assignment.demand, assignment.gpus, self._state)
-        self._state[gpu] -= taken
-        return self.data.levels(assignment.demand, caps) is not None
+        return self.data.levels(assignment.demand, caps)
 
     def assignment(self, index: int, gpus: Sequence[int]) -> Assignment | None:
         """A job on these GPUs as memory is now; None where their types, memory or routes do not admit it."""
@@ -71,7 +79,12 @@ class PartialPlacement:
         times = demand.slot_us
         if not all(type_of[gpu] in times for gpu in gpus):
             return None
-        return self.data.assignment(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
+        assignment = self.data.assignment(index, demand, gpus, [self.cap(index, gpu) for gpu in gpus])
+        if assignment is None or self.rigid:
+            return assignment
+        # A job that yields on each of these GPUs may not do so on all of them.
+        others = {other for gpu in gpus for other in self._tight(gpu, demand.job.state_bytes)}
+        return assignment if self._yield(others, gpus, demand.job.state_bytes) else None
 
     def admits(self, index: int, assignment: Assignment) -> bool:
         """Whether memory as it is now admits a job at an assignment with its levels as they are."""
@@ -125,6 +138,11 @@ class PartialPlacement:
         found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
         own = set(assignment.gpus) if assignment is not None else set()
         return [job for job in found if job != index and not own.intersection(self._gpus(job))]
+
+    def _tight(self, gpu: int, taken: int) -> list[int]:
+        """Jobs on a GPU that may not go as deep as they like there once so many more bytes are taken."""
+        room, jobs = self.data.layout.memory[gpu] - self._state[gpu] - taken, self.data.operations.jobs
+        return [index for index in self.on_gpu[gpu] if jobs[index].activation_bytes[-1] > room]
 
     def _gpus(self, index: int) -> Sequence[int]:
         assignment = self.assignments[index]
