@@ -42,6 +42,7 @@ class PartialPlacement:
         self.gpu_us = [0] * count
         self.link_us = [0] * data.layout.links
         self._state = [0] * count
+        self._deepest = [job.activation_bytes[-1] for job in data.operations.jobs]
         self.on_gpu: list[dict[int, int]] = [{} for _ in range(count)]
         self.on_link: list[dict[int, None]] = [{} for _ in range(data.layout.links)]
 
@@ -83,8 +84,10 @@ class PartialPlacement:
         if assignment is None or self.rigid:
             return assignment
         # A job that yields on each of these GPUs may not do so on all of them.
-        others = {other for gpu in gpus for other in self._tight(gpu, demand.job.state_bytes)}
-        return assignment if self._yield(others, gpus, demand.job.state_bytes) else None
+        taken, memory, state, deepest = demand.job.state_bytes, self.data.layout.memory, self._state, self._deepest
+        room = {gpu: memory[gpu] - state[gpu] - taken for gpu in gpus}
+        others = {other for gpu in gpus for other in self.on_gpu[gpu] if deepest[other] > room[gpu]}
+        return assignment if not others or self._yield(others, gpus, taken) else None
 
     def admits(self, index: int, assignment: Assignment) -> bool:
         """Whether memory as it is now admits a job at an assignment with its levels as they are."""
@@ -138,11 +141,6 @@ class PartialPlacement:
         found = dict.fromkeys(job for gpu in inside for job in self.on_gpu[gpu])
         own = set(assignment.gpus) if assignment is not None else set()
         return [job for job in found if job != index and not own.intersection(self._gpus(job))]
-
-    def _tight(self, gpu: int, taken: int) -> list[int]:
-        """Jobs on a GPU that may not go as deep as they like there once so many more bytes are taken."""
-        room, jobs = self.data.layout.memory[gpu] - self._state[gpu] - taken, self.data.operations.jobs
-        return [index for index in self.on_gpu[gpu] if jobs[index].activation_bytes[-1] > room]
 
     def _gpus(self, index: int) -> Sequence[int]:
         assignment = self.assignments[index]
