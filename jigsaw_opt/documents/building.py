@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -11,6 +11,7 @@ from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment
+from jigsaw_opt.problem.depth import DepthPlugin, plugins
 from jigsaw_opt.problem.instance import Horizon, Objective
 
 __all__ = ["InstanceBuilder", "validate"]
@@ -185,12 +186,22 @@ class InstanceBuilder:
 def validate(instance: Instance) -> Instance:
     """The instance as the decoder of documents reads it, such as one that was made of its parts by hand.
 
+    A depth rule that is not registered stays the object that it is.
+
     Raises
     ------
     InvalidInputError
         It breaks a rule of the document; with every problem and its path.
     """
-    return decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
+    valid = decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
+    pairs = zip(valid.jobs, instance.jobs, strict=True)
+    jobs = tuple(replace(job, depth=made.depth) if _unregistered(made.depth) else job for job, made in pairs)
+    return replace(valid, jobs=jobs)
+
+
+def _unregistered(value: object) -> bool:
+    """Whether a value is a depth rule that documents cannot name."""
+    return isinstance(value, DepthPlugin) and value.rule not in plugins()
 
 
 class _Pairs(tuple[tuple[str, object], ...]):
@@ -200,7 +211,7 @@ class _Pairs(tuple[tuple[str, object], ...]):
 def _plain(value: object, place: Place, report: Report) -> Any:
     """A value as a parser of JSON would give it; what JSON has no form for is reported, and stays as it is."""
     if isinstance(value, Depth):
-        value = encode_depth(value)
+        value = encode_depth(FullDepth() if _unregistered(value) else value)
     elif is_dataclass(value) and not isinstance(value, type):
         # A field without a value is a key that is not there.
         held = {field.name: getattr(value, field.name) for field in fields(value)}
