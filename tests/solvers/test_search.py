@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion, FixedInsertion, GroupInsertion
+from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion, GroupInsertion
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
@@ -285,7 +285,7 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
 
 
 @pytest.mark.parametrize("insertion", [BestFitInsertion, GroupInsertion])
-def test_an_insertion_in_vain_is_cut_off_after_its_slice(insertion: type[FixedInsertion]) -> None:
+def test_an_insertion_in_vain_is_cut_off_after_its_slice(insertion: type[BestFitInsertion]) -> None:
     operations = cut(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jigsaw_opt.checking import check
-from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import (
     Cluster,
@@ -28,13 +26,10 @@ from jigsaw_opt.problem import (
     cut,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.greedy.evaluation import Evaluator
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
-from jigsaw_opt.solvers.search.params import DriverParams, LoadBalancingParams, SearchParams
+from jigsaw_opt.solvers.search.params import DriverParams, SearchParams
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
 from jigsaw_opt.solvers.search.state.calendar import ResourceCalendar, union
@@ -168,30 +163,6 @@ def test_loads_after_many_moves_are_those_of_the_placement(family: str) -> None:
     assert state(other.placement) == state(PartialPlacement(balancer.data))
 
 
-def test_one_worker_changes_its_gpu_or_two_exchange_theirs() -> None:
-    alone = SearchParams(load_balancing=LoadBalancingParams(worker_share=1.0))
-    seen: Counter[int] = Counter()
-    for seed in (1, 4):
-        balancer = balance_of(generate("server", seed), params=alone)
-        assert balancer is not None
-        assert not balancer.shaped, "levels in another shape are a move of their own"
-        for _ in range(100):
-            change = balancer.change()
-            if change is None:
-                continue
-            differences = []
-            for index, old in change[0]:
-                before, after = set(old.gpus), set(balancer.assignment(index).gpus)
-                differences.append((before - after, after - before))
-            assert all(len(gone) == len(come) == 1 for gone, come in differences)
-            if len(differences) == 2:
-                (gone, come), (other_gone, other_come) = differences
-                assert (gone, come) == (other_come, other_gone)
-            seen[len(differences)] += 1
-    assert set(seen) == {1, 2}
-    assert min(seen.values()) >= 10
-
-
 def test_where_jobs_yield_there_is_room_that_their_levels_take() -> None:
     more = resolved = 0
     for seed in range(120):
@@ -319,41 +290,3 @@ def test_of_two_kinds_that_pay_alike_the_cheaper_one_comes_more_often() -> None:
         seen[name] += 1
         choice.reward(name, True, 10.0 if name == "dear" else 1.0)
     assert seen["cheap"] > 2 * seen["dear"] > 0
-
-
-def levelled(instance: Instance) -> tuple[LoadSmoothing, Evaluator, int, int] | None:
-    """A scheduled placement made even, with the fullest GPU before and the number of trades."""
-    balancer = balance_of(instance)
-    assignments = balancer.placement.resolved() if balancer is not None else None
-    if balancer is None or assignments is None:
-        return None
-    evaluator, count = Evaluator(balancer.data.operations, balancer.data.layout), len(assignments)
-    outcome = evaluator.evaluate(assignments, [1.0] * count, [0] * count)
-    smoothing = LoadSmoothing(balancer.data, assignments, evaluator.levels(outcome))
-    before = max(smoothing.load)
-    return smoothing, evaluator, before, smoothing.run(500)
-
-
-@pytest.mark.parametrize(("horizon", "objective"), GOALS)
-def test_levelling_makes_the_fullest_gpu_emptier_and_keeps_to_the_rules(horizon: Horizon, objective: Objective) -> None:
-    emptier = 0
-    instances = [
-        *(random_instance(seed, horizon, objective, operations=16) for seed in range(40)),
-        *map(scarce, range(40)),
-    ]
-    for instance in instances:
-        found = levelled(instance)
-        if found is None:
-            continue
-        smoothing, evaluator, before, trades = found
-        assignments = smoothing.placed()
-        assert max(smoothing.load) <= before
-        placement = LoadSmoothing(smoothing.data, assignments, smoothing.levels)
-        assert (placement.load, placement.state) == (smoothing.load, smoothing.state)
-        outcome = evaluator.evaluate(assignments, [1.0] * len(assignments), [0] * len(assignments))
-        timetable = evaluator.timetable(outcome)
-        digest = instance_sha256(instance)
-        plan = Plan(instance.name, digest, "feasible", outcome.value, 0, outcome.period_us, timetable.jobs, {})
-        assert not check(instance, plan)
-        emptier += max(smoothing.load) < before and trades > 0
-    assert emptier >= 3

@@ -96,11 +96,6 @@ class Evaluator:
         ]
         return Timetable(assemble(self.operations, decisions), outcome.period_us)
 
-    def levels(self, outcome: Outcome) -> list[list[list[int]]]:
-        """Levels in an outcome, by job, iteration and slot."""
-        flat = self._again(outcome)
-        return [flat.levels(index) for index in range(len(outcome.jobs))]
-
     def _again(self, outcome: Outcome) -> Flat:
         """The whole schedule, made once more if it is not the last one."""
         if outcome is not self._last:

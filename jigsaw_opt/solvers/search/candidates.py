@@ -80,13 +80,6 @@ class CandidateGenerator:
         gpus = self.replaced(placement, index, assignment.gpus, source, server)
         return None if gpus is None else (gpus, server)
 
-    def neighbour_gpu(self, gpu: int, index: int, taken: Sequence[int]) -> int | None:
-        """A GPU for a worker of a job instead of its own: on the same server or near it, none of those taken."""
-        source = self.layout.server_of[gpu]
-        server = source if self.rng.random() < 0.5 else self.rng.choice(self._neighbours(index, source))
-        free = [one for one in self.layout.on_server[server] if one not in taken]
-        return self.rng.choice(free) if free else None
-
     def replaced(
         self, placement: PartialPlacement, index: int, gpus: Sequence[int], source: int, server: int
     ) -> list[int] | None:

@@ -91,8 +91,6 @@ class Context:
         Solves small models by CP-SAT.
     best_list
         The best list schedule so far.
-    balanced
-        The placement that was balanced last, with its levels.
     """
 
     def __init__(
@@ -110,7 +108,6 @@ class Context:
         self.evaluator = Evaluator(self.operations, self.data.layout)
         self.engine = Engine(budget, self.params.prices)
         self.best_list: ListSchedule | None = None
-        self.balanced: Sequence[Assignment] | None = None
         self._shared: dict[Callable[[Context], Any], Any] = {}
 
     @property

@@ -85,11 +85,6 @@ class LoadBalancingParams:
     link_weights: tuple[float, ...] = parameter((1.0, 10.0, 50.0), "cost", "Prices of a link's time; one is drawn.")
     length_weight: float = parameter(20.0, "cost", "Price of a job that is longer than the target.")
     profile_share: float = parameter(0.1, "share", "How often a job changes its level profile.", 0, 1)
-    worker_share: float = parameter(0.5, "share", "How often one worker alone changes its GPU.", 0, 1)
-    few_gpus: int = parameter(
-        64, "GPUs", "Above so many GPUs that is tried less often, by as much as there are more.", 1
-    )
-    exchange_share: float = parameter(0.85, "share", "How often another worker takes the place of that one.", 0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +101,6 @@ class ListAnnealingParams:
     brief_share: float = parameter(0.65, "share", "How often a new placement is annealed briefly.", 0, 1)
     brief_length: float = parameter(0.5, "share", "How long that is.", 0, 1)
     longest: float = parameter(4.0, "factor", "How much longer an annealing becomes in vain, on the finite horizon.", 1)
-    smoothing_steps: int = parameter(2_000, "steps", "Exchanges of levels and GPUs that smooth the loads afterwards.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +135,6 @@ class RelocationParams:
     placements: int = parameter(300, "placements", "Placements tried in one annealing.", 1)
     temperatures: tuple[float, ...] = parameter((0.003, 0.01, 0.03), "share", "Objective lost at first; one is drawn.")
     work: float = parameter(0.4, "deterministic seconds", "Work after which no further annealing begins.")
-    from_best: float = parameter(0.5, "share", "How often it begins with the best plan, and not anew.", 0, 1)
     repair_steps: int = parameter(200, "steps", "Steps that repair the sequence at a placement.", 1)
     repair_operations: int = parameter(2_000_000, "operations", "Operations evaluated for that, at most.", 1)
     repair_temperature: float = parameter(0.001, "share", "Share of the objective that these may lose at first.")
@@ -160,9 +153,6 @@ class CpRepairParams:
     work: float = parameter(0.03, "deterministic seconds", "Work of a call at first.")
     periods: int = parameter(4, "periods", "Periods tried in vain on a cyclic horizon.", 1)
     windows: int = parameter(12, "windows", "Windows of time that say which jobs are close to one another.", 1)
-    least_gain: float = parameter(
-        0.002, "share", "Least gain, as a share of the room between bound and objective.", 0, 1
-    )
     most_readiness: int = parameter(500_000, "conditions", "Conditions of readiness above which no model is built.")
 
 
@@ -175,19 +165,15 @@ class CpPlacementParams:
 
 @dataclass(frozen=True, slots=True)
 class InsertionParams:
-    """Jobs inserted modulo a shorter period (moves fixed_insertion and best_fit_insertion)."""
+    """Jobs inserted modulo a shorter period (move best_fit_insertion)."""
 
     slice: float = parameter(
         0.15, "share", "Share of the limits after which a move without success is cut off at first.", 1e-6, 1
     )
-    bisections: int = parameter(4, "periods", "Periods tried at a given placement.", 1)
     step: float = parameter(0.2, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     least_step: float = parameter(0.01, "share", "After this step in vain, it begins with the first again.", 0, 1)
     most_step: float = parameter(0.5, "share", "Largest step.", 0, 1)
     failures: int = parameter(2, "periods", "Periods tried in vain until another move is made.", 1)
-    known_share: float = parameter(
-        0.75, "share", "How often jobs are first offered their places of the last plan.", 0, 1
-    )
     tries_per_job: int = parameter(4, "tries", "Fruitless tries of ruin and recreate for each job.")
     phases: int = parameter(24, "phases", "Phases of the period that are tried for a job.", 1)
     most_ejected: int = parameter(10, "jobs", "Jobs ejected at once, at most.", 1)

@@ -125,25 +125,15 @@ class BestFitPolicy:
         The period in microseconds: nothing is offered that takes longer, or that is fuller.
     rng
         Source of chance.
-    before
-        Where every job was when all had room last; offered first.
     """
 
-    def __init__(
-        self,
-        candidate_table: CandidateTable,
-        period: int,
-        rng: random.Random,
-        before: Sequence[Assignment] | None = None,
-    ) -> None:
-        self.candidate_table, self.period, self.rng, self.before = candidate_table, period, rng, before
+    def __init__(self, candidate_table: CandidateTable, period: int, rng: random.Random) -> None:
+        self.candidate_table, self.period, self.rng = candidate_table, period, rng
         self.params = candidate_table.data.params.insertion
         self._fast: dict[int, list[CandidateSet]] = {}
 
     def assignments(self, placement: PartialPlacement, index: int) -> Iterator[Assignment]:
-        """The assignment of before, then the best few with room for a job, blurred by chance, then the emptiest few."""
-        if self.before is not None and placement.admits(index, self.before[index]):
-            yield self.before[index]
+        """The best few with room for a job, blurred by chance, then the emptiest few."""
         link_us, blur = placement.link_us, self.params.fit_blur * self.period
         fitting: list[tuple[float, int, CandidateSet]] = []
         emptiest: list[tuple[float, int, CandidateSet]] = []

@@ -8,19 +8,18 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 from jigsaw_opt.solvers.search.effort import Effort
-from jigsaw_opt.solvers.search.moves.placing import Placing
 
-__all__ = ["BestFitInsertion", "FixedInsertion", "GroupInsertion"]
+__all__ = ["BestFitInsertion", "GroupInsertion"]
 
 
-class FixedInsertion:
-    """Inserts jobs where they are: at the placement balanced last, or that of the best list schedule.
+class BestFitInsertion:
+    """Inserts jobs one by one where they fit best.
 
     Whether jobs fit into a shorter period shows at once or not at all. So a call has a slice of the limits, which grows
     while it is cut off in vain.
     """
 
-    name: ClassVar[str] = "fixed_insertion"
+    name: ClassVar[str] = "best_fit_insertion"
 
     def __init__(self, context: Context) -> None:
         self.context, self.periods = context, context.shared(PeriodSearch)
@@ -43,26 +42,10 @@ class FixedInsertion:
         return self.context.incumbent
 
     def _shorten(self) -> None:
-        """Bisect the period."""
-        context, best = self.context, self.context.best_list
-        if context.rng.random() < 0.5:
-            assignments = context.balanced
-        else:
-            assignments = None if best is None else context.shared(Placing).resolved(best.assignments)
-        if assignments is not None:
-            self.periods.at_placement(assignments)
-
-
-class BestFitInsertion(FixedInsertion):
-    """Inserts jobs where they fit best."""
-
-    name: ClassVar[str] = "best_fit_insertion"
-
-    def _shorten(self) -> None:
         self.periods.best_fit()
 
 
-class GroupInsertion(FixedInsertion):
+class GroupInsertion(BestFitInsertion):
     """Inserts jobs group by group, with exchanges between groups."""
 
     name: ClassVar[str] = "group_insertion"

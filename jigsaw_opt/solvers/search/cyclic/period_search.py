@@ -7,17 +7,14 @@ from collections.abc import Callable, Sequence
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, FixedPolicy, InsertionPolicy
+from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
 from jigsaw_opt.solvers.search.cyclic.hierarchy import HierarchicalAssignment
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.params import GroupInsertionParams, InsertionParams
-from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
 __all__ = ["PeriodSearch"]
-
-_WEIGHTS = ("exchange", "length", "links")
 
 
 class PeriodSearch:
@@ -34,24 +31,8 @@ class PeriodSearch:
         self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
-        self._assignments: Sequence[Assignment] | None = None
         self._no_goods: dict[NoGood, int] = {}
         self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
-
-    def at_placement(self, assignments: Sequence[Assignment]) -> None:
-        """Jobs inserted one by one at a shorter period, at a placement."""
-        objective = self.control.objective
-        if objective is None:
-            return
-        low = max(self.control.bound, fullest_us(assignments))
-        for _ in range(self.params.bisections):
-            period = (low + objective) // 2
-            if period >= objective or self.budget.over():
-                return
-            if self._inserted(FixedPolicy(assignments), self._weights(assignments, self.rng.choice(_WEIGHTS)), period):
-                objective = period
-            else:
-                low = period + 1
 
     def by_groups(self) -> None:
         """Jobs inserted group by group at a shorter period, with exchanges between groups."""
@@ -71,7 +52,7 @@ class PeriodSearch:
         if hierarchy is None:
             return False
         assignments = [hierarchy.candidate_set(index).alone for index in range(len(self.data.operations.jobs))]
-        weights = self._weights(assignments, "links")
+        weights = self._weights(assignments)
         decomposed = DecomposedInsertion(
             self.candidate_table,
             hierarchy,
@@ -83,16 +64,15 @@ class PeriodSearch:
             self._no_goods,
         )
         patience = self.data.params.group_insertion.exchanges_per_group * max(3, len(hierarchy.groups))
-        return self._offered(decomposed.insert_all(patience), decomposed.insertion)
+        return self._offered(decomposed.insert_all(patience))
 
     def best_fit(self) -> None:
         """Jobs inserted one by one at a shorter period, each where it fits best."""
         self._shorten(self.params, self._best_fit_at)
 
     def _best_fit_at(self, period: int) -> bool:
-        before = self._assignments if self.rng.random() < self.params.known_share else None
-        policy = BestFitPolicy(self.candidate_table, period, self.rng, before)
-        return self._inserted(policy, self._weights(policy.quickest(), "links"), period)
+        policy = BestFitPolicy(self.candidate_table, period, self.rng)
+        return self._inserted(policy, self._weights(policy.quickest()), period)
 
     def _shorten(self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], bool]) -> None:
         """Try shorter periods: where all jobs found room shorter still, else not as short."""
@@ -111,21 +91,14 @@ class PeriodSearch:
     def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> bool:
         """Insert all jobs modulo a period, the heaviest first; says whether all found room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng)
-        return self._offered(
-            insertion.insert_all(
-                range(len(weights)), weights, self.params.tries_per_job * len(weights), self._count_insertion
-            ),
-            insertion,
-        )
+        patience = self.params.tries_per_job * len(weights)
+        return self._offered(insertion.insert_all(range(len(weights)), weights, patience, self._count_insertion))
 
-    def _offered(self, plan: Timetable | None, insertion: ModuloInsertion) -> bool:
-        """Offer a plan, if it is one, and remember where the jobs are."""
+    def _offered(self, plan: Timetable | None) -> bool:
+        """Offer a plan, if it is one."""
         if plan is not None:
             self.control.offer(plan)
             self.budget.renew()
-            self._assignments = [
-                scheduled.assignment for scheduled in insertion.schedule.scheduled if scheduled is not None
-            ]
         return plan is not None
 
     def _count_insertion(self) -> bool:
@@ -133,11 +106,8 @@ class PeriodSearch:
         size = (self.data.operations.blocks + self.data.operations.transfers) // len(self.data.operations.jobs)
         return self.budget.spend(size * self.data.params.prices.insertion_operation)
 
-    def _weights(self, assignments: Sequence[Assignment], kind: str) -> list[float]:
-        """Length of exchanges, or of jobs, or that times the links; blurred by chance."""
-        weights = []
-        for assignment in assignments:
-            length, links = assignment.iteration_us * assignment.job.iterations, 1 + len(assignment.links)
-            weight = {"exchange": sum(map(sum, assignment.exchange)), "length": length, "links": length * links}[kind]
-            weights.append(weight * self.rng.uniform(0.9, 1.1))
-        return weights
+    def _weights(self, assignments: Sequence[Assignment]) -> list[float]:
+        """Lengths of jobs times their links, blurred by chance."""
+        return [
+            self.rng.uniform(0.9, 1.1) * it.iteration_us * it.job.iterations * (1 + len(it.links)) for it in assignments
+        ]

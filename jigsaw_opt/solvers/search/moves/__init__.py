@@ -23,7 +23,6 @@ _OWN = {
     "cp_repair_other": "moves.cp_repair:RepairOther",
     "relocation": "moves.relocate:Relocate",
     "cp_placement": "moves.cp_placement:CpPlacement",
-    "fixed_insertion": "cyclic.moves:FixedInsertion",
 }
 """Each is tried once in this order before any is preferred."""
 

@@ -9,7 +9,6 @@ from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context, ListSchedule
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
-from jigsaw_opt.solvers.search.moves.load_smoothing import LoadSmoothing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
 __all__ = ["Annealer", "ListAnnealing", "draft"]
@@ -125,7 +124,7 @@ class Annealer:
         self._effort = Effort(params.driver.longest if context.cyclic else params.list_annealing.longest)
 
     def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> None:
-        """Anneal a list schedule, briefly or not; its loads are smoothed then, and its sequence annealed."""
+        """Anneal a list schedule, briefly or not; then its sequence."""
         context, control = self.context, self.context.control
         params = context.params.list_annealing
         context.offer_list(start)
@@ -134,23 +133,8 @@ class Annealer:
         best = ListAnnealing(context, balancer).run(
             start, round(longer * steps), context.rng.choice(params.temperatures)
         )
-        if not context.budget.over():
-            best = self._smoothed(best)
         sequences = context.shared(SequenceAnnealing)
         if sequences.fits and not context.budget.over():
             sequences.anneal(context.evaluator.timetable(best.outcome))
         if not brief:
             self._effort.spent(control.objective != before)
-
-    def _smoothed(self, schedule: ListSchedule) -> ListSchedule:
-        """The loads of a schedule's GPUs made even, where that makes it better."""
-        context, evaluator = self.context, self.context.evaluator
-        smoothing = LoadSmoothing(context.data, schedule.outcome.jobs, evaluator.levels(schedule.outcome))
-        if smoothing.run(self.context.params.list_annealing.smoothing_steps):
-            assignments = smoothing.placed()
-            outcome = evaluator.evaluate(assignments, schedule.priority, schedule.offset_us)
-            smooth = ListSchedule(assignments, schedule.priority, schedule.offset_us, outcome)
-            context.offer_list(smooth)
-            if smooth.value < schedule.value:
-                return smooth
-        return schedule

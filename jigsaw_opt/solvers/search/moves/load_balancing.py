@@ -46,7 +46,6 @@ class LoadBalancer:
         self.data, self.rng, self.target_us, self.link_weight = data, rng, target_us, link_weight
         self.params = data.params.load_balancing
         self.placement = PartialPlacement(data, rigid=False)
-        self._worker_share = self.params.worker_share * min(1.0, self.params.few_gpus / len(data.layout.gpus))
         self.generator = CandidateGenerator(data, rng)
         self.shaped = [index for index in range(len(data.demands)) if len(data.shapes(index)) > 1]
 
@@ -98,8 +97,6 @@ class LoadBalancer:
             first = self._bottleneck_job()
         if self.rng.random() < self.params.profile_share and self.shaped:
             return self._change_profile(first)
-        if self.rng.random() < self._worker_share:
-            return self._move_worker(first)
         if kind < 0.15 or len(self.placement.assignments) == 1:
             return self._move([(first, None)])
         if kind < 0.25:
@@ -168,23 +165,6 @@ class LoadBalancer:
         others = [demand for demand in self.data.shapes(index) if demand is not before]
         self.placement.demands[index] = self.rng.choice(others)
         return self._move([(index, self.assignment(index).gpus if self.rng.random() < 0.5 else None)])
-
-    def _move_worker(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
-        """Put one worker on another GPU, of its server or near it; often a worker from there takes its place."""
-        gpus, rng = list(self.assignment(first).gpus), self.rng
-        slot = rng.randrange(len(gpus))
-        here = gpus[slot]
-        there = self.generator.neighbour_gpu(here, first, gpus)
-        if there is None:
-            return None
-        gpus[slot] = there
-        colocated = [index for index in self.placement.on_gpu[there] if here not in self.assignment(index).gpus]
-        if not colocated or rng.random() >= self.params.exchange_share:
-            return self._move([(first, gpus)])
-        other = rng.choice(colocated)
-        return self._move(
-            [(first, gpus), (other, [here if gpu == there else gpu for gpu in self.assignment(other).gpus])]
-        )
 
     def _exchange(self, first: int) -> tuple[list[tuple[int, Assignment]], float] | None:
         """Exchange the places of two jobs of one width."""

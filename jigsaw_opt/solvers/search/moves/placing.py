@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer, random_order
 
@@ -57,14 +54,7 @@ class Placing:
             balancer.anneal(self.params.steps_between_looks, temperature * (1 - done / steps) ** 2)
             if self.context.budget.spend(self.params.steps_between_looks * self.context.params.prices.balancing_step):
                 break
-        self.context.balanced = balancer.placement.resolved()
         return balancer
-
-    def resolved(self, assignments: Sequence[Assignment]) -> Sequence[Assignment] | None:
-        """A whole placement with its levels worked out."""
-        balancer = self.balancer(1.0)
-        balancer.adopt(assignments)
-        return balancer.placement.resolved()
 
     def _steps(self) -> int:
         """Steps of balancing: by the number of jobs, fewer where jobs are wide and a step takes long."""

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
-from jigsaw_opt.solvers.search.moves.list_annealing import draft
-from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.placing import Placing
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
@@ -16,7 +13,7 @@ __all__ = ["Relocate"]
 
 
 class Relocate:
-    """Anneals placements, from the best plan or a placement made anew."""
+    """Anneals placements, from the best plan on."""
 
     name: ClassVar[str] = "relocation"
 
@@ -29,23 +26,12 @@ class Relocate:
         return context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Relocate from one start after the other, for a share of work."""
+        """Relocate from the best plan again and again, for a share of work."""
         context, sequences, params = self.context, self.sequences, self.context.params.relocation
         enough = sequences.work + params.work
         while sequences.work < enough:
             best = context.control.best
-            start = self._anew() if best is None or context.rng.random() >= params.from_best else None
-            if start is None and best is not None:
-                start = context.shared(Placing).balancer(), best
-            if start is None or budget.over():
+            if best is None or budget.over():
                 break
-            sequences.relocate(*start)
+            sequences.relocate(context.shared(Placing).balancer(), best)
         return context.incumbent
-
-    def _anew(self) -> tuple[LoadBalancer, Timetable] | None:
-        """A placement made anew, and its list schedule."""
-        balancer = self.context.shared(Placing).balanced()
-        schedule = None if balancer is None else draft(self.context, balancer)
-        if balancer is None or schedule is None:
-            return None
-        return balancer, self.context.evaluator.timetable(schedule.outcome)

@@ -56,22 +56,16 @@ class RepairModel:
     def _weighted(self) -> bool:
         return self.data.operations.objective == "weighted_completion"
 
-    @property
-    def _least_gain(self) -> int:
-        """By how much a better plan must be better, lest the engine goes down by microseconds."""
-        objective, share = self.control.objective, self.data.params.cp_repair.least_gain
-        return 1 if objective is None else max(1, int(share * (objective - self.control.bound)))
-
     def _latest_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         chosen = set(jobs)
         stays = max((job_end(job) for index, job in enumerate(plan.jobs) if index not in chosen), default=0)
         latest = max(job_end(plan.jobs[index]) for index in jobs)
-        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - self._least_gain)
+        return cpsat_retiming.Frame(None, False, max(stays, self.control.bound), latest - 1)
 
     def _weighted_frame(self, plan: Timetable, jobs: Sequence[int]) -> cpsat_retiming.Frame:
         weights = self.data.operations.jobs
         now = sum(weights[index].weight * job_end(plan.jobs[index]) for index in jobs)
-        return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - self._least_gain)
+        return cpsat_retiming.Frame(None, True, sum(self._least(index) for index in jobs), now - 1)
 
     def _least(self, index: int) -> int:
         """Weighted least end of a job."""
