@@ -39,7 +39,7 @@ STARTS = {
 START_RUNS = 9
 
 
-def table(pairs: Sequence[Pair], by_gpus: bool) -> Iterator[str]:
+def table(pairs: Sequence[Pair], by_gpus: bool = False) -> Iterator[str]:
     """A row for each group, horizon and time limit, and for each number of GPUs if asked for."""
     yield line(HEADS)
     yield line("---" for _ in HEADS)

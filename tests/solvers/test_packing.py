@@ -26,10 +26,8 @@ STAIRCASE = StaircaseDepth()
 
 
 def network(forward: int, backward: int, parameters: int = 1_000_000) -> Model:
-    segment = Segment(
-        "s", {"v": forward, "a": forward // 2}, {"v": backward, "a": backward // 2}, parameters, 1_000_000
-    )
-    return Model((segment,) * 4)
+    us = {"v": forward, "a": forward // 2}, {"v": backward, "a": backward // 2}
+    return Model(tuple(Segment(f"s{k}", *us, parameters, 1_000_000) for k in range(4)))
 
 
 MODELS = {"small": network(1_000, 2_000), "large": network(2_500, 5_500, 20_000_000)}

@@ -16,8 +16,9 @@ from jigsaw_opt.system.children import Keeper, temporary_folder
 from tests.processes import alive, wait_for
 
 HOLDER = """
-import sys, time
+import signal, sys, time
 from jigsaw_opt.system.children import Keeper
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup has it ignored
 with Keeper() as keeper:
     keeper.start(["sh", "-c", "echo $$ > child; exec sleep 1000"])
     print(keeper.folder, flush=True)
