@@ -23,8 +23,8 @@ _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open."""
-_SEARCH_SHARE = 0.4
-"""Share of the limits that the search has to itself where one thread does everything."""
+_BOUND_SHARE, _SEARCH_SHARE = 0.2, 0.5
+"""Shares of the limits for bounds, and of what is left for the search, where one thread does everything."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
 
@@ -75,18 +75,21 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
 
 
 def _in_turn(control: Control, operations: Operations) -> StoppedBy:
+    from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
-    work = control.options.work_limit
+    limits = control.options.work_limit, control.limit
+    work, seconds = (math.inf if limit is None else limit for limit in limits)
     exact = fits(control, operations)
     _require_plan(control, operations)
-    most = BOUND_WORK if exact else _LONG_BOUND_WORK
-    raise_bounds(control, operations, most if work is None else min(most, work * _SEARCH_SHARE))
+    raise_bounds(control, operations, min(BOUND_WORK if exact else _LONG_BOUND_WORK, _BOUND_SHARE * min(work, seconds)))
+    # A larger model takes the time of the search, and proves nothing; but only a model proves that there is no plan.
+    exact = exact and (control.best is None or is_small(operations))
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
-    return explore(control, operations, 1, math.inf if work is None else work * (1 - _SEARCH_SHARE)) or reason
+    return explore(control, operations, 1, work * (1 - _SEARCH_SHARE)) or reason
 
 
 def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:

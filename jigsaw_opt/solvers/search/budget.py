@@ -12,14 +12,14 @@ __all__ = ["Budget"]
 
 
 class Budget:
-    """The work and the time that a search may use.
+    """The work and the time that a search may use, from now on.
 
     Parameters
     ----------
     control
         Knows the limits, and every other reason to stop.
     share
-        Of the limits of time and work, how much the search may use.
+        How much the search may use of the limit of work, and of the time that is left.
 
     Attributes
     ----------
@@ -29,7 +29,8 @@ class Budget:
 
     def __init__(self, control: Control, share: float = 1.0) -> None:
         self.control, self.share, self.work = control, share, 0.0
-        self._slice, self._since = 1.0, (0.0, 0.0)
+        self._began = 0.0, control.seconds
+        self._slice, self._since = 1.0, self._began
 
     def spend(self, work: float) -> bool:
         """Count deterministic seconds; says whether the budget is used up."""
@@ -48,7 +49,7 @@ class Budget:
         try:
             yield
         finally:
-            self._slice, self._since = 1.0, (0.0, 0.0)
+            self._slice, self._since = 1.0, self._began
 
     def renew(self) -> None:
         """Begin the slice under way anew, after a success."""
@@ -61,11 +62,12 @@ class Budget:
 
     def reason(self) -> StoppedBy | None:
         """Why the search should stop now, or None."""
-        return StoppedBy.TIME if self._used(1.0, (0.0, 0.0)) else self.control.reason()
+        return StoppedBy.TIME if self._used(1.0, self._began) else self.control.reason()
 
     def _used(self, part: float, since: tuple[float, float]) -> bool:
         """Whether a part of the limits is used up since there was some work and some time on the clock."""
-        spent = self.work - since[0], self.control.seconds - since[1]
-        limits = self.control.options.work_limit, self.control.limit
+        control = self.control
+        spent = self.work - since[0], control.seconds - since[1]
+        limits = control.options.work_limit, control.limit and control.limit - self._began[1]
         pairs = zip(spent, limits, strict=True)
         return any(limit is not None and used >= part * self.share * limit for used, limit in pairs)

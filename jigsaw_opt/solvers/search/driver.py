@@ -52,7 +52,7 @@ class Driver:
         Parameters
         ----------
         share
-            Of the limits of time and work, how much the search may use.
+            How much the search may use of the limit of work, and of the time that is left.
         """
         asked = demands(self.control.operations)
         if asked is None:
