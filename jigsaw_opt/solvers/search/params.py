@@ -178,7 +178,9 @@ class InsertionParams:
     phases: int = parameter(24, "phases", "Phases of the period that are tried for a job.", 1)
     most_ejected: int = parameter(10, "jobs", "Jobs ejected at once, at most.", 1)
     few: int = parameter(3, "jobs", "So many jobs may be left unassigned on the way.")
-    hopeless: int = parameter(4, "jobs", "With more unassigned than one in so many, the period is given up.", 1)
+    most_unassigned: float = parameter(
+        0.25, "share", "With a larger share of the jobs unassigned, the period is given up.", 0, 1
+    )
     blur: float = parameter(2.0, "factor", "By how much chance blurs the order of insertion.", 1)
     best: int = parameter(4, "sets", "Best-fit server sets that a job is offered.", 1)
     fit_blur: float = parameter(0.3, "periods", "By how much chance blurs how well a job fits.")

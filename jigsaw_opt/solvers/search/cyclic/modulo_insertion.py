@@ -77,7 +77,7 @@ class ModuloInsertion:
                 unassigned.append(index)
         ejection_counts = [1] * len(weights)
         fewest, left = len(unassigned), tries
-        while unassigned and fewest * self.params.hopeless <= len(weights) and left > 0 and not stop():
+        while unassigned and fewest <= self.params.most_unassigned * len(weights) and left > 0 and not stop():
             unassigned = self._ruin_and_recreate(unassigned, ejection_counts, weights, held)
             fewest, left = (len(unassigned), tries) if len(unassigned) < fewest else (fewest, left - 1)
             for index in unassigned:

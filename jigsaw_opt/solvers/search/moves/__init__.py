@@ -14,9 +14,9 @@ __all__ = ["GROUP", "Move", "move_types", "names"]
 GROUP = "jigsaw_opt.moves"
 _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
+    "group_insertion": "cyclic.moves:GroupInsertion",
     "best_fit_insertion": "cyclic.moves:BestFitInsertion",
     "heuristic": "moves.heuristic:Heuristic",
-    "group_insertion": "cyclic.moves:GroupInsertion",
     "restart": "moves.restart:Restart",
     "intensify": "moves.intensify:Intensify",
     "cp_repair": "moves.cp_repair:RepairBest",
