@@ -168,7 +168,7 @@ class InsertionParams:
     """Jobs inserted modulo a shorter period (move best_fit_insertion)."""
 
     slice: float = parameter(
-        0.15, "share", "Share of the limits after which a move without success is cut off at first.", 1e-6, 1
+        0.1, "share", "Share of the limits after which the move is cut off without a success, at first.", 1e-6, 1
     )
     step: float = parameter(0.2, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     least_step: float = parameter(0.01, "share", "After this step in vain, it begins with the first again.", 0, 1)
@@ -192,12 +192,18 @@ class InsertionParams:
 class GroupInsertionParams:
     """Jobs assigned to groups of servers, and inserted group by group."""
 
+    slice: float = parameter(
+        0.4, "share", "Share of the limits after which the move is cut off without a success, at first.", 1e-6, 1
+    )
     step: float = parameter(0.65, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     failures: int = parameter(4, "periods", "Periods tried in vain until another move is made.", 1)
     tries: int = parameter(30, "tries", "Fruitless tries of ruin and recreate in a group.")
     joint_work: float = parameter(0.015, "deterministic seconds", "Work of CP-SAT for the wide jobs of a group.")
     sharings: int = parameter(
         40, "tries", "How often a pair of groups reassigns its jobs to come within the period.", 1
+    )
+    most_failed: float = parameter(
+        0.75, "share", "With more groups than this in which some jobs find no room, the period is given up.", 0, 1
     )
     exchanges_per_group: int = parameter(4, "exchanges", "Fruitless exchanges for each group.", 1)
     hot: float = parameter(0.1, "squared share", "Temperature at which any job may go anywhere.", 1e-12)

@@ -88,8 +88,8 @@ class DecomposedInsertion:
             return None
         unscheduled = self._insert_groups({group: jobs for group, jobs in inside.items() if group is not None})
         fewest, left = len(unscheduled), patience
-        # Where no group at all has room for its jobs, the period is far too short.
-        while 0 < len(unscheduled) < len(inside) and left and not self.stop():
+        most = self.params.most_failed * len(inside)
+        while 0 < len(unscheduled) <= most and left and not self.stop():
             unscheduled = self._exchange(unscheduled)
             fewest, left = (len(unscheduled), patience) if len(unscheduled) < fewest else (fewest, left - 1)
         return None if unscheduled else self.insertion.schedule.timetable()

@@ -8,6 +8,7 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.period_search import PeriodSearch
 from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["BestFitInsertion", "GroupInsertion"]
 
@@ -23,7 +24,7 @@ class BestFitInsertion:
 
     def __init__(self, context: Context) -> None:
         self.context, self.periods = context, context.shared(PeriodSearch)
-        self._slice = context.params.insertion.slice
+        self._slice = self._first_slice(context.params)
         self._length = Effort(1 / self._slice)
 
     @classmethod
@@ -41,6 +42,9 @@ class BestFitInsertion:
                 self._length.spent(success)
         return self.context.incumbent
 
+    def _first_slice(self, params: SearchParams) -> float:
+        return params.insertion.slice
+
     def _shorten(self) -> None:
         self.periods.best_fit()
 
@@ -49,6 +53,9 @@ class GroupInsertion(BestFitInsertion):
     """Inserts jobs group by group, with exchanges between groups."""
 
     name: ClassVar[str] = "group_insertion"
+
+    def _first_slice(self, params: SearchParams) -> float:
+        return params.group_insertion.slice
 
     def _shorten(self) -> None:
         self.periods.by_groups()
