@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import SEARCH, opening
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Context
-from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion, GroupInsertion
+from jigsaw_opt.solvers.search.cyclic.moves import BestFitInsertion
 from jigsaw_opt.solvers.search.driver import Driver
 from jigsaw_opt.solvers.search.engine import Engine
 from jigsaw_opt.solvers.search.moves import names
@@ -284,8 +284,7 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
     assert budget.reason() is StoppedBy.TIME
 
 
-@pytest.mark.parametrize("insertion", [BestFitInsertion, GroupInsertion])
-def test_an_insertion_in_vain_is_cut_off_after_its_slice(insertion: type[BestFitInsertion]) -> None:
+def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     operations = cut(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)
     assert asked is not None
@@ -293,7 +292,7 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice(insertion: type[BestFit
     control = Control("test", operations, options, lambda event: None)
     control.offer(next(timetables(operations)))
     context = Context(control, asked, Random(0), Budget(control))
-    move = insertion(context)
+    move = BestFitInsertion(context)
     before, spent = control.objective, []
     for _ in range(3):
         work = context.budget.work
