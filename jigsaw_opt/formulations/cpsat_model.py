@@ -1,16 +1,36 @@
-"""An empty CP-SAT model for all formulations."""
+"""What formulations on CP-SAT build, and the empty model that they begin with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from jigsaw_opt.problem.clock import look
+from jigsaw_opt.problem.timetable import Timetable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["new_model"]
+__all__ = ["CpSatModel", "new_model"]
+
+
+class CpSatModel(Protocol):
+    """All plans of an instance as variables and constraints; `build` of a formulation makes it.
+
+    Attributes
+    ----------
+    proto
+        The model of the engine.
+    """
+
+    proto: cp_model.CpModel
+
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
+        """The plan of a solution, given the value of each variable."""
+
+    def hint(self, timetable: Timetable) -> None:
+        """Offer a plan to the engine as its first solution."""
 
 
 def new_model() -> cp_model.CpModel:

@@ -1,6 +1,7 @@
 """The memory of a GPU (specification: memory): the states of all its workers, and the activations of one at a time.
 
-Every rule about memory outside the checker is stated with these functions.
+Outside the checker, what memory admits is asked of these functions. Greedy and search keep the two sums of each GPU.
+Models of solvers state the same as a constraint.
 """
 
 from __future__ import annotations

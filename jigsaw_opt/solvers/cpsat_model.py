@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
@@ -15,9 +16,7 @@ from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatModel", "build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
-
-CpSatModel = cpsat_timetable.CpSatTimetable | cpsat_cycle.CpSatCycle
+__all__ = ["build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
 
 _MANY_INTERVALS = 2_000
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import CpSatModel, build_model, engine_for, is_small, propagate_strongly, run_engine
+from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.greedy import offer_greedy
 from jigsaw_opt.solvers.infeasibility import minimal_conflict

@@ -12,6 +12,7 @@ from jigsaw_opt.executor.replay.order import used_gpus
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, TransferRecord
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.plan import Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
@@ -204,11 +205,10 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 
 def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
     """Memory that a GPU's workers need (specification: memory)."""
-    state, activations = 0, 0
+    workers = []
     for job, placed in zip(instance.jobs, plan.jobs, strict=True):
         if gpu in placed.gpus:
             model, slot = instance.models[job.model], placed.gpus.index(gpu)
             deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)
-            state += model.state_bytes
-            activations = max(activations, model.activation_bytes()[deepest - 1])
-    return state + activations
+            workers.append((model.state_bytes, model.activation_bytes()[deepest - 1]))
+    return needed_bytes(workers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from jigsaw_opt.problem.memory import levels_within
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.levels import LevelPlan
 from jigsaw_opt.solvers.greedy.placement import level_caps
@@ -55,7 +56,7 @@ class PartialPlacement:
             if self.rigid or not self._yield(others, [gpu], job.state_bytes):
                 return 0
         sizes = job.activation_bytes
-        return job.levels if room >= sizes[-1] else sum(size <= room for size in sizes)
+        return job.levels if room >= sizes[-1] else levels_within(sizes, room)
 
     def _yield(self, others: Iterable[int], gpus: Sequence[int], taken: int) -> bool:
         """Whether placed jobs find levels once so many more bytes of each of some GPUs are taken."""
