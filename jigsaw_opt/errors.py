@@ -35,7 +35,7 @@ class Problem:
     message
         What is wrong, in the user's terms.
     hint
-        What would mend it; empty where nothing certain can be said.
+        What would put it right; empty where nothing certain can be said.
     """
 
     path: str

@@ -80,7 +80,7 @@ class _Resolving:
         self.work = 0.0
 
     def run(self) -> StoppedBy:
-        """Mend, then improve as long as the limits permit."""
+        """Repair, then improve as long as the limits permit."""
         asked = demands(self.operations)
         if asked is None:
             return StoppedBy.COMPLETED

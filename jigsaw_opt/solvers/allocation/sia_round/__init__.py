@@ -2,7 +2,7 @@
 
 The few capacity rows are priced out: at given prices every job takes its cheapest configuration, whatever the others
 do. The best prices give a bound that is close to the optimum; what the cheapest configurations take beyond the
-capacity, or leave of it, is mended by the cheapest set of exchanges.
+capacity, or leave of it, is repaired by the cheapest set of exchanges.
 """
 
 from __future__ import annotations

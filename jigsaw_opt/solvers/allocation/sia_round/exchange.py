@@ -52,12 +52,12 @@ class Base:
 
 
 def within_capacity(base: Base) -> Integers | None:
-    """A choice within the capacity: one job after the other takes what mends most of the excess at least cost.
+    """A choice within the capacity: one job after the other takes what relieves most of the excess at least cost.
 
     Returns
     -------
     Integers | None
-        None if no change of one job mends anything more.
+        None if no change of one job relieves anything more.
     """
     import numpy as np
 
@@ -66,9 +66,9 @@ def within_capacity(base: Base) -> Integers | None:
     slack = base.columns.slack(picked)
     while (excess := np.maximum(-slack, 0.0).sum()) > 0:
         after = slack + gpus[:, None, :] - gpus[None, :, :]
-        mended = excess - np.maximum(-after, 0.0).sum(axis=2)
+        relief = excess - np.maximum(-after, 0.0).sum(axis=2)
         extra = base.reduced - base.reduced[jobs, picked][:, None]
-        gain = mended[picked]
+        gain = relief[picked]
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = np.where(gain > 0, extra / gain, np.inf)
         job, configuration = np.unravel_index(rate.argmin(), rate.shape)

@@ -186,7 +186,7 @@ class DecomposedInsertion:
         best, least = dict(before), dict.fromkeys(pairs, float("inf"))
         for _ in range(self.params.sharings):
             seeking = [pair for pair in pairs if least[pair] > (hierarchy.target + self.period) / 2]
-            hierarchy.share({pair: jobs[pair] for pair in seeking})
+            hierarchy.reassign({pair: jobs[pair] for pair in seeking})
             for pair in seeking:
                 fullest = hierarchy.fullest(pair) * hierarchy.target
                 if fullest < least[pair] and not any(map(self._known, pair)):

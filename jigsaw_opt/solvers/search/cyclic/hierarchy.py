@@ -41,11 +41,11 @@ class HierarchicalAssignment:
     target
         Load in microseconds above which a link or a server counts as too full.
     longest
-        candidate sets at which a job takes longer are left out, in microseconds, but not its fastest ones.
+        Candidate sets at which a job takes longer are left out, in microseconds, but not its fastest ones.
     rng
         Source of chance.
     threads
-        How many pairs of groups share out their jobs at once.
+        How many pairs of groups reassign their jobs at once.
     count
         Told the number of steps of every annealing.
 
@@ -245,9 +245,9 @@ class HierarchicalAssignment:
                 del left[group]
         return found
 
-    def share(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
+    def reassign(self, jobs: Mapping[frozenset[int], Sequence[int]]) -> None:
         """Reassign jobs among their groups, each with those of the same groups."""
-        self._shuffle(
+        self._anneal_parts(
             [(inside, sorted(groups), self.params.steps_per_job * len(inside)) for groups, inside in jobs.items()],
             self.params.hot,
             self.params.cold,
@@ -268,9 +268,9 @@ class HierarchicalAssignment:
             By how much the sum of squared excesses, as shares of the target, may well rise in the beginning and in the
             end.
         """
-        self._shuffle([(jobs, groups, steps)], hot, cold)
+        self._anneal_parts([(jobs, groups, steps)], hot, cold)
 
-    def _shuffle(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
+    def _anneal_parts(self, parts: Sequence[tuple[Sequence[int], Sequence[int], int]], hot: float, cold: float) -> None:
         """Anneal jobs and groups that are apart from one another, for some steps each."""
         families = [family for _, groups, _ in parts for family in {self._family[group] for group in groups}]
         apart = len(families) == len(set(families))
