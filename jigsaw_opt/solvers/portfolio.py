@@ -84,8 +84,8 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     exact = fits(control, operations)
     _require_plan(control, operations)
     raise_bounds(control, operations, min(BOUND_WORK if exact else _LONG_BOUND_WORK, _BOUND_SHARE * min(work, seconds)))
-    # A larger model takes the time of the search, and proves nothing; but only a model proves that there is no plan.
-    exact = exact and (control.best is None or is_small(operations))
+    # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
+    exact = exact and (control.best is None or is_small(operations) or min(work, seconds) == math.inf)
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
