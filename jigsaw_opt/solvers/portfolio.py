@@ -79,11 +79,12 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
 
-    limits = control.options.work_limit, control.limit
-    work, seconds = (math.inf if limit is None else limit for limit in limits)
     exact = fits(control, operations)
     _require_plan(control, operations)
-    raise_bounds(control, operations, min(BOUND_WORK if exact else _LONG_BOUND_WORK, _BOUND_SHARE * min(work, seconds)))
+    limits = control.options.work_limit, control.remaining
+    work, seconds = (math.inf if limit is None else limit for limit in limits)
+    most = BOUND_WORK if exact else _LONG_BOUND_WORK
+    raise_bounds(control, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
     exact = exact and (control.best is None or is_small(operations) or min(work, seconds) == math.inf)
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)

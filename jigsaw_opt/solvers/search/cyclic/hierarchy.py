@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
 from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
@@ -308,7 +309,7 @@ class HierarchicalAssignment:
         most = [sum(amount for _, amount in own.takes[0]) for own in self._of]
         chosen = [0] * len(most)
         on: list[list[int]] = [[] for _ in range(servers)]
-        for index in sorted(range(len(most)), key=lambda index: -most[index]):
+        for index in looking(sorted(range(len(most)), key=lambda index: -most[index])):
             own = self._of[index]
             numbers = range(len(own.candidate_sets))
             some = numbers if len(numbers) <= self.params.sample else self.rng.sample(numbers, self.params.sample)
