@@ -52,11 +52,13 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     enough such GPUs for all slots.
     """
     shallowest = candidate_levels(job)[0]
-    component = operations.routes.component
+    component, servers = operations.routes.component, operations.cluster.servers
+    memories = {server.gpu_memory for server in servers}
+    enough = {memory for memory in memories if deepest_level(job, memory) >= shallowest}
     fits = {
         s: server.gpus
-        for s, server in enumerate(operations.cluster.servers)
-        if server.gpu_type in job.gpu_types and deepest_level(job, server.gpu_memory) >= shallowest
+        for s, server in enumerate(servers)
+        if server.gpu_type in job.gpu_types and server.gpu_memory in enough
     }
     room: Counter[int] = Counter()
     for s, gpus in fits.items():
