@@ -163,6 +163,23 @@ class Result:
         """Relative gap, or None without a plan."""
         return None if self.objective is None else relative_gap(self.objective, self.bound)
 
+    def primal_dual_integral(self, limit: float | None = None) -> float:
+        """The gap integrated over time, in seconds: a second without a plan or a bound counts as one (Berthold, 2013).
+
+        Parameters
+        ----------
+        limit
+            Seconds at which the integral ends; None stands for the end of the solve. A proof that there is no plan
+            closes the gap.
+        """
+        end = self.seconds if limit is None or self.status is Status.INFEASIBLE else limit
+        total, gap, since = 0.0, 1.0, 0.0
+        for event in self.trajectory:
+            at = min(max(event.seconds, since), end)
+            total += gap * (at - since)
+            gap, since = 1.0 if event.objective is None else relative_gap(event.objective, event.bound), at
+        return total + gap * (end - since)
+
 
 def relative_gap(objective: int, bound: int) -> float:
     """``(objective - bound) / objective``; 0 for an objective of 0."""

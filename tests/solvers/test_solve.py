@@ -198,3 +198,13 @@ def test_auto_falls_back_on_greedy_without_ortools(monkeypatch: pytest.MonkeyPat
 def test_the_gap_of_nothing_is_nothing() -> None:
     assert relative_gap(0, 0) == 0.0
     assert relative_gap(4, 3) == 0.25
+
+
+def test_the_gap_over_time_counts_as_one_before_there_is_a_plan() -> None:
+    events = (Event(1.0, None, 50), Event(2.0, 100, 50), Event(4.0, 100, 75))
+    result = Result(Status.FEASIBLE, StoppedBy.TIME, 100, 75, None, trajectory=events, seconds=5.0)
+    assert result.primal_dual_integral(10.0) == pytest.approx(2 + 2 * 0.5 + 6 * 0.25)
+    assert result.primal_dual_integral() == pytest.approx(2 + 2 * 0.5 + 1 * 0.25)
+    assert result.primal_dual_integral(3.0) == pytest.approx(2 + 1 * 0.5)
+    none = Result(Status.INFEASIBLE, StoppedBy.PROOF, None, 50, None, trajectory=events[:1], seconds=3.0)
+    assert none.primal_dual_integral(10.0) == pytest.approx(3.0)

@@ -47,6 +47,14 @@ def test_gaps_are_medians_over_seeds_then_mean_and_worst_over_instances() -> Non
     assert cell.worst_gap == pytest.approx(0.04)
 
 
+def test_the_integral_is_a_mean_of_medians_and_a_failure_counts_its_limit() -> None:
+    rows = [row("a", "x", seed, 100, 90, primal_dual_integral=value) for seed, value in enumerate((1.0, 3.0, 2.0))]
+    (cell,) = summary([*rows, failed("b", "x", 0)])
+    assert cell.primal_dual_integral == pytest.approx((2.0 + 10.0) / 2)
+    (unknown,) = summary([row("a", "x", 0, 100, 90)])
+    assert unknown.primal_dual_integral is None
+
+
 def test_objective_ratios_are_to_the_best_of_all_solvers() -> None:
     rows = [row("a", "x", 0, 200, 50), row("b", "x", 0, 100, 50), row("a", "y", 0, 100, 50), row("b", "y", 0, 800, 50)]
     x, y = summary(rows)

@@ -39,6 +39,7 @@ def test_a_measured_solve_fills_its_columns(pair: Instance) -> None:
     assert (row["status"], row["objective"], row["bound"], row["gap"]) == ("optimal", 1800, 1800, 0.0)
     assert row["trajectory"][-1][1:] == [1800, 1800]
     assert 0 <= row["seconds_to_objective"] <= row["seconds"]
+    assert 0 < row["primal_dual_integral"] <= row["seconds"]
     assert row["cpu_seconds"] > 0 and row["peak_rss_mib"] > 1
     assert row["versions"]["ortools"]
 

@@ -33,6 +33,9 @@ class Cell:
         with an error.
     mean_gap, worst_gap
         Mean and maximum over instances of the median over seeds of the certified gap.
+    primal_dual_integral
+        Mean over instances of the median over seeds of the integral of the gap over time, in seconds; None where a row
+        has none.
     objective_ratio
         Geometric mean over instances of the median over seeds of objective / best objective of all rows;
         over the instances that have such a median. None where none has.
@@ -52,6 +55,7 @@ class Cell:
     errors: int
     mean_gap: float
     worst_gap: float
+    primal_dual_integral: float | None
     objective_ratio: float | None
     seconds_to_objective: float | None
     time_ratio: float | None
@@ -60,7 +64,7 @@ class Cell:
 def is_row(row: Row) -> bool:
     """Whether the values that a summary is made of have their types, where they are there."""
     texts = row.get("error", 0), row.get("status")
-    numbers = row.get("objective"), row.get("gap")
+    numbers = row.get("objective"), row.get("gap"), row.get("primal_dual_integral")
     events = row.get("trajectory", [])
     return (
         all(text is None or isinstance(text, str) for text in texts)
@@ -97,6 +101,14 @@ def certified_gap(row: Row) -> float:
     return 1.0 if gap is None else float(gap)
 
 
+def _integral(row: Row) -> float:
+    """The gap over time; that of a run that failed counts as 1 until the limit."""
+    integral, limit = row.get("primal_dual_integral"), row["time_limit"]
+    if integral is None and row["error"] is not None:
+        integral = limit
+    return inf if integral is None else float(integral)
+
+
 def geometric_mean(values: Iterable[float]) -> float | None:
     """The geometric mean of the finite values, or None where there is none."""
     logs = [log(value) for value in values if isfinite(value)]
@@ -107,7 +119,7 @@ def _cell(
     key: tuple[str, str, float | None], rows: Sequence[Row], best: Mapping[str, int], races: Mapping[str, float]
 ) -> Cell:
     group, solver, limit = key
-    gaps = _medians(rows, certified_gap)
+    gaps, integrals = _medians(rows, certified_gap), _medians(rows, _integral)
     return Cell(
         set=group,
         solver=solver,
@@ -119,6 +131,7 @@ def _cell(
         errors=sum(row["error"] is not None for row in rows),
         mean_gap=fmean(gaps),
         worst_gap=max(gaps),
+        primal_dual_integral=fmean(integrals) if all(map(isfinite, integrals)) else None,
         objective_ratio=geometric_mean(_medians(rows, lambda row: _objective_ratio(row, best))),
         seconds_to_objective=geometric_mean(_medians(rows, _seconds_to_objective)),
         time_ratio=geometric_mean(_medians(rows, lambda row: races.get(row["key"], inf))),

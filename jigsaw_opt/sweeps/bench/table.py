@@ -30,6 +30,7 @@ COLUMNS = (
     "bound_reason",
     "seconds",
     "seconds_to_objective",
+    "primal_dual_integral",
     "cpu_seconds",
     "peak_rss_mib",
     "host",

@@ -65,12 +65,12 @@ def measure(document: bytes, solver: str, limits: SolveLimits) -> dict[str, Any]
 
 def _solved(instance: Instance, solver: str, options: Options) -> dict[str, Any]:
     try:
-        return _outcome(solve(instance, solver, options))
+        return _outcome(solve(instance, solver, options), options.time_limit)
     except JigsawError as error:
         return {"error": str(error)}
 
 
-def _outcome(result: Result) -> dict[str, Any]:
+def _outcome(result: Result, limit: float | None) -> dict[str, Any]:
     return {
         "status": str(result.status),
         "stopped_by": str(result.stopped_by),
@@ -79,6 +79,7 @@ def _outcome(result: Result) -> dict[str, Any]:
         "bound_reason": result.bound_reason,
         "gap": result.gap,
         "seconds_to_objective": _seconds_to(result),
+        "primal_dual_integral": round(result.primal_dual_integral(limit), 6),
         "versions": {
             "python": platform.python_version(),
             "jigsaw-opt": __version__,
