@@ -23,7 +23,7 @@ _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open."""
-_BOUND_SHARE, _SEARCH_SHARE = 0.4, 0.5
+_BOUND_SHARE, _SEARCH_SHARE = 0.4, 0.4
 """Shares of the limits for bounds, and of what is left for the search, where one thread does everything."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
