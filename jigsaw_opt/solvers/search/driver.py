@@ -59,11 +59,12 @@ class Driver:
             return StoppedBy.COMPLETED
         budget = Budget(self.control, share)
         context = Context(self.control, asked, self.rng, budget, self.stream)
-        began = time.monotonic()
+        # With the moves come the compiled functions that they need, and the opening waits for these.
+        kinds, began = self._kinds_left(context), time.monotonic()
         open_search(context, self.begun)
         self.control.credit("opening", time.monotonic() - began, None, self.control.objective)
         # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
-        moves = self._moves(context)
+        moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
         if not moves:
             return budget.reason() or StoppedBy.COMPLETED
         params = context.params.driver
@@ -97,7 +98,6 @@ class Driver:
         options = self.control.options
         return not (options.time_limit is None and options.work_limit is None)
 
-    def _moves(self, context: Context) -> dict[str, Move]:
-        """The moves that apply and are not left out, by name."""
-        kinds = [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
-        return {kind.name: kind(context) for kind in kinds if kind.applies(context)}
+    def _kinds_left(self, context: Context) -> list[type[Move]]:
+        """All classes of moves that are not left out."""
+        return [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
