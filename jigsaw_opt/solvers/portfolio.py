@@ -23,8 +23,8 @@ _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open."""
-_BOUND_SHARE, _SEARCH_SHARE = 0.4, 0.4
-"""Shares of the limits for bounds, and of what is left for the search, where one thread does everything."""
+_BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
+"""On one thread: shares of the limits for bounds and for a first look at a small model, and the search's of the rest."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
 
@@ -85,8 +85,12 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     work, seconds = (math.inf if limit is None else limit for limit in limits)
     most = BOUND_WORK if exact else _LONG_BOUND_WORK
     raise_bounds(control, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
+    limited = min(work, seconds) < math.inf
+    if exact and limited and is_small(operations):
+        # The smallest instances are proven in a moment.
+        explore(control, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
-    exact = exact and (control.best is None or is_small(operations) or min(work, seconds) == math.inf)
+    exact = exact and (control.best is None or is_small(operations) or not limited)
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
