@@ -24,7 +24,7 @@ _LONG_BOUND_WORK = 10.0
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
 """The same before targets of makespan or period are put to a small model, and once one of them is left open."""
 _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
-"""On one thread: shares of the limits for bounds and for a first look at a small model, and the search's of the rest."""
+"""On one thread: shares of the limits for bounds and a first look at a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
 """Share of a time limit after which a second search takes the place of a model too large for targets."""
 
@@ -85,16 +85,16 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     work, seconds = (math.inf if limit is None else limit for limit in limits)
     most = BOUND_WORK if exact else _LONG_BOUND_WORK
     raise_bounds(control, operations, min(most, _BOUND_SHARE * work), _BOUND_SHARE * seconds)
-    limited = min(work, seconds) < math.inf
-    if exact and limited and is_small(operations):
+    limited, small = min(work, seconds) < math.inf, is_small(operations)
+    if exact and small and limited:
         # The smallest instances are proven in a moment.
         explore(control, operations, 1, _FIRST_SHARE * work, _FIRST_SHARE * seconds)
     # Within limits a larger model takes time from the search and proves nothing, except that there is no plan.
-    exact = exact and (control.best is None or is_small(operations) or not limited)
+    exact = exact and (small or control.best is None or not limited)
     reason = Driver(control).run(_SEARCH_SHARE if exact else 1.0)
     if not exact or control.reason() is not None:
         return reason
-    return explore(control, operations, 1, work * (1 - _SEARCH_SHARE)) or reason
+    return explore(control, operations, 1, work * (1 - _FIRST_SHARE - _SEARCH_SHARE)) or reason
 
 
 def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:
