@@ -112,7 +112,6 @@ class SequenceAnnealingParams:
     temperatures: tuple[float, ...] = parameter(
         (0.003, 0.001, 0.0003), "share", "Objective lost at first; one is drawn."
     )
-    others: int = parameter(5, "plans", "Plans at other placements that are remembered for cp_repair_other.")
     most_operations: int = parameter(1_000, "operations", "Up to so many operations, the move intensify is left out.")
     cyclic_most_operations: int = parameter(
         400, "operations", "Up to so many, insertions and cp_repair are left out as well."

@@ -20,7 +20,6 @@ _OWN = {
     "restart": "moves.restart:Restart",
     "intensify": "moves.intensify:Intensify",
     "cp_repair": "moves.cp_repair:RepairBest",
-    "cp_repair_other": "moves.cp_repair:RepairOther",
     "relocation": "moves.relocate:Relocate",
     "cp_placement": "moves.cp_placement:CpPlacement",
 }

@@ -9,9 +9,8 @@ from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.repair_model import RepairModel
-from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
 
-__all__ = ["Repair", "RepairBest", "RepairOther"]
+__all__ = ["Repair", "RepairBest"]
 
 
 class Repair:
@@ -124,25 +123,4 @@ class RepairBest:
         """Repair."""
         if incumbent is not None:
             self.repair.improve(incumbent.timetable)
-        return self.context.incumbent
-
-
-class RepairOther:
-    """Times parts of the best plan at another placement anew: its schedule may have more to give."""
-
-    name: ClassVar[str] = "cp_repair_other"
-
-    def __init__(self, context: Context) -> None:
-        self.context, self.repair, self.sequences = context, context.shared(Repair), context.shared(SequenceAnnealing)
-
-    @classmethod
-    def applies(cls, context: Context) -> bool:
-        """On a finite horizon, where sequences are annealed."""
-        return context.shared(SequenceAnnealing).fits and not context.cyclic
-
-    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Repair."""
-        other = self.sequences.other()
-        if other is not None:
-            self.repair.improve(other)
         return self.context.incumbent

@@ -1,10 +1,10 @@
-"""Annealing of a plan's operation sequence at its placement, and plans at other placements that are remembered."""
+"""Annealing of a plan's operation sequence at its placement, and of placements with the sequence carried along."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
@@ -36,7 +36,6 @@ class SequenceAnnealing:
         self.work = 0.0
         waits = sum(job.iterations * job.slots * len(job.transfers) for job in context.operations.jobs)
         self.fits = waits <= self.params.most_waits
-        self._others: list[tuple[int, Timetable]] = []
         self._effort = Effort(context.params.driver.longest)
 
     @cached_property
@@ -44,14 +43,13 @@ class SequenceAnnealing:
         return SequenceSearch(self.context.data, self.rng)
 
     def anneal(self, plan: Timetable) -> None:
-        """A plan with its operations in another order; it is kept as one of the others where it is not the best one."""
+        """A plan with its operations in another order, offered where it is the best one."""
         start = self._sequencing.given(plan)
         steps = max(1, self.params.operations_on(self.context.operations.horizon) // self._sequencing.size)
         after = self._sequencing.anneal(
             start, start.assignments, steps, self.rng.choice(self.params.temperatures), self._swept
         )
-        if not self._offer(after):
-            self._remember(self._sequencing.timetable(after))
+        self._offer(after)
 
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> None:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
@@ -63,23 +61,12 @@ class SequenceAnnealing:
         self.anneal(self._sequencing.timetable(after))
         self._effort.spent(self.control.objective != before)
 
-    def other(self) -> Timetable | None:
-        """The best of the plans at other placements than the best plan's; each is given once."""
-        return self._others.pop(0)[1] if self._others else None
-
     def _offer(self, schedule: SequencedSchedule) -> bool:
         """Keep a schedule if it is better than the incumbent; says whether it is."""
         objective = self.control.objective
         if objective is not None and schedule.value >= objective:
             return False
         return self.control.offer(self._sequencing.timetable(schedule))
-
-    def _remember(self, plan: Timetable) -> None:
-        known = [self.control.best, *(other for _, other in self._others)]
-        places = [[job.gpus for job in one.jobs] for one in known if one is not None]
-        if [job.gpus for job in plan.jobs] not in places:
-            self._others.append((objective_of(self.control.operations, plan.jobs, plan.period_us), plan))
-            self._others = sorted(self._others, key=lambda one: one[0])[: self.params.others]
 
     def _swept(self, operations: int) -> bool:
         work = operations * self.context.params.prices.sequence_operation_on(self.context.operations.horizon)
