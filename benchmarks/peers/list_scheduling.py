@@ -1,16 +1,20 @@
 """List scheduling as one writes it first: jobs in the order of the list, each on the least loaded GPUs with room.
 
-Levels are as shallow as the depth rule permits, and the deepest one goes to the GPU that is free first. Iterations are
-taken in the order in which they may begin, and nothing is put in front of what is already there. The first list is the
-instance's own (first come, first served); while time is left, shuffled lists follow and the best plan is kept.
+Levels are as shallow as the depth rule permits, and the deepest one goes to the GPU that is free first. Nothing is put
+in front of what is already there. The first lists are the instance's own (first come, first served) and those of the
+textbook's priorities: Smith's ratio of work to weight for weighted completions, the longest job and the most work first
+otherwise. Each is scheduled twice: iterations in the order in which they may begin, and job after job. While time is
+left, shuffled lists follow, scheduled in the way that was better; the best plan is kept.
 """
 
 from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
+from operator import itemgetter
 
 from attempt import Attempt
 from depth import shallow_levels
@@ -19,7 +23,7 @@ from jigsaw_opt.problem import Channel, Instance, OperationGraph, Operations
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble, job_end
 
-__all__ = ["list_timetable", "solve", "unsupported"]
+__all__ = ["list_timetable", "priorities", "solve", "unsupported"]
 
 
 def unsupported(instance: Instance) -> str | None:
@@ -28,19 +32,43 @@ def unsupported(instance: Instance) -> str | None:
 
 
 def solve(attempt: Attempt) -> None:
-    """Schedule the instance's own list, then shuffled ones until the time is over."""
-    draw, order = random.Random(attempt.seed), list(range(len(attempt.operations.jobs)))
-    lists = 0
-    while lists == 0 or attempt.remaining > 0:
-        timetable = list_timetable(attempt.operations, order)
-        if timetable is not None:
-            attempt.offer(timetable)
-        lists += 1
+    """Schedule the lists of all priorities in both ways, then shuffled ones until the time is over."""
+    operations, draw, lists, one_by_one = attempt.operations, random.Random(attempt.seed), 0, False
+    for way, order in product((False, True), priorities(operations)):
+        before = attempt.objective
+        _offer(attempt, order, way)
+        one_by_one, lists = way if attempt.objective != before else one_by_one, lists + 1
+    order = list(range(len(operations.jobs)))
+    while attempt.remaining > 0:
         draw.shuffle(order)
+        _offer(attempt, order, one_by_one)
+        lists += 1
     attempt.note = f"{lists} lists"
 
 
-def list_timetable(operations: Operations, order: Sequence[int]) -> Timetable | None:
+def priorities(operations: Operations) -> Iterator[list[int]]:
+    """The instance's own list, and those of the priorities that textbooks have for the objective."""
+    rows = [shallow_levels(job) or () for job in operations.jobs]
+    fastest = [min(job.blocks[0].duration_us.values(), key=itemgetter(-1)) for job in operations.jobs]
+    works = [sum(times[d - 1] for row in own for d in row) for times, own in zip(fastest, rows, strict=True)]
+    paths = [sum(times[row[0] - 1] for row in own) for times, own in zip(fastest, rows, strict=True)]
+    numbers = list(range(len(rows)))
+    yield numbers
+    if operations.objective == "weighted_completion":
+        yield sorted(numbers, key=lambda index: works[index] / operations.jobs[index].weight)
+        yield sorted(numbers, key=lambda index: paths[index] / operations.jobs[index].weight)
+    else:
+        yield sorted(numbers, key=lambda index: -paths[index])
+        yield sorted(numbers, key=lambda index: -works[index])
+
+
+def _offer(attempt: Attempt, order: Sequence[int], one_by_one: bool) -> None:
+    timetable = list_timetable(attempt.operations, order, one_by_one)
+    if timetable is not None:
+        attempt.offer(timetable)
+
+
+def list_timetable(operations: Operations, order: Sequence[int], one_by_one: bool = False) -> Timetable | None:
     """The timetable of one list.
 
     Parameters
@@ -49,6 +77,9 @@ def list_timetable(operations: Operations, order: Sequence[int]) -> Timetable | 
         The instance, cut; of a cyclic one the next period begins when all jobs have ended.
     order
         Indices of all jobs, first come, first served.
+    one_by_one
+        Whether a job is scheduled to its end before the next one of the list; else the iteration that may begin first
+        comes next, of several that of the job which stands first in the list.
 
     Returns
     -------
@@ -62,6 +93,20 @@ def list_timetable(operations: Operations, order: Sequence[int]) -> Timetable | 
         if job is None:
             return None
         placed.append(job)
+    _one_by_one(cluster, placed) if one_by_one else _in_turn(cluster, placed)
+    decisions = {it.index: it.decision for it in placed}
+    jobs = assemble(operations, [decisions[index] for index in range(len(operations.jobs))])
+    return Timetable(jobs, max(map(job_end, jobs)) if operations.horizon == "cyclic" else None)
+
+
+def _one_by_one(cluster: _Cluster, placed: Sequence[_Placed]) -> None:
+    for it in placed:
+        end = it.job.release_us
+        for iteration in range(it.job.iterations):
+            end = _schedule(cluster, it, iteration, end)
+
+
+def _in_turn(cluster: _Cluster, placed: Sequence[_Placed]) -> None:
     waiting = [(it.job.release_us, rank, 0) for rank, it in enumerate(placed)]
     heapq.heapify(waiting)
     while waiting:
@@ -69,9 +114,6 @@ def list_timetable(operations: Operations, order: Sequence[int]) -> Timetable | 
         end = _schedule(cluster, placed[rank], iteration, barrier)
         if iteration + 1 < placed[rank].job.iterations:
             heapq.heappush(waiting, (end, rank, iteration + 1))
-    decisions = {it.index: it.decision for it in placed}
-    jobs = assemble(operations, [decisions[index] for index in range(len(operations.jobs))])
-    return Timetable(jobs, max(map(job_end, jobs)) if operations.horizon == "cyclic" else None)
 
 
 class _Cluster:

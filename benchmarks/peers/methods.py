@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 import highs_ilp
 import list_scheduling
+import order_search
 import plain_cpsat
 import pyjobshop_peer
 from attempt import Attempt
@@ -86,6 +87,7 @@ METHODS: Mapping[str, Method] = {
     OURS: Method(_ours(OURS), _every, (*_CPSAT, "networkx", "numpy", "numba"), peer=False),
     "greedy": Method(_ours("greedy"), _every, ("networkx",), peer=False),
     "list": Method(list_scheduling.solve, list_scheduling.unsupported, ("networkx",)),
+    "order-search": Method(order_search.solve, order_search.unsupported, ("networkx",)),
     "plain-cpsat": Method(plain_cpsat.solve, plain_cpsat.unsupported, (*_CPSAT, "networkx")),
     "highs-ilp": Method(highs_ilp.solve, highs_ilp.unsupported, ("highspy", "networkx")),
     "pyjobshop": Method(pyjobshop_peer.solve, pyjobshop_peer.unsupported, _SHOP),

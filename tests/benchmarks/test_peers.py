@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from attempt import Attempt
 from compare import Store
 from comparison import Run, Verdict, race, seconds_to, summary
 from launch import Order, judged, launch
-from list_scheduling import list_timetable
+from list_scheduling import list_timetable, priorities
+from order_search import OrderedInsertion, first_order
 from run_one import stated_plan
 
 from jigsaw_opt.checking import check
@@ -58,6 +60,49 @@ def test_list_scheduling_takes_every_recipe_of_servers(seed: int) -> None:
     if not instance.name.startswith("server-tight-memory"):
         assert plan is not None
     assert plan is None or check(instance, plan) == ()
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
+def test_plans_of_both_ways_to_schedule_a_list_are_correct(goal: tuple[Horizon, Objective]) -> None:
+    instance = random_instance(3, *goal, operations=40)
+    operations, attempt = cut(instance), Attempt(cut(instance), time_limit=1.0)
+    orders = list(priorities(operations))
+    assert all(sorted(order) == list(range(len(instance.jobs))) for order in orders)
+    for order, one_by_one in product(orders, (False, True)):
+        timetable = list_timetable(operations, order, one_by_one)
+        assert timetable is not None
+        attempt.best, attempt.objective = None, None
+        attempt.offer(timetable)
+        plan = stated_plan(attempt, "list")
+        assert plan is not None and check(instance, plan) == ()
+
+
+@pytest.mark.parametrize("goal", GOALS, ids=lambda goal: goal[1])
+def test_plans_of_ordered_insertion_are_correct(goal: tuple[Horizon, Objective]) -> None:
+    planned = 0
+    for seed in range(60):
+        instance = random_instance(seed, *goal, operations=20)
+        attempt = Attempt(cut(instance), time_limit=1.0)
+        insertion, order = OrderedInsertion(attempt.operations), first_order(attempt.operations)
+        for tried in (order, order[::-1], order):
+            value = insertion.insert(tried)
+            if len(insertion.done) == len(tried):
+                attempt.best, attempt.objective = None, None
+                attempt.offer(insertion.timetable())
+                plan = stated_plan(attempt, "order-search")
+                assert plan is not None and plan.objective == value
+                assert check(instance, plan) == (), instance.name
+                planned += 1
+    assert planned >= 90
+
+
+def test_ordered_insertion_keeps_what_orders_share() -> None:
+    operations = cut(generate("server", 2))
+    orders = [first_order(operations), first_order(operations)]
+    orders[1][-2:] = orders[1][:-3:-1]
+    insertion = OrderedInsertion(operations)
+    again = [insertion.insert(order) for order in orders]
+    assert again == [OrderedInsertion(operations).insert(order) for order in orders]
 
 
 def test_the_order_of_the_list_matters() -> None:
