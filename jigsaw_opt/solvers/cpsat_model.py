@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
 
-_MANY_INTERVALS = 2_000
+_MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
 _PRESOLVED_NUMBERS = 2**40
 """With larger limits the engine's presolve loses solutions by a microsecond (seen in OR-Tools 9.15 at 2^52)."""
@@ -26,7 +26,7 @@ _PRESOLVED_NUMBERS = 2**40
 
 def is_small(operations: Operations) -> bool:
     """Whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
-    return interval_count(operations) < _MANY_INTERVALS
+    return interval_count(operations) < _MANY_INTERVALS[operations.horizon]
 
 
 def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:

@@ -127,6 +127,11 @@ def _search(
     solver.parameters.interleave_search = workers == 1 and work == math.inf
     if operations.horizon == "cyclic":
         propagate_strongly(solver)
+        if not is_small(operations):
+            # For the relaxation it first works out all precedences of a GPU or link, in one step that takes half a
+            # minute and looks at no clock; some of the strategies in turn ask for it themselves.
+            solver.parameters.linearization_level = 0
+            solver.parameters.interleave_search = False
     solver.parameters.max_time_in_seconds = min(seconds, solver.parameters.max_time_in_seconds)
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)

@@ -9,7 +9,9 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.formulations import cpsat_cycle
 from jigsaw_opt.formulations.cpsat_timetable import CpSatTimetable, build, interval_count, serial_limit, windows
+from jigsaw_opt.instances import load
 from jigsaw_opt.problem import (
     Cluster,
     FreeDepth,
@@ -192,3 +194,12 @@ def _renamed(timetable: Timetable) -> Timetable:
 
 def test_size_counts_blocks_by_gpu_and_transfers_by_link(pair: Instance) -> None:
     assert interval_count(cut(pair)) == 2 + 2
+
+
+@pytest.mark.parametrize("name", ["tiny/001", "rack/plain", "tiny/004", "server/cyclic-mixed"])
+def test_size_is_that_of_the_model_on_both_horizons(name: str) -> None:
+    operations = cut(load(name))
+    limit = serial_limit(operations)
+    state = cpsat_cycle.build if operations.horizon == "cyclic" else build
+    constraints = state(operations, windows(operations, limit), 0, limit).proto.proto.constraints
+    assert interval_count(operations) == sum(each.has_interval() for each in constraints)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -74,6 +74,22 @@ def test_the_model_of_all_periods_proves_what_single_periods_do(monkeypatch: pyt
     assert lower_bound(cut(instance)).value < by_single_periods.bound
     assert by_single_periods.status == by_all_periods.status == Status.OPTIMAL
     assert by_single_periods.objective == by_all_periods.objective
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_a_large_model_is_searched_without_the_relaxation(small: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[tuple[int, bool]] = []
+    run = cpsat_model.run_engine
+
+    def recorded(control: Control, solver: cp_model.CpSolver, *others: Any) -> cp_model.CpSolverStatus:
+        searched.append((solver.parameters.linearization_level, solver.parameters.interleave_search))
+        return run(control, solver, *others)
+
+    monkeypatch.setattr(cpsat_search, "is_small", lambda operations: small)
+    monkeypatch.setattr(cpsat_targets.Targets, "close_in", lambda *_: 0.0)
+    monkeypatch.setattr(cpsat_search, "run_engine", recorded)
+    assert solve(load("tiny/021"), work_limit=None).status == Status.OPTIMAL
+    assert searched == [(1, True) if small else (0, False)]
 
 
 def test_an_open_search_keeps_a_checked_plan_and_an_honest_bound(crowded: Instance) -> None:

@@ -12,6 +12,9 @@ from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 __all__ = ["Window", "interval_count", "readiness_count", "readiness_of", "serial_end", "serial_limit", "windows"]
 
+_INTERVALS_OF_OPERATION = {"finite": 1, "cyclic": 2}
+"""Modulo a period that is a variable, every operation is laid down twice (`cpsat_cycle.resources`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -33,9 +36,9 @@ class Window:
 
 
 def interval_count(operations: Operations) -> int:
-    """Number of optional intervals of the model, a measure of its size."""
+    """Number of optional intervals of the CP-SAT model, a measure of its size: some fewer where links are alike."""
     links = len(operations.cluster.links)
-    return sum(
+    return _INTERVALS_OF_OPERATION[operations.horizon] * sum(
         job.iterations * (sum(usable_gpus(operations, job).values()) + len(job.transfers) * links)
         for job in operations.jobs
     )
