@@ -1,18 +1,12 @@
-"""The operation graph: a job cut into blocks, transfers and precedence edges.
+"""The operation graph: a job cut into the blocks and transfers of one iteration.
 
-Everything above this room reads operations and never models or segments, so a new way of
-training is a new cutter here. `cut` is the cutter of data-parallel jobs with partial
-backpropagation (specification: iteration).
+Everything above this room reads operations and never models or segments. `cut` is the cutter of data-parallel jobs with
+partial backpropagation (specification: iteration).
 
-The operations of one iteration are *nodes*: the blocks, then the transfers, then one barrier.
-An edge ``before -> after`` with lag 0 joins nodes of one iteration, with lag 1 a node of an
-iteration to a node of the next (the barrier). What an edge asks for depends on its ends:
-
-* block -> transfer: the transfer starts no earlier than its bucket is ready at the block, that is
-  ``start(block) + ready_us``, where ``ready_us`` is the duration of the block at level ``bucket``;
-  nothing is asked where the block's level does not reach the bucket.
-* barrier -> block: the block starts no earlier than the barrier of the iteration before.
-* any other: ``after`` starts no earlier than the end of ``before``. A barrier has no duration.
+What an operation waits for is not part of the graph; it follows from the kind of job. A transfer waits for its bucket
+at each contributor, ``start(block) + ready_us``, where ``ready_us`` is the duration of the block at level ``bucket``,
+and for the transfer before it. The blocks of an iteration wait for all operations of the one before. A bucket has
+contributors only once levels are chosen, so each formulation and kernel states these rules for its own variables.
 """
 
 from __future__ import annotations
@@ -20,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.clock import looking
@@ -35,7 +28,6 @@ from jigsaw_opt.problem.pace import BestPace
 __all__ = [
     "MOST_OPERATIONS",
     "BlockOperation",
-    "Edge",
     "LevelRule",
     "OperationGraph",
     "Operations",
@@ -81,14 +73,6 @@ class TransferOperation:
     payload_bytes: int
 
 
-class Edge(NamedTuple):
-    """A precedence between two nodes; see the head of this module."""
-
-    before: int
-    after: int
-    lag: int
-
-
 @dataclass(frozen=True, slots=True)
 class OperationGraph:
     """One job, cut.
@@ -125,16 +109,6 @@ class OperationGraph:
     gpu_types: tuple[str, ...]
     state_bytes: int
     activation_bytes: tuple[int, ...]
-
-    @property
-    def edges(self) -> tuple[Edge, ...]:
-        """Precedences between the operations."""
-        return _edges(len(self.blocks), len(self.transfers))
-
-    @property
-    def barrier(self) -> int:
-        """The barrier's node; blocks are nodes from 0, transfers follow them."""
-        return len(self.blocks) + len(self.transfers)
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
         """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
@@ -242,13 +216,3 @@ def _rule(job: Job, deepest: int) -> LevelRule:
         asked = f"{job.workers} workers and {deepest} levels: {rule}"
         raise UsageError(f"depth rule {job.depth.rule!r} gives no limits that levels can keep, for {asked}")
     return rule
-
-
-def _edges(blocks: int, transfers: int) -> tuple[Edge, ...]:
-    barrier = blocks + transfers
-    nodes = range(blocks, barrier)
-    ready = [Edge(block, transfer, 0) for transfer in nodes for block in range(blocks)]
-    order = [Edge(before, before + 1, 0) for before in nodes[:-1]]
-    ends = [Edge(node, barrier, 0) for node in range(barrier)]
-    wrap = [Edge(barrier, block, 1) for block in range(blocks)]
-    return (*ready, *order, *ends, *wrap)

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Segment, Server, StaircaseDepth, cut
 from jigsaw_opt.problem.costs import ceil_div, staircase, transfer_us
-from jigsaw_opt.problem.operations import Edge, OperationGraph
+from jigsaw_opt.problem.operations import OperationGraph
 
 SEGMENTS = (
     Segment("stem", {"v": 10, "w": 5}, {"v": 20, "w": 9}, 100, 7),
@@ -38,15 +38,7 @@ def test_levels_of_ones_choice_join_segments_in_one_bucket() -> None:
 def test_a_lone_worker_exchanges_nothing() -> None:
     operation = graph(Job("j", "m", 1, 3))
     assert operation.transfers == ()
-    assert operation.edges == (Edge(0, 1, 0), Edge(1, 0, 1))
-
-
-def test_edges_of_two_workers() -> None:
-    operation = graph(Job("j", "m", 2, 1), Model(SEGMENTS, levels=(1, 3)))
-    ready = {Edge(0, 2, 0), Edge(1, 2, 0), Edge(0, 3, 0), Edge(1, 3, 0)}
-    barrier = {Edge(k, 4, 0) for k in range(4)} | {Edge(4, 0, 1), Edge(4, 1, 1)}
-    assert set(operation.edges) == ready | {Edge(2, 3, 0)} | barrier
-    assert operation.barrier == 4
+    assert len(operation.blocks) == 1
 
 
 def test_the_staircase_is_the_rounded_up_even_one() -> None:
