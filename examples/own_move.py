@@ -28,10 +28,10 @@ class ExchangePriorities:
         return context.best_list is not None and len(context.operations.jobs) > 1
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Offer every list schedule; the context keeps the best."""
-        context = self.context
+        """Propose every list schedule that is better than the one before, and hand back the last."""
+        context, begun = self.context, self.context.best_list
+        best = begun
         for _ in range(20):
-            best = context.best_list
             if best is None or budget.spend(context.evaluation_work):
                 break
             priority = list(best.priority)
@@ -39,8 +39,10 @@ class ExchangePriorities:
             # Factors alone may all be alike, so one of them changes as well.
             priority[one], priority[other] = priority[other], priority[one] * context.rng.uniform(0.5, 2.0)
             outcome = context.evaluator.evaluate(best.outcome.jobs, priority, best.offset_us)
-            context.offer_list(ListSchedule(best.assignments, priority, best.offset_us, outcome))
-        return context.incumbent
+            if outcome.value < best.value:
+                best = ListSchedule(best.assignments, priority, best.offset_us, outcome)
+                context.propose_list(best)
+        return None if best is None or best is begun else context.candidate(best)
 
 
 if __name__ == "__main__":

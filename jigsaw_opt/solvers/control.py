@@ -26,7 +26,7 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
+from jigsaw_opt.solvers.result import Accepted, Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
 from jigsaw_opt.solvers.stop import stop_rules
 
 __all__ = ["NO_BOUND", "Control", "first_bound"]
@@ -98,18 +98,24 @@ class Control:
             return 0.0
         return min(self._after, self.options.time_limit / 2)
 
-    def offer(self, timetable: Timetable) -> bool:
-        """Take a plan as the new incumbent if it is better; says whether it was."""
+    @property
+    def incumbent(self) -> tuple[int, Timetable] | None:
+        """Objective and timetable of the best plan so far; None before there is any."""
+        with self._lock:
+            return None if self.objective is None or self.best is None else (self.objective, self.best)
+
+    def offer(self, timetable: Timetable) -> Accepted | None:
+        """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not."""
         objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
         with self._lock:
             if self.objective is not None and objective >= self.objective:
-                return False
-            first, self.objective, self.best = self.best is None, objective, timetable
-            if first:
+                return None
+            before, self.objective, self.best = self.objective, objective, timetable
+            if before is None:
                 self._clock.bring_forward(self.kept)
             self.improved = time.monotonic()
             self._emit()
-            return True
+            return Accepted(0 if before is None else before - objective)
 
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
         """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
@@ -119,14 +125,11 @@ class Control:
                 self._deadlines = deadlines or self._deadlines
                 self._emit()
 
-    def credit(self, move: str, seconds: float, before: int | None, after: int | None) -> None:
-        """Record a call of a move of the search, with the objective before and after it."""
+    def credit(self, record: MoveRecord) -> None:
+        """Add what calls of a move of the search came to."""
         with self._lock:
-            old = self.moves.get(move, MoveRecord(move))
-            gain = 0 if before is None or after is None else before - after
-            self.moves[move] = MoveRecord(
-                move, old.calls + 1, old.successes + (before != after), old.seconds + seconds, old.improvement + gain
-            )
+            old = self.moves.get(record.name)
+            self.moves[record.name] = record if old is None else old + record
 
     def deadlines(self, limit: int) -> Mapping[int, int]:
         """Deadlines of jobs, in microseconds by index, in plans within `limit`, by the last proof that has any."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.bounds.proof import Proof
 
-__all__ = ["Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
+__all__ = ["Accepted", "Conflict", "Event", "MoveRecord", "Report", "Result", "Status", "StoppedBy", "relative_gap"]
 
 
 class Status(StrEnum):
@@ -88,6 +88,19 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True)
+class Accepted:
+    """A plan has become the incumbent.
+
+    Parameters
+    ----------
+    improvement
+        By how much the objective fell, in its unit; 0 for the first plan.
+    """
+
+    improvement: int
+
+
+@dataclass(frozen=True, slots=True)
 class MoveRecord:
     """What the calls of one move of the search came to.
 
@@ -96,11 +109,11 @@ class MoveRecord:
     name
         Name of the move.
     calls, successes
-        How often it was made, and how often there was a better plan then.
+        How often it was made, and in how many calls a plan of its own became the incumbent.
     seconds
         Wall-clock time of all calls.
     improvement
-        By how much the objective fell in its calls, in the objective's unit; the first plan counts as none.
+        By how much its own plans made the objective fall, in the objective's unit; the first plan counts as none.
     """
 
     name: str
@@ -108,6 +121,16 @@ class MoveRecord:
     successes: int = 0
     seconds: float = 0.0
     improvement: int = 0
+
+    def __add__(self, other: MoveRecord) -> MoveRecord:
+        """The calls of both, which are of the same move."""
+        return MoveRecord(
+            self.name,
+            self.calls + other.calls,
+            self.successes + other.successes,
+            self.seconds + other.seconds,
+            self.improvement + other.improvement,
+        )
 
 
 @dataclass(frozen=True, slots=True)

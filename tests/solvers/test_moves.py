@@ -40,7 +40,7 @@ def test_what_moves_earn_is_recorded() -> None:
     assert result.moves[0].name == "opening"
     assert len({move.name for move in result.moves}) == len(result.moves) > 2
     first = next(event.objective for event in result.trajectory if event.objective is not None)
-    assert 0 < sum(move.improvement for move in result.moves) <= first - result.objective
+    assert 0 < sum(move.improvement for move in result.moves) == first - result.objective
     assert all(move.calls >= move.successes >= (move.improvement > 0) for move in result.moves)
     assert all(move.seconds >= 0 for move in result.moves)
 

@@ -263,7 +263,8 @@ def test_a_placement_on_the_cyclic_horizon_is_left_alone_after_some_periods_in_v
     control.offer(plan)
     tried: list[int] = []
     monkeypatch.setattr(RepairModel, "at_period", lambda self, plan, jobs, period, work: tried.append(period))
-    Repair(Context(control, asked, Random(0), Budget(control))).improve(plan)
+    context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
+    assert Repair(context).improve(plan) is None
     room = plan.period_us - control.bound
     assert [round((plan.period_us - period) / room, 3) for period in tried] == [0.5, 0.25, 0.125, 0.062]
 
@@ -291,12 +292,12 @@ def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     options = Options(workers=1, work_limit=0.4, params=SearchParams(insertion=InsertionParams(slice=0.05)))
     control = Control("test", operations, options, lambda event: None)
     control.offer(next(timetables(operations)))
-    context = Context(control, asked, Random(0), Budget(control))
+    context = Context(control, asked, Random(0), Budget(control), lambda candidate: None)
     move = BestFitInsertion(context)
     before, spent = control.objective, []
     for _ in range(3):
         work = context.budget.work
-        move.run(context.incumbent, context.budget)
+        assert move.run(context.incumbent, context.budget) is None
         spent.append(context.budget.work - work)
     assert control.objective == before
     first = context.params.insertion.slice * 0.4

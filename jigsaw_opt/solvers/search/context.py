@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
@@ -47,20 +48,29 @@ class ListSchedule:
         return self.outcome.value
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Candidate:
     """A plan that a move starts from or proposes.
 
     Parameters
     ----------
-    timetable
-        The plan.
     value
         Its objective.
+    make
+        Makes the plan: called once, and only if the plan is looked at.
     """
 
-    timetable: Timetable
     value: int
+    make: Callable[[], Timetable]
+
+    @cached_property
+    def timetable(self) -> Timetable:
+        """The plan."""
+        return self.make()
+
+    def better_than(self, other: Candidate | None) -> bool:
+        """Whether its objective is less than that of another plan, if there is one."""
+        return other is None or self.value < other.value
 
 
 class Context:
@@ -76,6 +86,10 @@ class Context:
         Source of chance.
     budget
         What the search may use.
+    propose
+        Takes every plan that a move finds, as soon as it is found: a better one becomes the incumbent at once, so that
+        it is not lost where the time ends before the move does. It returns nothing, for whether a move has succeeded
+        does not depend on what another thread found meanwhile.
     stream
         Number of this search among several on one incumbent.
 
@@ -94,15 +108,16 @@ class Context:
     """
 
     def __init__(
-        self, control: Control, demands: Sequence[Demand], rng: random.Random, budget: Budget, stream: int = 0
+        self,
+        control: Control,
+        demands: Sequence[Demand],
+        rng: random.Random,
+        budget: Budget,
+        propose: Callable[[Candidate], None],
+        stream: int = 0,
     ) -> None:
-        self.control, self.operations, self.rng, self.budget, self.stream = (
-            control,
-            control.operations,
-            rng,
-            budget,
-            stream,
-        )
+        self.control, self.operations, self.rng = control, control.operations, rng
+        self.budget, self.propose, self.stream = budget, propose, stream
         self.params: SearchParams = control.options.params or SearchParams()
         self.data = ProblemData(self.operations, Layout(self.operations), demands, self.params)
         self.evaluator = Evaluator(self.operations, self.data.layout)
@@ -134,8 +149,8 @@ class Context:
     @property
     def incumbent(self) -> Candidate | None:
         """The best plan so far, of this search or another one beside it."""
-        best, objective = self.control.best, self.control.objective
-        return None if best is None or objective is None else Candidate(best, objective)
+        best = self.control.incumbent
+        return None if best is None else Candidate(best[0], lambda: best[1])
 
     def shared(self, kind: Callable[[Context], T]) -> T:
         """The one object of a kind in this search, made when it is first asked for."""
@@ -144,9 +159,14 @@ class Context:
         found: T = self._shared[kind]
         return found
 
-    def offer_list(self, schedule: ListSchedule) -> None:
-        """Take a list schedule as the best one, and its plan as the incumbent, where it is better."""
+    def candidate(self, found: ListSchedule | Timetable) -> Candidate:
+        """A list schedule or a plan, to be proposed."""
+        if isinstance(found, ListSchedule):
+            return Candidate(found.value, partial(self.evaluator.timetable, found.outcome))
+        return Candidate(objective_of(self.operations, found.jobs, found.period_us), lambda: found)
+
+    def propose_list(self, schedule: ListSchedule) -> None:
+        """Take a list schedule as the best one if it is, and propose its plan then."""
         if self.best_list is None or schedule.value < self.best_list.value:
             self.best_list = schedule
-            if self.control.objective is None or schedule.value < self.control.objective:
-                self.control.offer(self.evaluator.timetable(schedule.outcome))
+            self.propose(self.candidate(schedule))

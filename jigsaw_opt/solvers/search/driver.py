@@ -1,5 +1,7 @@
 """The adaptive large neighbourhood search driver: choose a move, make it, keep what is better, reward the move.
 
+A move is rewarded for what it proposed itself, not for what another thread found while it ran.
+
 Every move has a number of steps or a limit of deterministic work, and chance comes from the seed; only the engine's
 parts are ended by a clock where the solve has a time limit and no limit of work.
 """
@@ -8,14 +10,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event
 
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import demands
-from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.result import MoveRecord, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
-from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.moves import Move, move_types
 from jigsaw_opt.solvers.search.opening import open_search
 from jigsaw_opt.solvers.search.selection import AdaptiveSelection
@@ -45,6 +48,7 @@ class Driver:
         self.control, self.stream, self.kinds = control, stream, (*moves,)
         self.rng = random.Random(control.options.seed + (stream << 64))
         self.begun = Event()
+        self._improvements: list[int] = []
 
     def run(self, share: float = 1.0) -> StoppedBy:
         """Search until there is a reason to stop.
@@ -58,11 +62,10 @@ class Driver:
         if asked is None:
             return StoppedBy.COMPLETED
         budget = Budget(self.control, share)
-        context = Context(self.control, asked, self.rng, budget, self.stream)
+        context = Context(self.control, asked, self.rng, budget, self._propose, self.stream)
         # With the moves come the compiled functions that they need, and the opening waits for these.
-        kinds, began = self._kinds_left(context), time.monotonic()
-        open_search(context, self.begun)
-        self.control.credit("opening", time.monotonic() - began, None, self.control.objective)
+        kinds = self._kinds_left(context)
+        self._credited("opening", partial(open_search, context, self.begun))
         # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
         moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
         if not moves:
@@ -79,19 +82,36 @@ class Driver:
         return reason
 
     def _make(self, name: str, move: Move, context: Context) -> tuple[bool, float]:
-        """Make a move; returns whether there is a better plan, and what it took, 0 for nothing.
+        """Make a move; returns whether it found a better plan, and what it took, 0 for nothing.
 
         That is work, or seconds where only a clock limits the solve.
         """
-        control, budget, began = self.control, context.budget, time.monotonic()
-        before, work = control.objective, budget.work
-        found = move.run(context.incumbent, budget)
-        if found is not None:
-            control.offer(found.timetable)
-        after, seconds = control.objective, time.monotonic() - began
-        control.credit(name, seconds, before, after)
+        budget, work = context.budget, context.budget.work
+        record = self._credited(name, partial(move.run, context.incumbent, budget))
         spent = budget.work - work
-        return after != before, seconds if spent and control.options.clocked else spent
+        return record.successes > 0, record.seconds if spent and self.control.options.clocked else spent
+
+    def _credited(self, name: str, call: Callable[[], Candidate | None]) -> MoveRecord:
+        """Call what proposes plans, and credit it with those that were accepted, also where the time ends meanwhile."""
+        began = time.monotonic()
+        self._improvements.clear()
+        try:
+            candidate = call()
+            if candidate is not None:
+                self._propose(candidate)
+        finally:
+            accepted, seconds = self._improvements, time.monotonic() - began
+            record = MoveRecord(name, 1, min(1, len(accepted)), seconds, sum(accepted))
+            self.control.credit(record)
+        return record
+
+    def _propose(self, candidate: Candidate) -> None:
+        """Accept a plan as the incumbent if it is better: the only place where the search compares the two."""
+        objective = self.control.objective
+        if objective is None or candidate.value < objective:
+            accepted = self.control.offer(candidate.timetable)
+            if accepted is not None:
+                self._improvements.append(accepted.improvement)
 
     @property
     def _limited(self) -> bool:

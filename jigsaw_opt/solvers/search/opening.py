@@ -36,18 +36,18 @@ def open_search(context: Context, begun: Event) -> None:
 
 def _construct(context: Context) -> None:
     """Jobs placed in drawn orders and scheduled, and the best of that annealed, as far as it takes a moment."""
-    placing, budget, control = context.shared(Placing), context.budget, context.control
+    placing, budget = context.shared(Placing), context.budget
     params = context.params.opening
     most, idle = int(params.work / (placing.construction_work + context.evaluation_work)), 0
     for _ in range(most):
         if idle >= params.patience or budget.over():
             break
-        balancer, before = placing.balancer(), control.objective
+        balancer, before = placing.balancer(), context.best_list
         schedule = draft(context, balancer) if placing.construct(balancer) else None
         budget.spend(context.evaluation_work)
         if schedule is not None:
-            context.offer_list(schedule)
-        idle = 0 if control.objective != before else idle + 1
+            context.propose_list(schedule)
+        idle = 0 if context.best_list is not before else idle + 1
     if most and context.best_list is not None and not budget.over():
         ListAnnealing(context, placing.balancer(1.0)).run(
             context.best_list, min(most, params.steps), min(context.params.list_annealing.temperatures)

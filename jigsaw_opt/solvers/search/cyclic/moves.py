@@ -23,7 +23,7 @@ class BestFitInsertion:
     name: ClassVar[str] = "best_fit_insertion"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.periods = context, context.shared(PeriodSearch)
+        self.periods = context.shared(PeriodSearch)
         self._slice = self._first_slice(context.params)
         self._length = Effort(1 / self._slice)
 
@@ -34,19 +34,17 @@ class BestFitInsertion:
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods."""
-        before = self.context.control.objective
         with budget.slice(self._slice * self._length.length):
-            self._shorten()
-            success = self.context.control.objective != before
-            if success or budget.cut():
-                self._length.spent(success)
-        return self.context.incumbent
+            found = self._shortened()
+            if found is not None or budget.cut():
+                self._length.spent(found is not None)
+        return found
 
     def _first_slice(self, params: SearchParams) -> float:
         return params.insertion.slice
 
-    def _shorten(self) -> None:
-        self.periods.best_fit()
+    def _shortened(self) -> Candidate | None:
+        return self.periods.best_fit()
 
 
 class GroupInsertion(BestFitInsertion):
@@ -57,5 +55,5 @@ class GroupInsertion(BestFitInsertion):
     def _first_slice(self, params: SearchParams) -> float:
         return params.group_insertion.slice
 
-    def _shorten(self) -> None:
-        self.periods.by_groups()
+    def _shortened(self) -> Candidate | None:
+        return self.periods.by_groups()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.search.context import Context
+from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.cyclic.candidate_table import BestFitPolicy, CandidateTable, InsertionPolicy
 from jigsaw_opt.solvers.search.cyclic.group_insertion import DecomposedInsertion, NoGood
 from jigsaw_opt.solvers.search.cyclic.hierarchies import Hierarchies
@@ -27,16 +27,16 @@ class PeriodSearch:
     """
 
     def __init__(self, context: Context) -> None:
-        self.control, self.data, self.engine = context.control, context.data, context.engine
+        self.context, self.control, self.data, self.engine = context, context.control, context.data, context.engine
         self.rng, self.budget, self.params = context.rng, context.budget, context.params.insertion
         self.candidate_table = CandidateTable(context.data)
         self._hierarchies = Hierarchies(self._new_hierarchy, context.budget.over)
         self._no_goods: dict[NoGood, int] = {}
         self._steps: dict[InsertionParams | GroupInsertionParams, float] = {}
 
-    def by_groups(self) -> None:
+    def by_groups(self) -> Candidate | None:
         """Jobs inserted group by group at a shorter period, with exchanges between groups."""
-        self._shorten(self.data.params.group_insertion, self._by_groups_at)
+        return self._shortened(self.data.params.group_insertion, self._by_groups_at)
 
     def _new_hierarchy(self, target: int, longest: int) -> HierarchicalAssignment:
         """Jobs assigned to groups of servers and blocks in these."""
@@ -46,11 +46,11 @@ class PeriodSearch:
     def _count_annealing(self, steps: int) -> None:
         self.budget.spend(steps * self.data.params.prices.assignment_step)
 
-    def _by_groups_at(self, period: int) -> bool:
-        """Insert all jobs group by group; says whether all found room."""
+    def _by_groups_at(self, period: int) -> Timetable | None:
+        """Insert all jobs group by group; None where some found no room."""
         hierarchy = self._hierarchies.fitting(period, max(1, self.control.bound))
         if hierarchy is None:
-            return False
+            return None
         assignments = [hierarchy.candidate_set(index).alone for index in range(len(self.data.operations.jobs))]
         weights = self._weights(assignments)
         decomposed = DecomposedInsertion(
@@ -64,42 +64,43 @@ class PeriodSearch:
             self._no_goods,
         )
         patience = self.data.params.group_insertion.exchanges_per_group * max(3, len(hierarchy.groups))
-        return self._offered(decomposed.insert_all(patience))
+        return decomposed.insert_all(patience)
 
-    def best_fit(self) -> None:
+    def best_fit(self) -> Candidate | None:
         """Jobs inserted one by one at a shorter period, each where it fits best."""
-        self._shorten(self.params, self._best_fit_at)
+        return self._shortened(self.params, self._best_fit_at)
 
-    def _best_fit_at(self, period: int) -> bool:
+    def _best_fit_at(self, period: int) -> Timetable | None:
         policy = BestFitPolicy(self.candidate_table, period, self.rng)
         return self._inserted(policy, self._weights(policy.quickest()), period)
 
-    def _shorten(self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], bool]) -> None:
-        """Try shorter periods: where all jobs found room shorter still, else not as short."""
+    def _shortened(
+        self, params: InsertionParams | GroupInsertionParams, attempt: Callable[[int], Timetable | None]
+    ) -> Candidate | None:
+        """Try shorter periods: where all jobs found room shorter still, else not as short; returns the last plan."""
+        found: Candidate | None = None
         least, most, failures = self.params.least_step, self.params.most_step, 0
         while failures < params.failures and not self.budget.over():
             objective, bound = self.control.objective, self.control.bound
             if objective is None:
-                return
+                break
             step = self._steps.get(params, params.step)
-            if attempt(objective - max(1, round(step * (objective - bound)))):
-                self._steps[params] = min(most, step * 2)
-            else:
+            plan = attempt(objective - max(1, round(step * (objective - bound))))
+            if plan is None:
                 failures += 1
                 self._steps[params] = step / 3 if step > least else params.step
+            else:
+                found = self.context.candidate(plan)
+                self.context.propose(found)
+                self.budget.renew()
+                self._steps[params] = min(most, step * 2)
+        return found
 
-    def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> bool:
-        """Insert all jobs modulo a period, the heaviest first; says whether all found room."""
+    def _inserted(self, policy: InsertionPolicy, weights: Sequence[float], period: int) -> Timetable | None:
+        """Insert all jobs modulo a period, the heaviest first; None where some found no room."""
         insertion = ModuloInsertion(self.data, policy, period, self.rng)
         patience = self.params.tries_per_job * len(weights)
-        return self._offered(insertion.insert_all(range(len(weights)), weights, patience, self._count_insertion))
-
-    def _offered(self, plan: Timetable | None) -> bool:
-        """Offer a plan, if it is one."""
-        if plan is not None:
-            self.control.offer(plan)
-            self.budget.renew()
-        return plan is not None
+        return insertion.insert_all(range(len(weights)), weights, patience, self._count_insertion)
 
     def _count_insertion(self) -> bool:
         """Count a job that was inserted; says whether to stop."""

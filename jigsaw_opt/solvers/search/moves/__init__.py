@@ -56,8 +56,10 @@ class Move(Protocol):
         Returns
         -------
         Candidate or None
-            A plan, or None where none was found. A move may also offer plans to the control as it goes; these are not
-            lost where the time ends before it does.
+            The best plan that the move has found itself, or None where it has none. The driver compares it with the
+            incumbent of that moment, accepts it or not, and credits the move with what it accepts. Plans found on the
+            way go to `Context.propose`, where the driver does the same at once: they are not lost where the time ends
+            before the move does, and other threads see them.
         """
 
 

@@ -92,7 +92,7 @@ class CpPlacement:
         balancer = context.shared(Placing).balancer()
         balancer.adopt(assignments)
         schedule = draft(context, balancer)
-        if schedule is not None:
-            context.offer_list(schedule)
-            context.shared(SequenceAnnealing).relocate(balancer, context.evaluator.timetable(schedule.outcome))
-        return context.incumbent
+        if schedule is None:
+            return None
+        context.propose_list(schedule)
+        return context.shared(SequenceAnnealing).relocate(balancer, context.candidate(schedule).timetable)

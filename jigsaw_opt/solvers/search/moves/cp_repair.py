@@ -23,33 +23,34 @@ class Repair:
     """
 
     def __init__(self, context: Context) -> None:
-        self.control, self.data, self.rng, self.budget = context.control, context.data, context.rng, context.budget
+        self.context, self.data, self.rng, self.budget = context, context.data, context.rng, context.budget
         self._model = RepairModel(context.control, context.data, context.engine)
         self.params = context.params.cp_repair
         self._effort = Effort(context.params.driver.longest)
         self._all = range(len(context.operations.jobs))
         self._sizes = [job.iterations * (len(job.blocks) + len(job.transfers)) for job in context.operations.jobs]
 
-    def improve(self, plan: Timetable) -> None:
+    def improve(self, plan: Timetable) -> Candidate | None:
         """Time parts anew as long as that makes the plan better; a fruitless call allows the next one more work."""
         found = self._cycle(plan) if plan.period_us is not None else self._line(plan)
-        self._effort.spent(found)
+        self._effort.spent(found is not None)
+        return found
 
-    def _line(self, plan: Timetable) -> bool:
-        found = False
+    def _line(self, plan: Timetable) -> Candidate | None:
+        found = None
         while not self.budget.over():
             jobs = self._around(plan, self._first(plan))
             better = self._model.improve(plan, jobs, self.params.work * self._effort.length)
             if better is None:
                 break
-            plan, found = better, self.control.offer(better) or found
+            plan, found = better, self._proposed(better)
         return found
 
-    def _cycle(self, plan: Timetable) -> bool:
+    def _cycle(self, plan: Timetable) -> Candidate | None:
         """Close in on the least period of the placement, all jobs at once."""
         if sum(self._sizes) > self.params.operations[-1]:
-            return False
-        low, jobs, found = self.control.bound, list(range(len(self._sizes))), False
+            return None
+        low, jobs, found = self.context.control.bound, list(range(len(self._sizes))), None
         failures = 0
         most = self.params.periods
         while plan.period_us is not None and low < plan.period_us and failures < most and not self.budget.over():
@@ -58,8 +59,13 @@ class Repair:
             if better is None:
                 low, failures = period + 1, failures + 1
             else:
-                plan, found = better, self.control.offer(better) or found
+                plan, found = better, self._proposed(better)
         return found
+
+    def _proposed(self, plan: Timetable) -> Candidate:
+        candidate = self.context.candidate(plan)
+        self.context.propose(candidate)
+        return candidate
 
     def _first(self, plan: Timetable) -> int:
         """The job that ends last, or with weighted ends any."""
@@ -112,7 +118,7 @@ class RepairBest:
     name: ClassVar[str] = "cp_repair"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.repair = context, context.shared(Repair)
+        self.repair = context.shared(Repair)
 
     @classmethod
     def applies(cls, context: Context) -> bool:
@@ -121,6 +127,4 @@ class RepairBest:
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Repair."""
-        if incumbent is not None:
-            self.repair.improve(incumbent.timetable)
-        return self.context.incumbent
+        return None if incumbent is None else self.repair.improve(incumbent.timetable)

@@ -27,15 +27,22 @@ class Trials:
         self.context = context
         self._trials: Iterator[Outcome | None] = trials(context.evaluator, context.data, context.control.options.seed)
 
-    def make(self, most: int | None = None) -> None:
-        """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop."""
-        context = self.context
+    def make(self, most: int | None = None) -> Candidate | None:
+        """Make the next ones, all of them where `most` is None, and at least one, until there is a reason to stop.
+
+        Returns the best of them.
+        """
+        context, found = self.context, None
         for outcome in islice(self._trials, most):
             context.budget.spend(context.evaluation_work)
             if outcome is not None:
-                context.offer_list(ListSchedule(outcome.jobs, outcome.priority, outcome.offset_us, outcome))
+                schedule = ListSchedule(outcome.jobs, outcome.priority, outcome.offset_us, outcome)
+                context.propose_list(schedule)
+                candidate = context.candidate(schedule)
+                found = candidate if candidate.better_than(found) else found
             if context.budget.over():
-                return
+                break
+        return found
 
 
 class Heuristic:
@@ -53,5 +60,4 @@ class Heuristic:
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Make them."""
-        self.context.shared(Trials).make()
-        return self.context.incumbent
+        return self.context.shared(Trials).make()

@@ -28,6 +28,6 @@ class Intensify:
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Anneal."""
         context = self.context
-        if context.best_list is not None:
-            context.shared(Annealer).run(context.shared(Placing).balancer(1.0), context.best_list)
-        return context.incumbent
+        if context.best_list is None:
+            return None
+        return context.shared(Annealer).run(context.shared(Placing).balancer(1.0), context.best_list)

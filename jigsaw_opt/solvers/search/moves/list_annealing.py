@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import exp
 
 from jigsaw_opt.solvers.greedy.assignment import Assignment
-from jigsaw_opt.solvers.search.context import Context, ListSchedule
+from jigsaw_opt.solvers.search.context import Candidate, Context, ListSchedule
 from jigsaw_opt.solvers.search.effort import Effort
 from jigsaw_opt.solvers.search.moves.load_balancing import LoadBalancer
 from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
@@ -31,7 +31,7 @@ class ListAnnealing:
     Parameters
     ----------
     context
-        The search. It is offered the best list schedule after every step.
+        The search. Every list schedule that is better than all before is proposed to it.
     balancer
         Makes the changes of the placement.
     """
@@ -61,8 +61,8 @@ class ListAnnealing:
                 current = after
                 if after.value < best.value:
                     best = after
+                    self.context.propose_list(best)
             self.context.budget.spend(self.context.evaluation_work)
-            self.context.offer_list(best)
             if self.context.budget.over():
                 break
         return best
@@ -123,18 +123,19 @@ class Annealer:
         params = context.params
         self._effort = Effort(params.driver.longest if context.cyclic else params.list_annealing.longest)
 
-    def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> None:
-        """Anneal a list schedule, briefly or not; then its sequence."""
-        context, control = self.context, self.context.control
-        params = context.params.list_annealing
-        context.offer_list(start)
+    def run(self, balancer: LoadBalancer, start: ListSchedule, brief: bool = False) -> Candidate:
+        """The best plan that comes of annealing a list schedule, briefly or not, and then its sequence."""
+        context, params = self.context, self.context.params.list_annealing
+        context.propose_list(start)
         steps = max(5, min(params.most_steps, params.operations // context.evaluator.operations_a_look))
-        before, longer = control.objective, params.brief_length if brief else self._effort.length
+        before, longer = context.incumbent, params.brief_length if brief else self._effort.length
         best = ListAnnealing(context, balancer).run(
             start, round(longer * steps), context.rng.choice(params.temperatures)
         )
-        sequences = context.shared(SequenceAnnealing)
+        found, sequences = context.candidate(best), context.shared(SequenceAnnealing)
         if sequences.fits and not context.budget.over():
-            sequences.anneal(context.evaluator.timetable(best.outcome))
+            after = sequences.anneal(found.timetable)
+            found = after if after.better_than(found) else found
         if not brief:
-            self._effort.spent(control.objective != before)
+            self._effort.spent(found.better_than(before))
+        return found

@@ -27,11 +27,12 @@ class Relocate:
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Relocate from the best plan again and again, for a share of work."""
-        context, sequences, params = self.context, self.sequences, self.context.params.relocation
-        enough = sequences.work + params.work
+        context, sequences, found = self.context, self.sequences, None
+        enough = sequences.work + context.params.relocation.work
         while sequences.work < enough:
             best = context.control.best
             if best is None or budget.over():
                 break
-            sequences.relocate(context.shared(Placing).balancer(), best)
-        return context.incumbent
+            after = sequences.relocate(context.shared(Placing).balancer(), best)
+            found = after if after.better_than(found) else found
+        return found

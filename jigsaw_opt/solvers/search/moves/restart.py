@@ -33,8 +33,7 @@ class Restart:
         if balancer is None:
             return Intensify(context).run(incumbent, budget)
         schedule = draft(context, balancer)
-        if schedule is not None:
-            context.shared(Annealer).run(
-                balancer, schedule, brief=context.rng.random() < context.params.list_annealing.brief_share
-            )
-        return context.incumbent
+        if schedule is None:
+            return None
+        brief = context.rng.random() < context.params.list_annealing.brief_share
+        return context.shared(Annealer).run(balancer, schedule, brief)
