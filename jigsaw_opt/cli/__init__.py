@@ -54,6 +54,9 @@ def main(argv: list[str] | None = None) -> int:
     prepare()
     code = _exit_code(None)
     settled(code)
+    from jigsaw_opt.system.background import end_at_once
+
+    end_at_once(code)
     return code
 
 

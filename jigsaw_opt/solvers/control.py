@@ -23,7 +23,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Accepted, Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
@@ -69,7 +69,7 @@ class Control:
         self._rules = stop_rules(options)
         self.bound, self.proof, _ = first_bound(operations, options)
         self._deadlines: Deadlines | None = None
-        self._ended = False
+        self.ended = False
         self._emit()
 
     @cached_property
@@ -108,7 +108,7 @@ class Control:
         """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not."""
         objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
         with self._lock:
-            if self.objective is not None and objective >= self.objective:
+            if self.ended or (self.objective is not None and objective >= self.objective):
                 return None
             before, self.objective, self.best = self.objective, objective, timetable
             if before is None:
@@ -120,7 +120,7 @@ class Control:
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
         """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
         with self._lock:
-            if bound > self.bound:
+            if bound > self.bound and not self.ended:
                 self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
                 self._deadlines = deadlines or self._deadlines
                 self._emit()
@@ -146,8 +146,26 @@ class Control:
         return next((rule.reason for rule in self._rules if rule.holds(self)), None)
 
     def run(self, call: Callable[[], T], cancel: Callable[[], None]) -> T:
-        """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop."""
-        return run_stoppable(call, lambda: self.reason() is not None, cancel, self.name)
+        """Run a blocking engine in a thread of its own; call `cancel` as soon as there is a reason to stop.
+
+        Raises
+        ------
+        OutOfTimeError
+            The engine did not end then. It is left behind, and nothing that it does reaches a solve that has ended.
+        """
+        return self.run_all([call], cancel)[0]
+
+    def run_all(self, calls: Sequence[Callable[[], T]], cancel: Callable[[], None], threads: int = 1) -> list[T]:
+        """The same of engines of which so many run at once."""
+        return run_all_stoppable(calls, cancel, self.name, lambda: self.reason() is not None, threads)
+
+    @property
+    def engine_listener(self) -> Callable[[str], None] | None:
+        """As in `Options`, as long as the solve is under way."""
+        listen = self.options.engine_listener
+        if listen is None:
+            return None
+        return lambda text: None if self.ended else listen(text)
 
     def conclude(self, run: Callable[[], StoppedBy | None], engines: Sequence[str] = ()) -> Result:
         """The outcome of what `run` does with this control, also where the clock or an engine's death ends it halfway.
@@ -186,9 +204,11 @@ class Control:
         failure
             What an engine died of.
         """
+        with self._lock:  # from here on whatever an engine that was left behind finds comes too late
+            self.ended = True
         closed = self.objective is not None and self.objective <= self.bound
         refuted = self._conflict is not None and self.best is None
-        seconds, self._ended = self.seconds, True
+        seconds = self.seconds
         return Result(
             status=self._status(closed, refuted),
             stopped_by=StoppedBy.PROOF if closed or refuted else stopped_by,
@@ -237,7 +257,7 @@ class Control:
 
     def _checked_plan(self, timetable: Timetable | None, event: Event) -> Plan | None:
         """The plan at an event; None where there is none, or where the time limit leaves none to check it."""
-        if not self._ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
+        if not self.ended and self._clock.left < _SECONDS_OF_BLOCK * self.operations.blocks:
             return None
         plan = self._plan(timetable, event)
         if plan is not None:

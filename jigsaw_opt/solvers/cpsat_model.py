@@ -74,7 +74,7 @@ def run_engine(
     callback
         Called at each solution.
     """
-    configure(solver, control.options.engine_parameters, control.options.engine_listener)
+    configure(solver, control.options.engine_parameters, control.engine_listener)
     return control.run(lambda: solver.solve(model.proto, callback), solver.stop_search)
 
 

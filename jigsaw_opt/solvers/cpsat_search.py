@@ -149,7 +149,8 @@ def _incumbents(control: Control, model: CpSatModel) -> cp_model.CpSolverSolutio
 
     class Incumbents(cp_model.CpSolverSolutionCallback):
         def on_solution_callback(self) -> None:
-            control.offer(model.plan(self.value))
+            if not control.ended:
+                control.offer(model.plan(self.value))
 
     return Incumbents()
 

@@ -170,7 +170,7 @@ def _search(control: Control, operations: Operations) -> StoppedBy:
         seed=options.seed,
         threads=options.workers,
         parameters=options.engine_parameters,
-        log=options.engine_listener,
+        log=control.engine_listener,
     )
     search = _ENGINES[engine](task)
     ending = control.run(search.run, search.cancel)

@@ -19,6 +19,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.result import Conflict
 
 __all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
@@ -137,7 +138,8 @@ def placement_feasible(operations: Operations) -> bool | None:
 
     solver = new_solver()
     solver.parameters.max_deterministic_time = _MOST_WORK
-    status = solver.solve(build(operations))
+    model = build(operations)
+    status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "placement")
     return {cp_model.OPTIMAL: True, cp_model.FEASIBLE: True, cp_model.INFEASIBLE: False}.get(status)
 
 

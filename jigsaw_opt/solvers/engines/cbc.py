@@ -18,7 +18,7 @@ from jigsaw_opt.system.children import Keeper
 __all__ = ["CbcSearch", "parameter_problems"]
 
 _TOLERANCE = "1e-9"
-_PATIENCE_SECONDS = 2
+_PATIENCE_SECONDS = 0.4
 """After an interrupt, CBC has so long to write its solution."""
 _LOWER_BOUND = re.compile(r"^Lower bound:\s+(\S+)$", re.MULTILINE)
 

@@ -14,6 +14,7 @@ from jigsaw_opt.formulations.linear import LinearProgram
 from jigsaw_opt.problem.clock import left, look
 from jigsaw_opt.solvers.engines.mip import Ending, ProgramOutcome
 from jigsaw_opt.solvers.engines.parameters import Parameter, check_names
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
 if TYPE_CHECKING:
     from highspy import HighsLp
@@ -149,7 +150,8 @@ class HighsEngine:
         if seconds < math.inf:
             self._engine.setOptionValue("time_limit", self._engine.getRunTime() + seconds)
         if not self._cancelled.is_set():
-            self._engine.run()
+            # Whoever has no limit, or waits for it elsewhere, needs no thread.
+            self._engine.run() if seconds == math.inf else run_stoppable(self._engine.run, self.cancel, "HiGHS")
         look()
         return self._outcome()
 

@@ -1,39 +1,81 @@
-"""Running an engine that blocks, so that it can be stopped."""
+"""Running engines that block, so that they can be stopped, and are left behind where they do not listen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import TypeVar
 
-__all__ = ["run_stoppable"]
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem import clock
+from jigsaw_opt.system.background import Background
+
+__all__ = ["run_all_stoppable", "run_stoppable"]
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.02
+_PATIENCE_SECONDS = 0.5
+"""So long after it is asked to end an engine is waited for."""
 
 
-def run_stoppable(call: Callable[[], T], stopped: Callable[[], bool], cancel: Callable[[], None], name: str) -> T:
-    """Run an engine in a thread of its own, and return what it returns.
+def _time_is_over() -> bool:
+    return clock.left() <= 0
+
+
+def run_stoppable(
+    call: Callable[[], T], cancel: Callable[[], None], name: str, stopped: Callable[[], bool] = _time_is_over
+) -> T:
+    """Run an engine in a thread of its own, and return what it returns; parameters and errors as below."""
+    return run_all_stoppable([call], cancel, name, stopped)[0]
+
+
+def run_all_stoppable(
+    calls: Sequence[Callable[[], T]],
+    cancel: Callable[[], None],
+    name: str,
+    stopped: Callable[[], bool] = _time_is_over,
+    threads: int = 1,
+) -> list[T]:
+    """Run engines in threads of their own, and return what they return.
 
     Parameters
     ----------
-    call
-        Blocks until the engine has ended.
-    stopped
-        Whether the engine should end; asked every few milliseconds.
+    calls
+        Each blocks until an engine has ended.
     cancel
-        Makes the engine end soon; called again as long as it has not.
+        Makes the engines end soon; called again as long as they have not.
     name
-        Of the thread.
+        Of the threads.
+    stopped
+        Whether the engines should end; asked every few milliseconds. Without it, they end with the time of the solve
+        at hand.
+    threads
+        So many engines run at once.
+
+    Raises
+    ------
+    OutOfTimeError
+        An engine was asked to end and has not. It is left behind: it goes on in its thread, and what it calls should
+        look at nothing any more.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix=f"jigsaw-{name}") as pool:
-        future = pool.submit(call)
-        try:
-            while not wait([future], _POLL_SECONDS).done:
-                if stopped():
-                    cancel()
-        finally:
-            # A second Ctrl-C lands here; the engine must not outlive the call.
-            if not future.done():
-                cancel()
-    return future.result()
+    work = Background(calls, f"jigsaw-{name}", threads)
+    try:
+        while not work.ended(_POLL_SECONDS) and not stopped():
+            pass
+    finally:
+        # A second Ctrl-C lands here, too.
+        ended = _ended_when_asked(work, cancel)
+    if not ended:
+        raise OutOfTimeError(f"an engine of {name!r} did not end when it was asked to")
+    return work.results()
+
+
+def _ended_when_asked(work: Background[T], cancel: Callable[[], None]) -> bool:
+    last = monotonic() + _PATIENCE_SECONDS
+    while not work.ended(0):
+        if monotonic() >= last:
+            work.leave()
+            return False
+        cancel()
+        work.ended(_POLL_SECONDS)
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
@@ -69,15 +69,12 @@ class Engine:
             return []
         solvers = [self._solver(work, seconds * work, parameters) for _ in models]
 
-        def all_of_them() -> list[cp_model.CpSolverStatus]:
-            with ThreadPoolExecutor(min(len(models), self.control.options.workers)) as pool:
-                return list(pool.map(lambda pair: pair[0].solve(pair[1]), zip(solvers, models, strict=True)))
-
         def cancel() -> None:
             for solver in solvers:
                 solver.stop_search()
 
-        statuses = self.control.run(all_of_them, cancel)
+        calls = [partial(solver.solve, model) for solver, model in zip(solvers, models, strict=True)]
+        statuses = self.control.run_all(calls, cancel, self.control.options.workers)
         deterministic = sum(solver.response_proto.deterministic_time for solver in solvers)
         self.budget.spend(self.params.engine * deterministic)
         found = (cp_model.OPTIMAL, cp_model.FEASIBLE)
@@ -95,5 +92,5 @@ class Engine:
             remaining = min(remaining, seconds)
         if remaining is not None:
             solver.parameters.max_time_in_seconds = remaining
-        configure(solver, self.control.options.engine_parameters, self.control.options.engine_listener)
+        configure(solver, self.control.options.engine_parameters, self.control.engine_listener)
         return solver

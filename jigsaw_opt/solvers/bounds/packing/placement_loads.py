@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.formulations import cpsat_loads
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.packing.destructive import destructive
@@ -55,10 +56,15 @@ class PlacementTest:
 
 def _status(model: cp_model.CpModel, linearization: int, work: float, budget: BoundBudget) -> cp_model.CpSolverStatus:
     """What the engine says of a model within some work."""
+    from ortools.sat.python import cp_model
+
     solver = new_solver()
     solver.parameters.linearization_level = linearization
     solver.parameters.max_deterministic_time = min(work, budget.left)
-    status = run_stoppable(lambda: solver.solve(model), lambda: budget.stopped, solver.stop_search, "bound")
+    try:
+        status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "bound", lambda: budget.stopped)
+    except OutOfTimeError:  # that of the bounds, which may be less than that of the solve
+        return cp_model.UNKNOWN
     budget.charge(solver.response_proto.deterministic_time)
     return status
 

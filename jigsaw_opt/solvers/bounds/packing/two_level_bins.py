@@ -33,6 +33,7 @@ from jigsaw_opt.solvers.bounds.proof import Proof
 from jigsaw_opt.solvers.bounds.relaxation import BoundContext, Relaxation
 from jigsaw_opt.solvers.bounds.server_partition import ServerPartition, server_partitions
 from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -162,7 +163,7 @@ class TwoLevelBinType:
         solver.parameters.max_deterministic_time = _WORK
         solver.parameters.linearization_level = 2
         solver.parameters.relative_gap_limit = _GAP
-        status = solver.solve(model)
+        status = run_stoppable(lambda: solver.solve(model), solver.stop_search, "bound")
         self._seconds = _SECONDS_OF_ENGINE * solver.response_proto.deterministic_time
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None

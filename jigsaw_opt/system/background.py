@@ -1,0 +1,102 @@
+"""Calls in threads of their own, which can be left behind where they do not end.
+
+Native code in a thread cannot be ended from outside. A thread that is left behind holds neither its caller nor the exit
+of the process. Python's own shutdown takes time, in which such a thread may come back from native code, and the
+destructors of native libraries pull the ground from under it; either would end the process by a signal. So a process
+with such a thread ends at once as soon as its exit code is known: `end_at_once` for a program that knows it, and
+`on_exit` of the C library for all others.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from threading import Thread
+from types import TracebackType
+from typing import Generic, TypeVar
+
+__all__ = ["Background", "end_at_once"]
+
+T = TypeVar("T")
+_left: list[Thread] = []
+"""Threads that were left behind in this process."""
+
+
+class Background(Generic[T]):
+    """Calls under way.
+
+    Parameters
+    ----------
+    calls
+        What is called, in this order.
+    name
+        Of the threads.
+    threads
+        So many calls run at once.
+    """
+
+    def __init__(self, calls: Sequence[Callable[[], T]], name: str, threads: int = 1) -> None:
+        self._answers: list[_Answer[T]] = [_Answer() for _ in calls]
+        self._waiting = deque(zip(self._answers, calls, strict=True))
+        # The interpreter waits at its end for every thread that is no daemon.
+        self._threads = [Thread(target=self._work, name=name, daemon=True) for _ in calls[:threads]]
+        for thread in self._threads:
+            thread.start()
+
+    def ended(self, seconds: float) -> bool:
+        """Whether all calls end within so many seconds."""
+        return not wait(self._answers, seconds).not_done
+
+    def results(self) -> list[T]:
+        """What the calls return, once they have ended; what one of them raises is raised here."""
+        return [answer.result() for answer in self._answers]
+
+    def leave(self) -> None:
+        """Begin no further call, and wait for none."""
+        self._waiting.clear()
+        if not _left:
+            _exit_at_once_by_the_c_library()
+        _left.extend(thread for thread in self._threads if thread.is_alive())
+
+    def _work(self) -> None:
+        while self._waiting:
+            with suppress(IndexError):  # another thread was faster
+                answer, call = self._waiting.popleft()
+                with answer:
+                    answer.set_result(call())
+
+
+class _Answer(Future[T]):
+    """What a call returns or raises: whatever leaves the block is raised from `result`."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> bool:
+        if error is not None:
+            self.set_exception(error)
+        return True
+
+
+def end_at_once(code: int) -> None:
+    """End the process with this exit code, if it has a thread that was left behind; what `atexit` holds is done."""
+    if any(thread.is_alive() for thread in _left):
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def _exit_at_once_by_the_c_library() -> None:
+    """Let the process end without destructors of native libraries, after the shutdown of Python, where glibc is."""
+    library = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
+    if hasattr(library, "on_exit"):
+        # It is called with the exit code first, as `_exit` takes it.
+        library.on_exit(ctypes.cast(library._exit, ctypes.c_void_p), None)
