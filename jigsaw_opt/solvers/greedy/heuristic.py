@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from math import inf
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
@@ -14,6 +15,7 @@ from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, demands
+from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
 from jigsaw_opt.solvers.greedy.placement import balanced, exact, packed
 
 __all__ = ["PLAIN_TRIALS", "greedy_timetable", "placements", "require_size", "timetables", "trials"]
@@ -58,15 +60,27 @@ def greedy_timetable(operations: Operations, seed: int = 0) -> Timetable | None:
 
 
 def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | None]:
-    """The trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None."""
+    """The trials of `greedy_timetable` one by one: a timetable where one is the best so far, else None.
+
+    For weighted completions, jobs inserted by their ratios follow the plain trials.
+    """
     require_size(operations)
     asked = demands(operations)
     if asked is None:
         return
     table = AssignmentTable(operations, Layout(operations), asked)
     evaluator = Evaluator(operations, table.layout)
-    for outcome in trials(evaluator, table, seed):
-        yield None if outcome is None else evaluator.timetable(outcome)
+    least = inf
+    for step, outcome in enumerate(trials(evaluator, table, seed), 1):
+        if outcome is not None and outcome.value < least:
+            least = outcome.value
+            yield evaluator.timetable(outcome)
+        else:
+            yield None
+        inserted = inserted_by_ratio(table) if step == PLAIN_TRIALS and evaluator.weighted else None
+        if inserted is not None and inserted[0] < least:
+            least = inserted[0]
+            yield inserted[1]
 
 
 def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Iterator[Outcome | None]:

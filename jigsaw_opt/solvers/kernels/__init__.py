@@ -1,7 +1,8 @@
 """Every compiled function: plain Python on lists of numbers, which numba compiles for arrays where it is installed.
 
 ``list_scheduling`` times placed jobs, ``sequence_annealing`` and ``cyclic_annealing`` anneal operation sequences on the
-finite and the cyclic horizon, and ``assignment_annealing`` anneals assignments of jobs to candidate server sets.
+finite and the cyclic horizon, ``assignment_annealing`` anneals assignments of jobs to candidate server sets, and
+``order_insertion`` inserts jobs in an order.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from importlib import import_module
 
 __all__ = ["compile_all"]
 
-_MODULES = ("list_scheduling", "sequence_annealing", "cyclic_annealing", "assignment_annealing")
+_MODULES = ("list_scheduling", "sequence_annealing", "cyclic_annealing", "assignment_annealing", "order_insertion")
 
 
 def compile_all() -> None:

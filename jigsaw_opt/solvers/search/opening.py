@@ -1,4 +1,4 @@
-"""What a search begins with: the heuristic's plans, and placements constructed in drawn orders."""
+"""What a search begins with: the heuristic's plans, jobs inserted in order, and placements made in drawn orders."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from threading import Event
 
 from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.greedy.heuristic import PLAIN_TRIALS
+from jigsaw_opt.solvers.greedy.order_insertion import inserted_by_ratio
 from jigsaw_opt.solvers.search.context import Context
 from jigsaw_opt.solvers.search.moves.heuristic import Trials
 from jigsaw_opt.solvers.search.moves.list_annealing import ListAnnealing, draft
@@ -27,6 +28,9 @@ def open_search(context: Context, begun: Event) -> None:
     budget, control = context.budget, context.control
     context.shared(Trials).make(PLAIN_TRIALS)
     begun.set()
+    inserted = inserted_by_ratio(context.data) if context.evaluator.weighted else None
+    if inserted is not None:
+        context.propose(context.candidate(inserted[1]))
     _construct(context)
     if not budget.over():
         # Until functions are read the search hardly moves, and keeps the thread beside it from running.

@@ -1,0 +1,137 @@
+"""Schedules made by inserting jobs in an order, each where it ends first (`kernels.order_insertion`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+
+from jigsaw_opt.problem.clock import halting, left, look
+from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.solvers.engines.compiled import arrays, compiled, prepare
+from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
+from jigsaw_opt.solvers.greedy.layout import Demand
+from jigsaw_opt.solvers.kernels.order_insertion import insert_in_order
+from jigsaw_opt.solvers.magnitude import beyond, orders_fit
+
+__all__ = ["OrderInsertion", "affordable", "inserted_by_ratio", "smith_order"]
+
+_LONG = 50_000
+"""From so many visits on an insertion takes a moment in which the clock has to be looked at."""
+_MOST_VISITS, _MOST_COMPILED_VISITS = 500_000, 50_000_000
+"""Visits that Python and the compiled function are asked for: about a second."""
+_LEAST_LEFT, _MOMENT = 2.0, 0.5
+"""Seconds that a solve must have left for the compiled function to be read, and seconds to wait for that at most."""
+
+
+def smith_order(table: AssignmentTable) -> list[int]:
+    """Jobs by work over weight, the smallest ratio first.
+
+    Source: Smith, *Various optimizers for single-stage production*, Naval Research Logistics Quarterly 3, 1956.
+    """
+    jobs = list(zip(table.operations.jobs, table.demands, strict=True))
+    ratios = [min(demand.slot_us.values()) * job.slots / job.weight for job, demand in jobs]
+    return sorted(range(len(ratios)), key=ratios.__getitem__)
+
+
+def inserted_by_ratio(table: AssignmentTable) -> tuple[int, Timetable] | None:
+    """Objective and timetable of Smith's order; None where it takes too long, or memory admits no job somewhere."""
+    if _visits(table.operations) > _MOST_VISITS and left() > _LEAST_LEFT:
+        prepare(_MOMENT)
+    if not affordable(table.operations):
+        return None
+    insertion = OrderInsertion(table)
+    value = insertion.insert(smith_order(table))
+    return None if value >= insertion.beyond else (value, insertion.timetable())
+
+
+def affordable(operations: Operations) -> bool:
+    """Whether jobs are inserted within about a second, by the compiled function if it is there."""
+    native = compiled(insert_in_order) is not None and orders_fit(operations)
+    return _visits(operations) <= (_MOST_COMPILED_VISITS if native else _MOST_VISITS)
+
+
+def _visits(operations: Operations) -> int:
+    """Operations that are tried at most when all jobs are inserted, each at every server."""
+    servers = len(operations.cluster.servers)
+    return servers * sum(job.iterations * operations_of_iteration(job) for job in operations.jobs)
+
+
+class OrderInsertion:
+    """A schedule of a finite horizon into which jobs are inserted in an order, each where it ends first.
+
+    Parameters
+    ----------
+    table
+        The instance, with what its jobs ask for.
+    choices
+        By job, what it may ask for; the first holds until `ask`. Its demand alone unless given.
+
+    Attributes
+    ----------
+    beyond
+        More than any objective.
+    """
+
+    def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]] | None = None) -> None:
+        self.table, self.operations = table, table.operations
+        self.choices = choices or [(demand,) for demand in table.demands]
+        self.beyond = beyond(self.operations)
+        lists = InsertionLists(table, self.choices)
+        self._class, self._given, self._state = lists.class_of, lists.given, lists.state
+        self._compiled, self._large = False, not orders_fit(self.operations)
+        self._long = _visits(self.operations) >= _LONG
+
+    def insert(self, order: Sequence[int], limit: int | None = None) -> int:
+        """Insert all jobs in an order; what it shares with the last one from the first job on stays.
+
+        Returns
+        -------
+        int
+            The objective; `beyond` where it is above the limit, or where a job found no GPUs with memory.
+
+        Raises
+        ------
+        OutOfTimeError
+            The clock ended it.
+        """
+        function: Callable[..., int] = insert_in_order
+        native = None if self._large else compiled(insert_in_order)
+        if native is not None:
+            if not self._compiled:
+                self._given, self._state, self._compiled = arrays(self._given), arrays(self._state), True
+            function = native
+        numbers = arrays(list(order)) if self._compiled else order
+        with halting(self._state.halt) if self._long and native is None else nullcontext():
+            value = int(function(self._given, self._state, numbers, self.beyond if limit is None else limit))
+        if self._state.halt[0]:
+            look()
+        return value
+
+    def ask(self, index: int, choice: int) -> None:
+        """Let a job ask for another one of its choices from now on."""
+        self._given.job_class[index] = self._class[id(self.choices[index][choice])]
+
+    def visits(self) -> int:
+        """Operations that were tried since this was last asked."""
+        visits, self._state.visits[0] = int(self._state.visits[0]), 0
+        return visits
+
+    def timetable(self) -> Timetable:
+        """The timetable, once all jobs are inserted."""
+        jobs = self.operations.jobs
+        return Timetable(assemble(self.operations, [self._decision(index, job) for index, job in enumerate(jobs)]))
+
+    def _decision(self, index: int, job: OperationGraph) -> JobDecision:
+        given, state, gpus = self._given, self._state, self.table.layout.gpus
+        base, slot, width = int(given.operation_at[index]), int(given.slot_at[index]), operations_of_iteration(job)
+        levels = list(map(int, state.level[base : base + job.iterations * width]))
+        starts = list(map(int, state.start[base : base + job.iterations * width]))
+        firsts = range(0, job.iterations * width, width)
+        return JobDecision(
+            gpus=[gpus[int(gpu)] for gpu in state.gpu[slot : slot + job.slots]],
+            levels=[levels[at : at + job.slots] for at in firsts],
+            block_starts=[starts[at : at + job.slots] for at in firsts],
+            transfer_starts=[starts[at + job.slots : at + width - 1] for at in firsts],
+        )

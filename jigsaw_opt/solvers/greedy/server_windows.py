@@ -1,0 +1,88 @@
+"""Windows of contiguous servers that a job may be put on, and how many of its workers each server takes there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.solvers.greedy.layout import Layout
+
+__all__ = ["ServerWindow", "windows"]
+
+_RESERVE = 3
+"""Windows have a GPU for each worker, and in reserve twice or up to so many times as many."""
+
+
+class ServerWindow(NamedTuple):
+    """Servers for a job.
+
+    Parameters
+    ----------
+    servers
+        Their numbers.
+    fewest, most
+        Workers that each of them takes at least and at most. The channel is the same for all numbers between.
+    channel
+        Of the transfers.
+    """
+
+    servers: tuple[int, ...]
+    fewest: tuple[int, ...]
+    most: tuple[int, ...]
+    channel: Channel
+
+
+def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], list[ServerWindow]]:
+    """The fewest contiguous servers from each one on that have a GPU for each worker; and in reserve, wider windows.
+
+    Contiguous means in the order of the cluster, among the servers that may run the job and that a path joins.
+    """
+    usable: dict[int, list[int]] = {}
+    for s, server in enumerate(layout.servers):
+        if server.gpu_type in job.gpu_types:
+            usable.setdefault(layout.routes.component[s], []).append(s)
+    narrow: list[ServerWindow] = []
+    wide: list[ServerWindow] = []
+    for servers in usable.values():
+        for at in looking(range(len(servers))):
+            asked, room = job.slots, 0
+            for count, last in enumerate(servers[at : at + job.slots], 1):
+                room += layout.servers[last].gpus
+                if room >= asked:
+                    found = _with_workers(layout, servers[at : at + count], job.slots)
+                    (narrow if asked == job.slots else wide).extend(found)
+                    asked += job.slots
+                    if asked > _RESERVE * job.slots:
+                        break
+    return narrow, wide
+
+
+def _with_workers(layout: Layout, servers: Sequence[int], slots: int) -> Iterator[ServerWindow]:
+    """Ways to share out the workers: any, where each gives the same channel; else all but the rest on full servers."""
+    gpus = [min(slots, layout.servers[s].gpus) for s in servers]
+    if len(servers) == 1:
+        channel = layout.routes.channel({servers[0]: slots})
+        if channel is not None:
+            yield ServerWindow((servers[0],), (slots,), (slots,), channel)
+        return
+    ones, twos = (layout.routes.channel(dict.fromkeys(servers, count)) for count in (1, 2))
+    if ones is not None and ones == twos:
+        yield ServerWindow(tuple(servers), (1,) * len(servers), tuple(gpus), ones)
+        return
+    for counts in dict.fromkeys((_filled(gpus, slots), _filled(gpus[::-1], slots)[::-1])):
+        channel = layout.routes.channel(dict(zip(servers, counts, strict=True)))
+        if channel is not None:
+            yield ServerWindow(tuple(servers), counts, counts, channel)
+
+
+def _filled(gpus: Sequence[int], slots: int) -> tuple[int, ...]:
+    """Workers by server: one each, and of the others as many as there is room for from the first server on."""
+    counts, left = [1] * len(gpus), slots - len(gpus)
+    for n, room in enumerate(gpus):
+        more = min(left, room - 1)
+        counts[n] += more
+        left -= more
+    return tuple(counts)

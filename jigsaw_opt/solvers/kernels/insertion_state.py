@@ -1,0 +1,197 @@
+"""State of the insertion of jobs: what they ask for, server windows, and the busy times of GPUs and links in chains."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jigsaw_opt.solvers.engines.compiled import Numbers
+
+__all__ = ["InsertionInput", "InsertionState", "gap", "occupy", "passed"]
+
+
+class InsertionInput(NamedTuple):
+    """What is known about jobs, server windows and GPUs. A *class* is all that a job asks for with its levels.
+
+    Parameters
+    ----------
+    job_class, release, weight
+        By job; weights are left out where the makespan counts.
+    operation_at, slot_at
+        By job: its first operation and its first slot. Operations are numbered as in `Graph`.
+    slots, buckets, iterations, depth, state_bytes
+        By class.
+    fixed
+        By class: 1 where each slot has its own levels, else 0.
+    level_at, asked
+        By class, then by iteration and slot: levels, descending unless `fixed`.
+    need_at, need
+        By class, then descending: what the deepest levels of its slots are at most, from the deepest slot on.
+    activation_at, activation
+        By class, then by level: bytes of activations.
+    time_at, time
+        By class, then by GPU type and level: duration of a block, -1 on a type that may not run it.
+    least_us
+        By class and channel, as ``least_us[k * channels[0] + h]``: no iteration ends earlier after its deepest block
+        begins.
+    window_at, window, reserve_at
+        Windows of class k are ``window[window_at[k]:window_at[k + 1]]``; those from ``reserve_at[k]`` on
+        are tried where memory admits none before them.
+    exchange_at, exchange, channels
+        Transfer b of class k with c contributors over channel h, of so many, takes
+        ``exchange[exchange_at[k * channels[0] + h] + b * slots + c - 1]``.
+    channel, link_at, link
+        By window: rate and latency, numbered; its links, numbered behind the GPUs.
+    member_at, server, fewest, most
+        By window: its servers, and by each of these the fewest and most workers there.
+    gpu_at
+        By server: its first GPU; one number more than servers.
+    gpu_type, memory
+        By GPU.
+    """
+
+    job_class: Numbers
+    release: Numbers
+    weight: Numbers
+    operation_at: Numbers
+    slot_at: Numbers
+    slots: Numbers
+    buckets: Numbers
+    iterations: Numbers
+    depth: Numbers
+    state_bytes: Numbers
+    fixed: Numbers
+    level_at: Numbers
+    asked: Numbers
+    need_at: Numbers
+    need: Numbers
+    activation_at: Numbers
+    activation: Numbers
+    time_at: Numbers
+    time: Numbers
+    least_us: Numbers
+    window_at: Numbers
+    window: Numbers
+    reserve_at: Numbers
+    exchange_at: Numbers
+    exchange: Numbers
+    channels: Numbers
+    channel: Numbers
+    link_at: Numbers
+    link: Numbers
+    member_at: Numbers
+    server: Numbers
+    fewest: Numbers
+    most: Numbers
+    gpu_at: Numbers
+    gpu_type: Numbers
+    memory: Numbers
+
+
+class InsertionState(NamedTuple):
+    """What is inserted so far, and buffers. What is one number is alone in its list.
+
+    Parameters
+    ----------
+    begin, end, after, before
+        By busy time: when it begins and ends, and its neighbours in the chain of its GPU or link. The first ones stand
+        for GPUs and links: the chain of each begins and ends there, with 0 for `end` and `beyond` for `begin`.
+    busy
+        How many busy times there are.
+    inserted, at, of_class, mark
+        How many jobs are in; by position the job, its class, and how many busy times there were before it.
+    resident, peak
+        By GPU: bytes of states, and most bytes of activations.
+    gpu, peak_before
+        By slot of all jobs: its GPU, and the peak there before it came.
+    level, start, job_end
+        By operation, and by job.
+    beyond
+        More than any time and objective.
+    visits
+        Operations that were tried since this was set to 0.
+    halt
+        Where another thread makes it other than 0, insertion is given up.
+    free, cap
+        By GPU, for the job that comes: when it would end the deepest block, and the deepest level under memory.
+    open
+        By server, for the job that comes: when a GPU would begin the deepest block, `beyond` where none admits it.
+    taken
+        By GPU: the last choice that took it.
+    choice
+        Number of the last choice.
+    chosen, cursor, finish, rank, link_cursor
+        By slot of the job that comes: its GPU, a busy time before all that matters, when it would end the deepest
+        block, and slots by that; by link of a window a busy time before all that matters.
+    trial_level, trial_start
+        By operation of the job that comes.
+    best_gpu, best_level, best_start
+        The same of the best window so far.
+    """
+
+    begin: Numbers
+    end: Numbers
+    after: Numbers
+    before: Numbers
+    busy: Numbers
+    inserted: Numbers
+    at: Numbers
+    of_class: Numbers
+    mark: Numbers
+    resident: Numbers
+    peak: Numbers
+    gpu: Numbers
+    peak_before: Numbers
+    level: Numbers
+    start: Numbers
+    job_end: Numbers
+    beyond: Numbers
+    visits: Numbers
+    halt: Numbers
+    free: Numbers
+    cap: Numbers
+    open: Numbers
+    taken: Numbers
+    choice: Numbers
+    chosen: Numbers
+    cursor: Numbers
+    finish: Numbers
+    rank: Numbers
+    link_cursor: Numbers
+    trial_level: Numbers
+    trial_start: Numbers
+    best_gpu: Numbers
+    best_level: Numbers
+    best_start: Numbers
+
+
+def gap(state: InsertionState, place: int, moment: int, duration: int) -> tuple[int, int]:
+    """First free time of some length from a moment on, and the busy time before it; `place` ends before the moment."""
+    begin, end, after = state.begin, state.end, state.after
+    following = after[place]
+    while begin[following] < moment + duration:
+        moment = max(moment, end[following])
+        place, following = following, after[following]
+    return moment, place
+
+
+def passed(state: InsertionState, place: int, moment: int) -> int:
+    """The last busy time of a chain that ends before a moment, from one that does."""
+    begin, end, after = state.begin, state.end, state.after
+    following = after[place]
+    while begin[following] < moment and end[following] <= moment:
+        place, following = following, after[following]
+    return place
+
+
+def occupy(state: InsertionState, place: int, start: int, stop: int) -> int:
+    """Make a free time of a chain busy, given a busy time before it; returns the new one."""
+    begin, after = state.begin, state.after
+    while begin[after[place]] < start:
+        place = after[place]
+    new = state.busy[0]
+    state.busy[0] = new + 1
+    begin[new], state.end[new] = start, stop
+    after[new], state.before[new] = after[place], place
+    state.before[after[place]] = new
+    after[place] = new
+    return new
