@@ -69,11 +69,15 @@ class Keeper(AbstractContextManager["Keeper"]):
 
     def start(self, command: Sequence[str]) -> None:
         """Start the child."""
-        self._order(list(command))
+        self._order("start", list(command))
+
+    def end_too(self, process: int) -> None:
+        """Have another child of this process, by its number, killed at the end of the pipe: the last one so named."""
+        self._order("end too", process)
 
     def send_signal(self, number: int) -> None:
         """Send the child a signal, if it still runs."""
-        self._order(int(number))
+        self._order("signal", int(number))
 
     def wait(self) -> int | None:
         """Wait for the child to end: its exit code, or minus the signal that ended it; None where nobody knows.
@@ -107,11 +111,11 @@ class Keeper(AbstractContextManager["Keeper"]):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def _order(self, order: object) -> None:
+    def _order(self, what: str, value: object) -> None:
         assert self._process.stdin is not None
         # A keeper that is gone is noticed when its answer is waited for.
         with suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.write(json.dumps([what, value]) + "\n")
             self._process.stdin.flush()
 
     def _heard(self, what: str) -> Any:
@@ -134,27 +138,31 @@ def temporary_folder() -> Iterator[Path]:
 def start_deaf(process: BaseProcess) -> None:
     """Start a process of the fork server such that signals to the whole group reach neither it nor the server.
 
-    Who started it ends it. It calls `hear_signals` as soon as it runs.
+    Who started it ends it. It calls `hear_signals` as soon as it runs. The server ends with this process, also while it
+    still imports; by itself it would go through a shutdown of what it has imported, which may take seconds.
     """
-    from multiprocessing import resource_tracker
+    from multiprocessing import forkserver, resource_tracker
 
-    _keep_socket()
+    keeper = _server_keeper()
     resource_tracker.ensure_running()  # when started later, it lets through what is blocked here
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
+        forkserver.ensure_running()
+        keeper.end_too(forkserver._forkserver._forkserver_pid)  # type: ignore[attr-defined]
         process.start()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _keep_socket() -> None:
-    """See that the folder with the socket of the fork server goes even if this process is killed."""
+def _server_keeper() -> Keeper:
+    """Who sees that the fork server and the folder with its socket go even if this process is killed."""
     from multiprocessing.process import current_process
 
     config = current_process()._config  # type: ignore[attr-defined] # where multiprocessing.util looks for the folder
-    if "tempdir" not in config:
+    if not _for_all_time:
         _for_all_time.append(Keeper())
-        config["tempdir"] = str(_for_all_time[0].folder)
+        config.setdefault("tempdir", str(_for_all_time[0].folder))
+    return _for_all_time[0]
 
 
 _for_all_time: list[Keeper] = []

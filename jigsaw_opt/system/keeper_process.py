@@ -1,4 +1,4 @@
-"""What runs in the process of a `Keeper`: it keeps a temporary folder and a child, and ends both with its parent.
+"""What runs in the process of a `Keeper`: it keeps a folder, a child and a sibling, and ends them with its parent.
 
 Its parent holds the other end of its standard input, which ends with the parent however that comes about. It is run
 as a file of its own, with nothing but the standard library, as it has to start fast.
@@ -7,6 +7,7 @@ as a file of its own, with nothing but the standard library, as it has to start 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -38,16 +39,22 @@ def main() -> None:
 
 
 def _follow(folder: Path) -> None:
-    """Start the child and send it signals, as told; at the end of the orders it is killed."""
+    """Start the child and send it signals, as told; at the end of the orders it is killed, and the sibling with it."""
     child: subprocess.Popen[bytes] | None = None
+    sibling: int | None = None
     try:
         for line in sys.stdin:
-            order = json.loads(line)
-            if isinstance(order, list):
-                child = _started(order, folder)
+            what, value = json.loads(line)
+            if what == "start":
+                child = _started(value, folder)
+            elif what == "end too":
+                sibling = value
             elif child is not None:
-                child.send_signal(order)
+                child.send_signal(value)
     finally:
+        if sibling is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(sibling, signal.SIGKILL)
         if child is not None:
             child.kill()
             child.wait()

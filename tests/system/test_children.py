@@ -25,6 +25,18 @@ with Keeper() as keeper:
     time.sleep(1000)
 """
 
+SERVER = """
+import multiprocessing, time
+from jigsaw_opt.system.children import start_deaf
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["slow"])
+process = context.Process(target=time.sleep, args=[0], daemon=True)
+start_deaf(process)
+process.join()
+print("started", flush=True)
+time.sleep(1000)
+"""
+
 
 def number_in(path: Path) -> int:
     wait_for(lambda: path.exists() and path.read_text().endswith("\n"))
@@ -40,6 +52,27 @@ def test_a_killed_parent_takes_the_child_and_the_folder_along(number: int) -> No
         assert alive(child)
         parent.send_signal(number)
     wait_for(lambda: not alive(child) and not folder.exists())
+
+
+@pytest.mark.parametrize(
+    ("number", "slow"),
+    [
+        (signal.SIGKILL, "time.sleep(1000)"),
+        (signal.SIGKILL, "atexit.register(time.sleep, 1000)"),
+        (signal.SIGTERM, "atexit.register(time.sleep, 1000)"),
+    ],
+)
+def test_the_fork_server_ends_with_its_parent(number: int, slow: str, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(f"import atexit, os, time; print(os.getpid(), flush=True); {slow}")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    with subprocess.Popen([sys.executable, "-c", SERVER], env=environment, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        server = int(parent.stdout.readline())
+        if "atexit" in slow:
+            assert parent.stdout.readline() == "started\n"
+        assert alive(server)
+        parent.send_signal(number)
+    wait_for(lambda: not alive(server))
 
 
 def test_the_end_of_the_block_ends_both() -> None:
