@@ -54,6 +54,13 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan as Plan
     from jigsaw_opt.problem.plan import Transfer as Transfer
     from jigsaw_opt.problem.replay import Replay as Replay
+    from jigsaw_opt.problem.shape import Edge as Edge
+    from jigsaw_opt.problem.shape import Hold as Hold
+    from jigsaw_opt.problem.shape import Shape as Shape
+    from jigsaw_opt.problem.shape import ShapedBlock as ShapedBlock
+    from jigsaw_opt.problem.shape import ShapedJob as ShapedJob
+    from jigsaw_opt.problem.shape import ShapedTransfer as ShapedTransfer
+    from jigsaw_opt.problem.shape import Slot as Slot
     from jigsaw_opt.simulation.request import SimulationRequest as SimulationRequest
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
@@ -80,11 +87,13 @@ _HOMES = {
     "Cluster": "problem.cluster",
     "Conflict": "solvers.result",
     "Depth": "problem.job",
+    "Edge": "problem.shape",
     "EngineDiedError": "errors",
     "Event": "solvers.result",
     "Fix": "solvers.resolve",
     "FreeDepth": "problem.job",
     "FullDepth": "problem.job",
+    "Hold": "problem.shape",
     "Instance": "problem.instance",
     "InstanceBuilder": "documents",
     "InvalidInputError": "errors",
@@ -106,8 +115,13 @@ _HOMES = {
     "RunFailedError": "errors",
     "Segment": "problem.model",
     "Server": "problem.cluster",
+    "Shape": "problem.shape",
+    "ShapedBlock": "problem.shape",
+    "ShapedJob": "problem.shape",
+    "ShapedTransfer": "problem.shape",
     "SimulationRequest": "simulation.request",
     "SimulationResult": "simulation.simulate",
+    "Slot": "problem.shape",
     "Solver": "solvers.registry",
     "Solving": "solvers.solving",
     "StaircaseDepth": "problem.job",
@@ -145,11 +159,13 @@ __all__ = [
     "Cluster",
     "Conflict",
     "Depth",
+    "Edge",
     "EngineDiedError",
     "Event",
     "Fix",
     "FreeDepth",
     "FullDepth",
+    "Hold",
     "Instance",
     "InstanceBuilder",
     "InvalidInputError",
@@ -171,8 +187,13 @@ __all__ = [
     "RunFailedError",
     "Segment",
     "Server",
+    "Shape",
+    "ShapedBlock",
+    "ShapedJob",
+    "ShapedTransfer",
     "SimulationRequest",
     "SimulationResult",
+    "Slot",
     "Solver",
     "Solving",
     "StaircaseDepth",

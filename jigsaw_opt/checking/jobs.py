@@ -84,7 +84,7 @@ def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob]:
     """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out."""
     terms = {name: model_terms(model) for name, model in instance.models.items()}
     routes = RouteFinder(instance.cluster)
-    waiting = {job.name: job for job in instance.jobs}
+    waiting = {job.name: job for job in instance.data_parallel}
     servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
     paired = []
     for index, claimed in enumerate(plan.jobs):

@@ -19,6 +19,7 @@ Rule = Literal[
     "order",
     "release",
     "barrier",
+    "edges",
     "exclusive",
     "memory",
     "objective",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
+from itertools import starmap
 from numbers import Integral
 from typing import Any
 
-from jigsaw_opt.documents.encoding import encode_depth
+from jigsaw_opt.documents.encoding import encode_depth, encode_part
 from jigsaw_opt.documents.instance_decoding import decode_instance_tree
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Model, Segment
+from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
 from jigsaw_opt.problem.depth import DepthPlugin, plugins
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["InstanceBuilder", "validate"]
 
@@ -163,6 +165,24 @@ class InstanceBuilder:
             }
         )
 
+    def add_shaped_job(self, name: str, shape: Shape, *, iterations: int, release_us: int = 0, weight: int = 1) -> None:
+        """Add a job that states its own operations.
+
+        Parameters
+        ----------
+        name, shape
+            Its name, and its slots and operations.
+        iterations
+            Number of iterations, at least 1.
+        release_us
+            None of its operations starts earlier, in microseconds.
+        weight
+            Its weight in ``weighted_completion``.
+        """
+        self._jobs.append(
+            {"name": name, "shape": shape, "iterations": iterations, "release_us": release_us, "weight": weight}
+        )
+
     def build(self) -> Instance:
         """The instance of all that was added so far.
 
@@ -195,8 +215,14 @@ def validate(instance: Instance) -> Instance:
     """
     valid = decode_instance_tree(lambda report: {"format": _FORMAT, **_plain(instance, "$", report)})
     pairs = zip(valid.jobs, instance.jobs, strict=True)
-    jobs = tuple(replace(job, depth=made.depth) if _unregistered(made.depth) else job for job, made in pairs)
-    return replace(valid, jobs=jobs)
+    return replace(valid, jobs=tuple(starmap(_with_own_rule, pairs)))
+
+
+def _with_own_rule(job: Job | ShapedJob, made: Job | ShapedJob) -> Job | ShapedJob:
+    """The job with the depth rule that it was made with, where documents cannot name that."""
+    if isinstance(job, Job) and isinstance(made, Job) and _unregistered(made.depth):
+        return replace(job, depth=made.depth)
+    return job
 
 
 def _unregistered(value: object) -> bool:
@@ -213,9 +239,7 @@ def _plain(value: object, place: Place, report: Report) -> Any:
     if isinstance(value, Depth):
         value = encode_depth(FullDepth() if _unregistered(value) else value)
     elif is_dataclass(value) and not isinstance(value, type):
-        # A field without a value is a key that is not there.
-        held = {field.name: getattr(value, field.name) for field in fields(value)}
-        value = {name: item for name, item in held.items() if item is not None}
+        value = encode_part(value)
     if isinstance(value, _Pairs | Mapping):
         return _object(value if isinstance(value, _Pairs) else value.items(), place, report)
     if isinstance(value, list | tuple | range):

@@ -9,9 +9,18 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, Model, Plan
+from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer
 from jigsaw_opt.text import json_text
 
-__all__ = ["canonical_json", "encode_depth", "encode_instance", "encode_model", "encode_plan", "instance_sha256"]
+__all__ = [
+    "canonical_json",
+    "encode_depth",
+    "encode_instance",
+    "encode_model",
+    "encode_part",
+    "encode_plan",
+    "instance_sha256",
+]
 
 Json = dict[str, Any]
 
@@ -113,7 +122,9 @@ def _model(model: Model) -> Json:
     return tree
 
 
-def _job(job: Job) -> Json:
+def _job(job: Job | ShapedJob) -> Json:
+    if isinstance(job, ShapedJob):
+        return {**encode_part(job), "shape": _shape(job.shape)}
     return {
         "name": job.name,
         "model": job.model,
@@ -123,6 +134,38 @@ def _job(job: Job) -> Json:
         "weight": job.weight,
         "depth": encode_depth(job.depth),
     }
+
+
+def _shape(shape: Shape) -> Json:
+    parts = ("slots", "blocks", "transfers", "edges", "holds")
+    return {
+        **encode_part(shape),
+        **{name: [encode_part(part) for part in getattr(shape, name)] for name in parts},
+    }
+
+
+def encode_part(part: Any) -> Any:
+    """A part of an instance as a document has it, its own parts left as they are.
+
+    Parameters
+    ----------
+    part
+        An object of any dataclass. A field without a value is a key that is not there.
+    """
+    held = {field.name: getattr(part, field.name) for field in fields(part)}
+    match part:
+        case Edge():
+            return list(held.values())
+        case Hold():
+            held = {"from": part.start, "to": part.end, "bytes": part.bytes, "slot": part.slot}
+        case ShapedBlock():
+            alone = isinstance(part.slots, list | tuple) and len(part.slots) == 1
+            at = {"slot": part.slots[0]} if alone else {"slots": part.slots}
+            held = {"name": part.name, **at, "duration_us": part.duration_us}
+        case ShapedTransfer():
+            way = {"among": part.among or None, "from": part.source, "to": part.target}
+            held = {"name": part.name, "bytes": part.bytes, **way}
+    return {key: value for key, value in held.items() if value is not None}
 
 
 def encode_depth(depth: Depth) -> Json:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed, report_oddities
 from jigsaw_opt.documents.report import Place, Report, quoted
+from jigsaw_opt.documents.shape_decoding import check_shape, decode_shape
 from jigsaw_opt.documents.structure import structure
+from jigsaw_opt.documents.unchecked import check_unique, dict_at, list_at, names_of
 from jigsaw_opt.problem import (
     Cluster,
     Depth,
@@ -21,6 +23,7 @@ from jigsaw_opt.problem import (
     Server,
 )
 from jigsaw_opt.problem.depth import depth_class
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
 
@@ -78,17 +81,20 @@ def _check(tree: Json, report: Report) -> None:
 
 def _check_meaning(tree: Json, report: Report) -> None:
     _check_cluster(tree, report)
-    models = _dict(tree, "models")
+    models = dict_at(tree, "models")
     for name, model in models.items():
         _check_model(model, (("$", "models"), name), report)
-    jobs = _list(tree, "jobs")
-    _check_unique(_names(jobs, ("$", "jobs")), report)
+    jobs = list_at(tree, "jobs")
+    check_unique(names_of(jobs, ("$", "jobs")), report)
     if isinstance(tree.get("models"), dict):
         for index, job in enumerate(jobs):
-            wanted = job.get("model") if isinstance(job, dict) else None
+            wanted = job.get("model") if isinstance(job, dict) and "shape" not in job else None
             if isinstance(wanted, str) and wanted and wanted not in models:
                 place = ((("$", "jobs"), index), "model")
                 report.add_misspelt(place, f"no model is called {quoted(wanted)}", wanted, models)
+    for index, job in enumerate(jobs):
+        if isinstance(job, dict) and isinstance(job.get("shape"), dict):
+            check_shape(job["shape"], ((("$", "jobs"), index), "shape"), report)
     _check_horizon(tree, jobs, report)
 
 
@@ -107,21 +113,21 @@ def _check_horizon(tree: Json, jobs: list[Any], report: Report) -> None:
 
 
 def _check_cluster(tree: Json, report: Report) -> None:
-    cluster, place = _dict(tree, "cluster"), ("$", "cluster")
-    servers, switches, links = (_list(cluster, key) for key in ("servers", "switches", "links"))
+    cluster, place = dict_at(tree, "cluster"), ("$", "cluster")
+    servers, switches, links = (list_at(cluster, key) for key in ("servers", "switches", "links"))
     points: list[tuple[Place, str]] = [
-        *_names(servers, (place, "servers")),
+        *names_of(servers, (place, "servers")),
         *((((place, "switches"), index), name) for index, name in enumerate(switches) if isinstance(name, str)),
     ]
-    _check_unique(points, report)
-    _check_unique(_names(links, (place, "links")), report)
+    check_unique(points, report)
+    check_unique(names_of(links, (place, "links")), report)
     # Where a server or switch has no readable name, an end may well mean it.
     all_named = bool(servers) and isinstance(cluster.get("switches", []), list)
     all_named = all_named and len(points) == len(servers) + len(switches)
     known = {name for _, name in points} if all_named else None
     joined: dict[frozenset[str], int] = {}
     for index, link in enumerate(links):
-        ends = _list(link, "ends") if isinstance(link, dict) else []
+        ends = list_at(link, "ends") if isinstance(link, dict) else []
         where: Place = (((place, "links"), index), "ends")
         if known is not None:
             _check_known(ends, where, known, report)
@@ -142,8 +148,8 @@ def _check_known(ends: list[Any], place: Place, points: set[str], report: Report
 def _check_model(model: Any, place: Place, report: Report) -> None:
     if not isinstance(model, dict):
         return
-    segments = _list(model, "segments")
-    _check_unique(_names(segments, (place, "segments")), report)
+    segments = list_at(model, "segments")
+    check_unique(names_of(segments, (place, "segments")), report)
     if segments:
         _check_levels(model.get("levels"), len(segments), (place, "levels"), report)
         _check_times(segments, (place, "segments"), report)
@@ -161,36 +167,11 @@ def _check_levels(levels: Any, segments: int, place: Place, report: Report) -> N
 
 def _check_times(segments: list[Any], place: Place, report: Report) -> None:
     """Forward times add up to at least 1 on every type that all segments have in both tables."""
-    tables = [_dict(s, key) if isinstance(s, dict) else {} for s in segments for key in ("forward_us", "backward_us")]
+    tables = [dict_at(s, key) if isinstance(s, dict) else {} for s in segments for key in ("forward_us", "backward_us")]
     forward = tables[::2]
     for gpu_type in tables[0]:
         if all(gpu_type in table for table in tables) and all(table[gpu_type] == 0 for table in forward):
             report.add(place, f"the forward times on {quoted(gpu_type)} add up to 0; at least 1 is needed")
-
-
-def _check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
-    seen: set[str] = set()
-    for place, name in named:
-        if name in seen:
-            report.add(place, f"duplicate name {quoted(name)}")
-        seen.add(name)
-
-
-def _names(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
-    for index, item in enumerate(items):
-        name = item.get("name") if isinstance(item, dict) else None
-        if isinstance(name, str):
-            yield ((place, index), "name"), name
-
-
-def _list(holder: Json, key: str) -> list[Any]:
-    found = holder.get(key)
-    return found if isinstance(found, list) else []
-
-
-def _dict(holder: Json, key: str) -> Json:
-    found = holder.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 # From here on the document is known to be right.
@@ -220,7 +201,9 @@ def _model(tree: Json) -> Model:
     return Model(**{**tree, "segments": segments, "levels": tuple(tree.get("levels", ()))})
 
 
-def _job(tree: Json) -> Job:
+def _job(tree: Json) -> Job | ShapedJob:
+    if "shape" in tree:
+        return ShapedJob(**{**tree, "shape": decode_shape(tree["shape"])})
     if "depth" in tree:
         tree["depth"] = decode_depth(tree["depth"])
     return Job(**tree)

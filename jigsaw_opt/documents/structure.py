@@ -1,15 +1,15 @@
 """Checks of a document's structure, compiled from its JSON Schema so that the two cannot differ.
 
-Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer, and of
-the alternatives under ``oneOf``, which are depth rules, it checks the one whose `rule` the value names; an installed
-package may add some.
+Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer. Of the
+alternatives under ``oneOf`` it checks one: of depth rules the one whose `rule` the value names (an installed package
+may add some), of others the last one that a key of the value belongs to alone.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from functools import cache
 from typing import Any
 
@@ -55,7 +55,8 @@ class _Compiler:
         if "$ref" in keywords:
             return self._reference(keywords["$ref"])
         if "oneOf" in keywords:
-            return self._alternatives([self._resolve(option["$ref"]) for option in keywords["oneOf"]])
+            options = [self._resolve(option["$ref"]) for option in keywords["oneOf"]]
+            return self._rules(options) if "rule" in options[0]["properties"] else self._alternatives(options)
         if "const" in keywords:
             return _words([keywords["const"]])
         if "enum" in keywords:
@@ -89,15 +90,18 @@ class _Compiler:
 
     def _list(self, keywords: Keywords, expected: str) -> Check:
         item_check = self.compile(keywords["items"]) if "items" in keywords else _anything
+        first_checks = [self.compile(item) for item in keywords.get("prefixItems", ())]
         low, high = keywords.get("minItems", 0), keywords.get("maxItems")
+        count = f"{_how_many(low, high)} item{'s' if low > 1 else ''}"
 
         def check(value: Any, place: Place, report: Report) -> None:
             if not isinstance(value, list):
                 return _wrong(value, place, report, expected)
             if len(value) < low or (high is not None and len(value) > high):
-                count = f"exactly {low}" if low == high else f"at least {low}"
-                report.add(place, f"needs {count} item{'s' if low > 1 else ''}; has {len(value)}")
-            for index, item in enumerate(value):
+                report.add(place, f"needs {count}; has {len(value)}")
+            for index, (item, first_check) in enumerate(zip(value, first_checks, strict=False)):
+                first_check(item, (place, index), report)
+            for index, item in enumerate(value[len(first_checks) :], len(first_checks)):
                 item_check(item, (place, index), report)
             return None
 
@@ -138,6 +142,41 @@ class _Compiler:
         return check
 
     def _alternatives(self, options: list[dict[str, Any]]) -> Check:
+        """Of objects that keys of their own tell apart."""
+        keys = [option["properties"].keys() for option in options]
+        choices = [
+            (key, self._with_others_named(option, key, own, set().union(*keys)))
+            for option, own in zip(options, keys, strict=True)
+            for key in option["required"]
+            if sum(key in others for others in keys) == 1
+        ]
+        default = choices[0][1]
+        choices.reverse()
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            chosen = default
+            if isinstance(value, dict):
+                chosen = next((found for key, found in choices if key in value), default)
+            chosen(value, place, report)
+
+        return check
+
+    def _with_others_named(self, option: dict[str, Any], key: str, own: Set[str], known: Set[str]) -> Check:
+        """The check of one alternative, which says so where a key belongs to another one."""
+        within = self.compile(option)
+        foreign = known - own
+
+        def check(value: Any, place: Place, report: Report) -> None:
+            if isinstance(value, dict) and not foreign.isdisjoint(value):
+                for other in (name for name in value if name in foreign):
+                    report.add((place, other), f"cannot stand beside {quoted(key)}")
+                value = {name: item for name, item in value.items() if name not in foreign}
+            within(value, place, report)
+
+        return check
+
+    def _rules(self, options: list[dict[str, Any]]) -> Check:
+        """Of depth rules."""
         by_rule = {option["properties"]["rule"]["const"]: self.compile(option) for option in options}
         # Most documents say nothing but the rule, thousands of times: that takes no look at the keys one by one.
         complete = [
@@ -184,6 +223,12 @@ def _noun(name: str, keywords: Keywords) -> str:
     if "maximum" not in keywords:
         return f"{noun} of at least {keywords['minimum']}"
     return f"{noun} from {keywords['minimum']} to {_called(keywords['maximum'])}"
+
+
+def _how_many(low: int, high: int | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"exactly {low}" if low == high else f"{low} to {high}"
 
 
 def _called(high: float) -> str:

@@ -154,7 +154,7 @@ def require_entries(instance: Instance, trusted: Collection[str]) -> None:
         With all of them.
     """
     report = Report()
-    for name in sorted({job.model for job in instance.jobs}):
+    for name in sorted({job.model for job in instance.data_parallel}):
         place: Place = (("$", "models"), name)
         entry = instance.models[name].executor
         if entry is None:

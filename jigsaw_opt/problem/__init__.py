@@ -6,14 +6,17 @@ from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDe
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, Transfer
+from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 
 __all__ = [
     "Block",
     "Channel",
     "Cluster",
     "Depth",
+    "Edge",
     "FreeDepth",
     "FullDepth",
+    "Hold",
     "Instance",
     "Iteration",
     "Job",
@@ -26,6 +29,11 @@ __all__ = [
     "Routes",
     "Segment",
     "Server",
+    "Shape",
+    "ShapedBlock",
+    "ShapedJob",
+    "ShapedTransfer",
+    "Slot",
     "StaircaseDepth",
     "Transfer",
     "cut",

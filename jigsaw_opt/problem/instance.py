@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["Horizon", "Instance", "Objective"]
 
 Horizon = Literal["finite", "cyclic"]
 Objective = Literal["makespan", "weighted_completion", "period"]
+_ALONE = "only data-parallel jobs are taken here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,24 @@ class Instance:
     name: str
     cluster: Cluster
     models: Mapping[str, Model]
-    jobs: tuple[Job, ...]
+    jobs: tuple[Job | ShapedJob, ...]
     horizon: Horizon = "finite"
     objective: Objective = "makespan"
+
+    @property
+    def shaped(self) -> tuple[ShapedJob, ...]:
+        """Those of its jobs that have a shape."""
+        return tuple(job for job in self.jobs if isinstance(job, ShapedJob))
+
+    @property
+    def data_parallel(self) -> tuple[Job, ...]:
+        """All of its jobs, for whoever takes data-parallel ones alone.
+
+        Raises
+        ------
+        UsageError
+            Some job has a shape.
+        """
+        if self.shaped:
+            raise UsageError(f"instance {self.name!r} has jobs with a shape, such as {self.shaped[0].name!r}; {_ALONE}")
+        return tuple(job for job in self.jobs if isinstance(job, Job))

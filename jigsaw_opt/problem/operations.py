@@ -162,17 +162,17 @@ def cut(instance: Instance) -> Operations:
     UsageError
         A depth rule of one's own gives limits that no levels keep.
     """
-    workers = sum(job.workers for job in instance.jobs)
+    workers = sum(job.workers for job in instance.data_parallel)
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
-    jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.jobs))
+    jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.data_parallel))
     return Operations(instance, _usable(instance), jobs, instance.horizon, instance.objective)
 
 
 def _usable(instance: Instance) -> Cluster:
     """The cluster without GPUs that no plan needs: those of a server are alike, and each worker is on one of them."""
-    most = max(_HUGE_SERVER, sum(job.workers for job in instance.jobs))
+    most = max(_HUGE_SERVER, sum(job.workers for job in instance.data_parallel))
     cluster = instance.cluster
     if all(server.gpus <= most for server in cluster.servers):
         return cluster

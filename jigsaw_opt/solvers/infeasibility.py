@@ -63,7 +63,7 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
         What is to be scheduled, not cut: it takes no more memory however many workers there are.
     """
     found = []
-    for job in looking(instance.jobs):
+    for job in looking(instance.data_parallel):
         types = instance.models[job.model].gpu_types
         gpus = sum(server.gpus for server in instance.cluster.servers if server.gpu_type in types)
         if 0 < gpus < job.workers:

@@ -109,6 +109,8 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     if missing is not None:
         raise MissingEngineError(f"the engine of solver {method.name!r}", missing)
     reason = method.unsupported(instance)
+    if reason is None and instance.shaped and not getattr(method, "shapes", False):
+        reason = f"job {instance.shaped[0].name!r} has a shape"
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
     engines: tuple[str, ...] = getattr(method, "engines", ())

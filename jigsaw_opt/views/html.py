@@ -32,7 +32,9 @@ def _data(picture: Picture) -> dict[str, object]:
         "facts": picture.facts,
         "jobs": [
             {"name": printable(job.name), "colour": job_colour(k), "depth": depth, "model": printable(spec.model)}
-            for k, (job, depth, spec) in enumerate(zip(plan.jobs, picture.depths, picture.instance.jobs, strict=True))
+            for k, (job, depth, spec) in enumerate(
+                zip(plan.jobs, picture.depths, picture.instance.data_parallel, strict=True)
+            )
         ],
         "lanes": [
             {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals} for lane in picture.lanes

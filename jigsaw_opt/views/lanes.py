@@ -77,7 +77,7 @@ class Picture:
     @property
     def depths(self) -> list[int]:
         """Number of levels of each job."""
-        return [self.instance.models[job.model].depth for job in self.instance.jobs]
+        return [self.instance.models[job.model].depth for job in self.instance.data_parallel]
 
 
 class ClusterLanes:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from jigsaw_opt.problem import (
     Block,
     Cluster,
+    Edge,
     FreeDepth,
     FullDepth,
+    Hold,
     Instance,
     Iteration,
     Job,
@@ -20,6 +22,11 @@ from jigsaw_opt.problem import (
     Plan,
     Segment,
     Server,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    Slot,
     StaircaseDepth,
     Transfer,
 )
@@ -85,11 +92,48 @@ def models(draw: st.DrawFn) -> Model:
 
 
 @st.composite
+def shapes(draw: st.DrawFn) -> Shape:
+    slots, operations = draw(_distinct(draw(st.integers(1, 3)))), draw(_distinct(draw(st.integers(5, 8))))
+    times = st.dictionaries(st.sampled_from(TYPES), positives)
+    several = st.lists(st.sampled_from(slots), min_size=2, unique=True).map(tuple)
+    # Every slot has a block, and the last operations are transfers, where there are two slots.
+    first, others, last = operations[: len(slots)], operations[len(slots) : -2], operations[-2:]
+    uses = {name: (slot,) for name, slot in zip(first, slots, strict=True)}
+    uses |= {name: draw(several) if len(slots) > 1 else (slots[0],) for name in others}
+    blocks = tuple(ShapedBlock(name, at, draw(times)) for name, at in uses.items())
+    transfers: tuple[ShapedTransfer, ...] = ()
+    if len(slots) > 1:
+        one, other = draw(st.permutations(slots))[:2]
+        transfers = (
+            ShapedTransfer(last[0], draw(counts), source=one, target=other),
+            ShapedTransfer(last[1], draw(counts), among=draw(several)),
+        )
+    known = [*uses, *(transfer.name for transfer in transfers)]
+    pairs = st.tuples(st.sampled_from(range(len(known))), st.sampled_from(range(len(known))), st.integers(0, 2))
+    found = draw(st.lists(pairs.filter(lambda edge: edge[0] < edge[1] or edge[2] > 0), unique=True, max_size=4))
+    holds = [
+        Hold(one, other, draw(counts), draw(st.sampled_from(uses[other])) if len(uses[other]) > 1 else None)
+        for one in others
+        for other in [one]
+    ]
+    return Shape(
+        tuple(Slot(name, draw(counts)) for name in slots),
+        blocks,
+        transfers,
+        tuple(Edge(known[one], known[other], lag) for one, other, lag in found),
+        draw(st.sampled_from(["none", "slot", "job"])),
+        tuple(holds),
+    )
+
+
+@st.composite
 def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
     cyclic = draw(st.booleans())
     jobs = tuple(
-        Job(
+        ShapedJob(name, draw(shapes()), draw(positives), 0 if cyclic else draw(counts), draw(positives))
+        if draw(st.booleans())
+        else Job(
             name=name,
             model=draw(st.sampled_from(sorted(known))),
             workers=draw(positives),

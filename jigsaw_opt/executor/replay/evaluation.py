@@ -206,7 +206,7 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
     """Memory that a GPU's workers need (specification: memory)."""
     workers = []
-    for job, placed in zip(instance.jobs, plan.jobs, strict=True):
+    for job, placed in zip(instance.data_parallel, plan.jobs, strict=True):
         if gpu in placed.gpus:
             model, slot = instance.models[job.model], placed.gpus.index(gpu)
             deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)

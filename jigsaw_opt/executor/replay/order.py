@@ -100,9 +100,9 @@ class ReplayOrder:
         self.jobs, self.cyclic = plan.jobs, plan.period_us is not None
         self.gpus = used_gpus(instance, plan)
         self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.jobs)
-        models = [instance.models[job.model] for job in instance.jobs]
+        models = [instance.models[job.model] for job in instance.data_parallel]
         self.depths = tuple(model.depth for model in models)
-        self._releases = [job.release_us for job in instance.jobs]
+        self._releases = [job.release_us for job in instance.data_parallel]
         # Nothing of a finite plan starts after its end, so all of it is in one window.
         self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
         self._links = _links(instance, plan.jobs, serial)

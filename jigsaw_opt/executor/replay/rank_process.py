@@ -71,7 +71,7 @@ class _RankProcess:
         order, request = self.orders[0], self.request
         hosted = order.hosted(self.rank)
         found = {}
-        for number, (job, ranks) in enumerate(zip(request.instance.jobs, order.ranks, strict=True)):
+        for number, (job, ranks) in enumerate(zip(request.instance.data_parallel, order.ranks, strict=True)):
             exchange = GradientExchange(ranks, Averaging(request.averaging))
             exchange.prepare(self._levels[number], order.depths[number])
             if number in hosted:

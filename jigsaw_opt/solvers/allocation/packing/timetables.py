@@ -92,7 +92,7 @@ def cyclic_plan(instance: Instance, operations: Operations) -> Plan | None:
 def _variants(instance: Instance) -> Iterator[Operations]:
     operations = cut(instance)
     yield operations
-    plain = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.jobs)
+    plain = tuple(replace(j, depth=StaircaseDepth()) if j.depth == FreeDepth() else j for j in instance.data_parallel)
     if plain != instance.jobs:
         yield cut(replace(instance, jobs=plain))
     gpu_type = instance.cluster.servers[0].gpu_type

@@ -1,0 +1,48 @@
+"""Looks at a tree whose structure may be broken: each takes only values of the right type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from jigsaw_opt.documents.report import Place, Report, quoted
+
+__all__ = ["Names", "all_names", "check_unique", "dict_at", "list_at", "names_of"]
+
+Names = dict[str, None]
+"""Names in the order of the document."""
+
+
+def list_at(holder: Any, key: str) -> list[Any]:
+    """The list under a key, or an empty one."""
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return found if isinstance(found, list) else []
+
+
+def dict_at(holder: Any, key: str) -> dict[str, Any]:
+    """The object under a key, or an empty one."""
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def names_of(items: list[Any], place: Place) -> Iterator[tuple[Place, str]]:
+    """Every `name` among some objects, with its place."""
+    for index, item in enumerate(items):
+        name = item.get("name") if isinstance(item, dict) else None
+        if isinstance(name, str):
+            yield ((place, index), "name"), name
+
+
+def all_names(items: list[Any]) -> Names | None:
+    """The names of some objects; None where one is not readable, for an unknown name may well mean it."""
+    names = [name for _, name in names_of(items, "")]
+    return dict.fromkeys(names) if items and len(names) == len(items) else None
+
+
+def check_unique(named: Iterable[tuple[Place, str]], report: Report) -> None:
+    """Report every name that stands there a second time."""
+    seen: set[str] = set()
+    for place, name in named:
+        if name in seen:
+            report.add(place, f"duplicate name {quoted(name)}")
+        seen.add(name)

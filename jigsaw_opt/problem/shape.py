@@ -1,0 +1,137 @@
+"""Shaped jobs: jobs that state their own operations, such as a pipeline (specification: shaped-jobs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["Barrier", "Edge", "Hold", "Shape", "ShapedBlock", "ShapedJob", "ShapedTransfer", "Slot"]
+
+Barrier = Literal["none", "slot", "job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """What sits on one GPU for the whole horizon, and the bytes of memory that it takes there all the time."""
+
+    name: str
+    memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedBlock:
+    """A block that runs on the GPU of its slot, or on the GPUs of several slots at once.
+
+    Parameters
+    ----------
+    name
+        Its name, which no other block or transfer of the shape has.
+    slots
+        Names of the slots that it takes part in, each once.
+    duration_us
+        Microseconds by GPU type; on several types at once it takes as long as on the slowest.
+    """
+
+    name: str
+    slots: tuple[str, ...]
+    duration_us: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedTransfer:
+    """A transfer, either from one slot to another or among several.
+
+    Parameters
+    ----------
+    name
+        Its name, which no other block or transfer of the shape has.
+    bytes
+        Its size.
+    source, target
+        The slots that it goes from and to; None where it is among several.
+    among
+        The slots that all send and all receive; empty where it goes from one to another.
+    """
+
+    name: str
+    bytes: int
+    source: str | None = None
+    target: str | None = None
+    among: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """`after` of iteration ``i + lag`` starts no earlier than `before` of iteration ``i`` ends."""
+
+    before: str
+    after: str
+    lag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Bytes held on the GPU of a slot, in every iteration from the start of one block to the end of another.
+
+    Parameters
+    ----------
+    start, end
+        The blocks, which may be the same.
+    bytes
+        How many.
+    slot
+        The slot, where either block has several; None elsewhere.
+    """
+
+    start: str
+    end: str
+    bytes: int
+    slot: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one iteration of a shaped job consists of.
+
+    Parameters
+    ----------
+    slots, blocks, transfers
+        Its slots and operations, in the order of the document, which plans follow.
+    edges
+        What waits for what. That every operation waits for itself in the iteration before goes without saying.
+    barrier
+        What separates iterations besides: ``none``; ``slot``, the blocks of each slot; or ``job``, all operations.
+    holds
+        Memory beside that of the slots.
+    """
+
+    slots: tuple[Slot, ...]
+    blocks: tuple[ShapedBlock, ...]
+    transfers: tuple[ShapedTransfer, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    barrier: Barrier = "none"
+    holds: tuple[Hold, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedJob:
+    """A job that states its own operations.
+
+    Parameters
+    ----------
+    name, shape
+        Its name, and its operations.
+    iterations
+        Number of iterations ``n``.
+    release_us
+        No operation starts earlier.
+    weight
+        Its weight in `weighted_completion`.
+    """
+
+    name: str
+    shape: Shape
+    iterations: int
+    release_us: int = 0
+    weight: int = 1

@@ -1,0 +1,258 @@
+"""Shaped jobs in instance documents: every mistake at its place, defaults, the hash, and jobs made in Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from test_wrong_documents import GONE, changed
+
+from jigsaw_opt import (
+    Edge,
+    Hold,
+    Instance,
+    InstanceBuilder,
+    InvalidInputError,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    Slot,
+    UsageError,
+    solve,
+    validate,
+)
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import canonical_json, decode_instance, encode_instance, instance_sha256, schema
+from jigsaw_opt.problem import cut
+
+PIPE: dict[str, Any] = {
+    "format": "jigsaw-instance/1",
+    "name": "pipes",
+    "cluster": {
+        "servers": [{"name": "m", "gpu_type": "v", "gpus": 2, "gpu_memory": 9000, "fabric_bandwidth": 1000000}]
+    },
+    "models": {},
+    "jobs": [
+        {
+            "name": "pipe",
+            "iterations": 1,
+            "shape": {
+                "slots": [{"name": "s0", "memory": 4000}, {"name": "s1"}],
+                "blocks": [
+                    {"name": "F0", "slot": "s0", "duration_us": {"v": 10}},
+                    {"name": "F1", "slot": "s1", "duration_us": {"v": 10}},
+                    {"name": "all", "slots": ["s0", "s1"], "duration_us": {"v": 20}},
+                ],
+                "transfers": [
+                    {"name": "act", "bytes": 1000, "from": "s0", "to": "s1"},
+                    {"name": "sync", "bytes": 1000, "among": ["s0", "s1"]},
+                ],
+                "edges": [["F0", "act"], ["act", "F1", 0], ["F1", "F0", 1]],
+                "holds": [
+                    {"from": "F0", "to": "F0", "bytes": 5},
+                    {"from": "F0", "to": "all", "bytes": 5, "slot": "s0"},
+                ],
+            },
+        }
+    ],
+    "objective": "makespan",
+}
+JOB, SHAPE = ("jobs", 0), ("jobs", 0, "shape")
+BLOCK, MOVE, SYNC = (*SHAPE, "blocks", 0), (*SHAPE, "transfers", 0), (*SHAPE, "transfers", 1)
+HOLD, JOINT = (*SHAPE, "holds", 0), (*SHAPE, "holds", 1)
+AT = "$.jobs[0].shape"
+
+STRUCTURAL = [
+    ((*JOB, "model"), "net", "$.jobs[0].model", 'cannot stand beside "shape"'),
+    ((*JOB, "workers"), 1, "$.jobs[0].workers", 'cannot stand beside "shape"'),
+    ((*JOB, "depth"), {"rule": "full"}, "$.jobs[0].depth", 'cannot stand beside "shape"'),
+    ((*JOB, "iterations"), 0, "$.jobs[0].iterations", "from 1"),
+    ((*JOB, "wieght"), 1, "$.jobs[0].wieght", 'did you mean "weight"?'),
+    (SHAPE, 1, AT, "must be an object"),
+    ((*SHAPE, "barier"), "job", f"{AT}.barier", 'did you mean "barrier"?'),
+    ((*SHAPE, "barrier"), "jobs", f"{AT}.barrier", 'did you mean "job"?'),
+    ((*SHAPE, "slots"), [], f"{AT}.slots", "at least 1 item"),
+    ((*SHAPE, "slots", 0, "memory"), -1, f"{AT}.slots[0].memory", "is -1"),
+    ((*SHAPE, "blocks"), [], f"{AT}.blocks", "at least 1 item"),
+    ((*BLOCK, "slot"), GONE, f"{AT}.blocks[0]", 'missing key "slot"'),
+    ((*BLOCK, "slots"), ["s0", "s1"], f"{AT}.blocks[0].slot", 'cannot stand beside "slots"'),
+    ((*BLOCK, "duration_us", "v"), 0, f"{AT}.blocks[0].duration_us.v", "from 1"),
+    ((*BLOCK, "duration_us"), GONE, f"{AT}.blocks[0]", 'missing key "duration_us"'),
+    ((*SHAPE, "blocks", 2, "slots"), ["s0"], f"{AT}.blocks[2].slots", "at least 2 items"),
+    ((*MOVE, "to"), GONE, f"{AT}.transfers[0]", 'missing key "to"'),
+    ((*MOVE, "bytes"), None, f"{AT}.transfers[0].bytes", "is null"),
+    ((*SYNC, "from"), "s0", f"{AT}.transfers[1].from", 'cannot stand beside "among"'),
+    ((*SYNC, "among"), ["s0"], f"{AT}.transfers[1].among", "at least 2 items"),
+    ((*SHAPE, "edges", 0), ["F0"], f"{AT}.edges[0]", "needs 2 to 3 items; has 1"),
+    ((*SHAPE, "edges", 0), ["F0", "act", 0, 0], f"{AT}.edges[0]", "needs 2 to 3 items; has 4"),
+    ((*SHAPE, "edges", 0), {}, f"{AT}.edges[0]", "must be a list of two operations and perhaps a lag"),
+    ((*SHAPE, "edges", 1, 2), -1, f"{AT}.edges[1][2]", "is -1"),
+    ((*SHAPE, "edges", 1, 2), True, f"{AT}.edges[1][2]", "is true"),
+    ((*SHAPE, "edges", 0, 0), 3, f"{AT}.edges[0][0]", "must be a non-empty name"),
+    ((*HOLD, "bytes"), GONE, f"{AT}.holds[0]", 'missing key "bytes"'),
+]
+MEANT = [
+    ((*SHAPE, "slots"), [{"name": n} for n in ("s0", "s1", "s0")], f"{AT}.slots[2].name", 'duplicate name "s0"'),
+    ((*SYNC, "name"), "act", f"{AT}.transfers[1].name", 'duplicate name "act"'),
+    ((*SYNC, "name"), "all", f"{AT}.transfers[1].name", 'duplicate name "all"'),
+    ((*BLOCK, "slot"), "s", f"{AT}.blocks[0].slot", 'no slot is called "s"'),
+    ((*SHAPE, "blocks", 2, "slots"), ["s0", "s0"], f"{AT}.blocks[2].slots[1]", 'slot "s0" stands here twice'),
+    ((*SHAPE, "slots"), [{"name": n} for n in ("s0", "s1", "s2")], f"{AT}.slots[2]", 'no block runs on slot "s2"'),
+    ((*MOVE, "to"), "s0", f"{AT}.transfers[0].to", 'slot "s0" stands here twice'),
+    ((*MOVE, "from"), "t0", f"{AT}.transfers[0].from", 'known here: "s0", "s1"'),
+    ((*SYNC, "among"), ["s1", "s0", "s1"], f"{AT}.transfers[1].among[2]", "twice"),
+    ((*SHAPE, "edges", 0, 1), "atc", f"{AT}.edges[0][1]", 'did you mean "act"?'),
+    ((*SHAPE, "edges", 2), ["F0", "act", 0], f"{AT}.edges[2]", "the same edge as edges[0]"),
+    ((*SHAPE, "edges", 2), ["F1", "F0"], f"{AT}.edges", '"F1" -> "F0" -> "act" -> "F1"'),
+    ((*SHAPE, "edges", 2), ["all", "all"], f"{AT}.edges", 'a cycle: "all" -> "all"'),
+    ((*HOLD, "to"), "act", f"{AT}.holds[0].to", '"act" is a transfer'),
+    ((*HOLD, "to"), "F9", f"{AT}.holds[0].to", 'no block is called "F9"'),
+    ((*HOLD, "to"), "F1", f"{AT}.holds[0]", "are on different slots"),
+    ((*HOLD, "slot"), "s0", f"{AT}.holds[0].slot", "is left out"),
+    ((*JOINT, "slot"), GONE, f"{AT}.holds[1]", 'missing key "slot"'),
+    ((*JOINT, "slot"), "s1", f"{AT}.holds[1].slot", 'block "F0" does not take part in slot "s1"'),
+]
+
+
+def problems(tree: object) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        decode_instance(json.dumps(tree))
+    return [str(problem) for problem in caught.value.problems]
+
+
+def the_shape(instance: Instance) -> Shape:
+    (job,) = instance.shaped
+    return job.shape
+
+
+@pytest.mark.parametrize(("path", "value", "place", "message"), STRUCTURAL + MEANT)
+def test_one_mistake_gives_one_problem(path: tuple[str | int, ...], value: object, place: str, message: str) -> None:
+    (found,) = problems(changed(path, value, PIPE))
+    assert found.startswith(f"{place}: ") and message in found
+
+
+@pytest.mark.parametrize(("path", "value", "place", "message"), STRUCTURAL)
+def test_the_schema_refuses_it_too(path: tuple[str | int, ...], value: object, place: str, message: str) -> None:
+    validator = Draft202012Validator(schema("instance"))
+    validator.validate(PIPE)
+    assert not validator.is_valid(changed(path, value, PIPE))
+
+
+def test_all_mistakes_are_reported_at_once_and_those_of_every_cycle() -> None:
+    tree = changed((*BLOCK, "slot"), "s9", PIPE)
+    shape = tree["jobs"][0]["shape"]
+    shape["edges"] = [["F0", "F1"], ["F1", "F0"], ["act", "act"], ["no", "all"], ["all", "F0"]]
+    shape["holds"].append({"from": "F1", "to": "F1"})
+    places = [problem.partition(": ")[0] for problem in problems(tree)]
+    assert sorted(places) == [
+        *[f"{AT}.blocks[0].slot", f"{AT}.edges", f"{AT}.edges", f"{AT}.edges[3][0]"],
+        f"{AT}.holds[2]",
+    ]
+
+
+def test_a_cycle_over_lags_is_none_and_an_operation_may_wait_for_itself_in_the_iteration_before() -> None:
+    tree = changed((*SHAPE, "edges", 2), ["F0", "F0", 1], PIPE)
+    assert Edge("F0", "F0", 1) in the_shape(decode_instance(json.dumps(tree))).edges
+    assert instance_sha256(decode_instance(json.dumps(tree))) != instance_sha256(decode_instance(json.dumps(PIPE)))
+
+
+def test_a_cyclic_instance_has_no_release() -> None:
+    tree = changed((*JOB, "release_us"), 3, PIPE) | {"horizon": "cyclic", "objective": "period"}
+    assert [problem.partition(": ")[0] for problem in problems(tree)] == ["$.jobs[0].release_us"]
+
+
+def test_canonical_form_letter_by_letter() -> None:
+    bare = changed((*SHAPE, "transfers"), GONE, PIPE)
+    shape = bare["jobs"][0]["shape"]
+    del shape["edges"], shape["holds"], shape["blocks"][2]
+    instance = decode_instance(json.dumps(bare))
+    expected = (
+        b'"jobs":[{"iterations":1,"name":"pipe","release_us":0,"shape":{"barrier":"none","blocks":['
+        b'{"duration_us":{"v":10},"name":"F0","slot":"s0"},{"duration_us":{"v":10},"name":"F1","slot":"s1"}],'
+        b'"edges":[],"holds":[],"slots":[{"memory":4000,"name":"s0"},{"memory":0,"name":"s1"}],"transfers":[]},'
+        b'"weight":1}],"models":{}'
+    )
+    assert expected in canonical_json(instance)
+    full = canonical_json(decode_instance(json.dumps(PIPE)))
+    assert b'"edges":[["F0","act",0],["act","F1",0],["F1","F0",1]]' in full
+    assert b'"holds":[{"bytes":5,"from":"F0","to":"F0"},{"bytes":5,"from":"F0","slot":"s0","to":"all"}]' in full
+    assert b'{"bytes":1000,"from":"s0","name":"act","to":"s1"},{"among":["s0","s1"],"bytes":1000' in full
+    assert instance_sha256(decode_instance(full)) == hashlib.sha256(full).hexdigest()
+
+
+def built(shape: Shape, **whole: Any) -> Instance:
+    builder = InstanceBuilder("pipes")
+    builder.add_server("m", gpu_type="v", gpus=2, gpu_memory=9000, fabric_bandwidth=1000000)
+    builder.add_shaped_job("pipe", shape, **{"iterations": 1, **whole})
+    return builder.build()
+
+
+def test_a_shape_is_built_in_python_as_it_is_read() -> None:
+    shape = Shape(
+        slots=(Slot("s0", memory=4000), Slot("s1")),
+        blocks=(
+            ShapedBlock("F0", ("s0",), {"v": 10}),
+            ShapedBlock("F1", ("s1",), {"v": 10}),
+            ShapedBlock("all", ("s0", "s1"), {"v": 20}),
+        ),
+        transfers=(
+            ShapedTransfer("act", 1000, source="s0", target="s1"),
+            ShapedTransfer("sync", 1000, among=("s0", "s1")),
+        ),
+        edges=(Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "F0", lag=1)),
+        holds=(Hold("F0", "F0", bytes=5), Hold("F0", "all", bytes=5, slot="s0")),
+    )
+    instance = built(shape)
+    assert instance == decode_instance(json.dumps(PIPE)) == decode_instance(encode_instance(instance))
+    assert instance.shaped == (ShapedJob("pipe", shape, iterations=1),)
+    assert validate(instance) == instance
+
+
+def test_what_is_wrong_with_a_built_shape_has_its_path() -> None:
+    wrong: Any = (ShapedBlock("a", "s0", {"v": 1}), ShapedBlock("b", ("s0",), {"v": 0}))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError) as caught:
+        built(Shape((Slot("s0"),), wrong, edges=(Edge("b", "c"),)))
+    assert [problem.path for problem in caught.value.problems] == [
+        f"{AT}.blocks[0].slots",
+        f"{AT}.blocks[1].duration_us.v",
+        f"{AT}.edges[0][1]",
+    ]
+
+
+def test_what_takes_data_parallel_jobs_alone_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance = decode_instance(json.dumps(PIPE))
+    with pytest.raises(UsageError, match="jobs with a shape, such as 'pipe'"):
+        cut(instance)
+    with pytest.raises(UsageError, match="'greedy' does not take instance 'pipes': job 'pipe' has a shape"):
+        solve(instance, "greedy")
+    path = tmp_path / "pipes.json"
+    path.write_bytes(encode_instance(instance))
+    assert main(["solve", str(path), "--solver", "greedy"]) == 2
+    assert "has a shape" in capsys.readouterr().err
+    assert main(["validate", str(path)]) == 0
+
+
+def test_large_shapes_take_linear_time() -> None:
+    """Generous limits: a quadratic step would take minutes."""
+    count = 20_000
+    blocks = tuple(ShapedBlock(f"b{k}", (f"s{k % 100}",), {"v": 1}) for k in range(count))
+    shape = Shape(
+        tuple(Slot(f"s{k}") for k in range(100)),
+        blocks,
+        edges=tuple(Edge(f"b{k}", f"b{k + 1}") for k in range(count - 1)),
+        holds=tuple(Hold(f"b{k}", f"b{k}", 1) for k in range(count)),
+    )
+    start = time.process_time()
+    instance = built(shape)
+    assert decode_instance(encode_instance(instance)) == instance
+    round_trip = replace(shape, edges=(*shape.edges, Edge(f"b{count - 1}", "b0")))
+    with pytest.raises(InvalidInputError, match=r"\(20000 operations\)"):
+        built(round_trip)
+    assert time.process_time() - start < 20
