@@ -6,35 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import documents
-from .contract import Campaign, Count, Part, Trial, first
+from .contract import Campaign, Part, Trial, first
 from .documents import LARGEST, Json, instance, job, models, servers, written
 from .launch import GIBIBYTE, Ended, failure, late, run_jigsaw, start_seconds
-from .referee import verdict
-from .solvers import SOLVERS, read
+from .solvers import SOLVERS
 
-__all__ = ["LIMITS", "SIZES", "unlawful"]
+__all__ = ["SIZES", "unlawful"]
 
 _LIMIT, _PATIENCE = 3.0, 25.0
 _SOLVERS = 3
 """How many solvers try each instance, at scale 1."""
 _MEMORY = 4 * GIBIBYTE
 _JOBS, _SEGMENTS, _ITERATIONS = 100_000, 2_000, 1_000_000
-_AT_SCALE = (
-    ("auto", "cluster/cyclic"),
-    ("ilp", "server/weighted"),
-    ("cpsat", "cluster/cyclic"),
-    ("auto", "cluster/plain"),
-    ("cpsat", "rack/tree-cyclic"),
-    ("ilp", "pod/mixed-types"),
-    ("auto", "rack/weighted"),
-    ("auto", "server/weighted-link-bound"),
-    ("greedy", "pod:2:objective=period:load=400"),
-    ("auto", "pod/weighted"),
-    ("ilp", "server/oversubscribed"),
-    ("search", "cluster/weighted"),
-)
-"""Solvers and instances; the first ones were the latest."""
-_LONG = 5.0
 
 
 def sizes(campaign: Campaign) -> Iterator[Trial]:
@@ -54,32 +37,6 @@ def sizes(campaign: Campaign) -> Iterator[Trial]:
             )
             wrong = first(unlawful(ended, codes), late(ended, patience, start + reading))
             yield _trial(f"{fault}: {solver}", ended, wrong, file)
-
-
-def limits(campaign: Campaign) -> Iterator[Trial]:
-    """Bundled instances of thousands of blocks."""
-    for solver, name in _AT_SCALE[: campaign.times(len(_AT_SCALE))]:
-        folder = campaign.fresh("limits")
-        start = start_seconds(folder)
-        plan, document = folder / "plan.json", folder / "instance.json"
-        ended = run_jigsaw(
-            *("solve", name, "--solver", solver, "--time-limit", _LONG, "-q", "-o", plan),
-            folder=folder,
-            timeout=_LONG + _PATIENCE,
-        )
-        broken = _broken(name, document, plan) if plan.exists() else ""
-        wrong = first(failure(ended, {0, 5}), f"a wrong plan: {broken}" if broken else "", late(ended, _LONG, start))
-        counts = {Count.ACCEPTED: int(bool(broken))}
-        yield Trial(f"{name}: {solver}", wrong, ended.command, ended.seconds, ended.mebibytes, counts)
-
-
-def _broken(name: str, document: Path, plan: Path) -> str:
-    """The first rule that the plan of a bundled instance breaks."""
-    from jigsaw_opt.documents import encode_instance
-    from jigsaw_opt.instances.sources import instance_from
-
-    document.write_bytes(encode_instance(instance_from(name)))
-    return verdict(read(document), read(plan))
 
 
 def unlawful(ended: Ended, codes: set[int]) -> str:
@@ -109,4 +66,3 @@ def _huge() -> Iterator[tuple[str, Json, set[int], float]]:
 
 
 SIZES = Part("sizes", "instances of any size end within 1.05 t + 1 s and 4 GiB, with a documented exit code", sizes)
-LIMITS = Part("limits", "a time limit of t holds within 0.05 t + 1 s on thousands of blocks", limits)

@@ -14,7 +14,7 @@ from typing import Any
 
 import faults
 import pytest
-from fault_campaign import changed, forged, launch, names, signals, solvers
+from fault_campaign import changed, forged, launch, limits, names, signals, solvers
 from fault_campaign.contract import Campaign, Count, Part, Tally, Trial
 from fault_campaign.documents import PAIR, extreme, small
 from fault_campaign.referee import sha256, verdict
@@ -251,3 +251,20 @@ def test_quick_parts_hold(part: str, scale: float, tmp_path: Path) -> None:
     tally = faults.run(Campaign(tmp_path, seed=1, scale=scale), [part])
     assert tally.holds, [trial.failure for _, trial in tally.failures]
     assert sum(row.tried for row in tally.rows) > 10
+
+
+def test_the_sample_of_limits_is_bounded_and_follows_the_seed() -> None:
+    every = limits.every_case()
+    assert len(set(every)) == len(every)
+    some = limits.sample(Random(1), 170)
+    assert some == limits.sample(Random(1), 170) != limits.sample(Random(2), 170)
+    assert some[:2] == every[:2]
+    assert 100 < sum(case.limit for case in some) < 170
+    assert [case.limit for case in limits.sample(Random(1), 0)] == [1]
+    assert set(limits.sample(Random(1), 17_000)) == set(every)
+
+
+def test_a_late_end_is_noticed() -> None:
+    ended = launch.Ended("jigsaw", 0, "", "", 14.0, 100.0, False, ())
+    assert launch.late(ended, 10, 2.6) == ""
+    assert "14.0 s where 13.0 s" in launch.late(ended, 10, 1.5)
