@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, settled
+from jigsaw_opt.system.interrupts import INTERRUPTED, as_program, end_at_once, settled
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -54,8 +54,6 @@ def main(argv: list[str] | None = None) -> int:
     prepare()
     code = _exit_code(None)
     settled(code)
-    from jigsaw_opt.system.background import end_at_once
-
     end_at_once(code)
     return code
 

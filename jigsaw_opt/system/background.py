@@ -2,30 +2,26 @@
 
 Native code in a thread cannot be ended from outside. A thread that is left behind holds neither its caller nor the exit
 of the process. Python's own shutdown takes time, in which such a thread may come back from native code, and the
-destructors of native libraries pull the ground from under it; either would end the process by a signal. So a process
-with such a thread ends at once as soon as its exit code is known: `end_at_once` for a program that knows it, and
-`on_exit` of the C library for all others.
+destructors of native libraries pull the ground from under it; either would end the process by a signal. So the program
+`jigsaw` leaves both out (`interrupts.end_at_once`), any other process with such a thread the destructors.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import cache
 from threading import Thread
 from types import TracebackType
 from typing import Generic, TypeVar
 
-__all__ = ["Background", "end_at_once"]
+__all__ = ["Background"]
 
 T = TypeVar("T")
-_left: list[Thread] = []
-"""Threads that were left behind in this process."""
 
 
 class Background(Generic[T]):
@@ -60,9 +56,7 @@ class Background(Generic[T]):
     def leave(self) -> None:
         """Begin no further call, and wait for none."""
         self._waiting.clear()
-        if not _left:
-            _exit_at_once_by_the_c_library()
-        _left.extend(thread for thread in self._threads if thread.is_alive())
+        _leave_out_destructors()
 
     def _work(self) -> None:
         while self._waiting:
@@ -84,18 +78,9 @@ class _Answer(Future[T]):
         return True
 
 
-def end_at_once(code: int) -> None:
-    """End the process with this exit code, if it has a thread that was left behind; what `atexit` holds is done."""
-    if any(thread.is_alive() for thread in _left):
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
-
-
-def _exit_at_once_by_the_c_library() -> None:
-    """Let the process end without destructors of native libraries, after the shutdown of Python, where glibc is."""
+@cache
+def _leave_out_destructors() -> None:
+    """Let the process end after the shutdown of Python, without destructors of native libraries, where glibc is."""
     library = ctypes.CDLL(None if os.name == "posix" else "msvcrt")
     if hasattr(library, "on_exit"):
         # It is called with the exit code first, as `_exit` takes it.

@@ -15,7 +15,8 @@ LONG = 60.0
 """Seconds that nothing here takes, on any machine."""
 NATIVE = """
 import atexit, ctypes, sys
-from jigsaw_opt.system.background import Background, end_at_once
+from jigsaw_opt.system.background import Background
+from jigsaw_opt.system.interrupts import end_at_once
 work = Background([lambda: ctypes.CDLL(None).sleep(1000)], "native")
 assert not work.ended(0.1)
 work.leave()
