@@ -49,9 +49,12 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.model import Model as Model
     from jigsaw_opt.problem.model import Segment as Segment
     from jigsaw_opt.problem.plan import Block as Block
+    from jigsaw_opt.problem.plan import Execution as Execution
     from jigsaw_opt.problem.plan import Iteration as Iteration
     from jigsaw_opt.problem.plan import JobPlan as JobPlan
     from jigsaw_opt.problem.plan import Plan as Plan
+    from jigsaw_opt.problem.plan import ShapedIteration as ShapedIteration
+    from jigsaw_opt.problem.plan import ShapedJobPlan as ShapedJobPlan
     from jigsaw_opt.problem.plan import Transfer as Transfer
     from jigsaw_opt.problem.replay import Replay as Replay
     from jigsaw_opt.problem.shape import Edge as Edge
@@ -90,6 +93,7 @@ _HOMES = {
     "Edge": "problem.shape",
     "EngineDiedError": "errors",
     "Event": "solvers.result",
+    "Execution": "problem.plan",
     "Fix": "solvers.resolve",
     "FreeDepth": "problem.job",
     "FullDepth": "problem.job",
@@ -117,7 +121,9 @@ _HOMES = {
     "Server": "problem.cluster",
     "Shape": "problem.shape",
     "ShapedBlock": "problem.shape",
+    "ShapedIteration": "problem.plan",
     "ShapedJob": "problem.shape",
+    "ShapedJobPlan": "problem.plan",
     "ShapedTransfer": "problem.shape",
     "SimulationRequest": "simulation.request",
     "SimulationResult": "simulation.simulate",
@@ -162,6 +168,7 @@ __all__ = [
     "Edge",
     "EngineDiedError",
     "Event",
+    "Execution",
     "Fix",
     "FreeDepth",
     "FullDepth",
@@ -189,7 +196,9 @@ __all__ = [
     "Server",
     "Shape",
     "ShapedBlock",
+    "ShapedIteration",
     "ShapedJob",
+    "ShapedJobPlan",
     "ShapedTransfer",
     "SimulationRequest",
     "SimulationResult",

@@ -32,8 +32,10 @@ def objective(instance: Json, plan: Json) -> int:
     """Its value, worked out from the starts and ends that it states (specification: objective)."""
     if instance.get("horizon", "finite") == "cyclic":
         return int(plan["period_us"])
-    lasts = [job["iterations"][-1] for job in plan["jobs"]]
-    ends = [max(x["end_us"] for x in (*last["blocks"], *last["transfers"])) for last in lasts]
+    # Of a shaped job any iteration may end last; of any other one it is the last.
+    ends = [
+        max(x["end_us"] for i in job["iterations"] for x in (*i["blocks"], *i["transfers"])) for job in plan["jobs"]
+    ]
     if instance["objective"] == "makespan":
         return int(max(ends))
     return sum(int(job.get("weight", 1)) * end for job, end in zip(instance["jobs"], ends))
@@ -44,6 +46,15 @@ def canonical(instance: Json) -> bytes:
 
     def depth(given: Json) -> Json:
         return {"min_contributors": 1, **given} if given["rule"] == "free" else given
+
+    def kind(job: Json) -> Json:
+        """What only one kind of job has (specification: canonical-shape)."""
+        if "shape" not in job:
+            return {"depth": depth(job.get("depth", {"rule": "full"}))}
+        shape = {"transfers": [], "barrier": "none", "holds": [], **job["shape"]}
+        shape["slots"] = [{"memory": 0, **slot} for slot in shape["slots"]]
+        shape["edges"] = [[*edge, 0][:3] for edge in shape.get("edges", [])]
+        return {"shape": shape}
 
     full = {
         "horizon": "finite",
@@ -56,10 +67,7 @@ def canonical(instance: Json) -> bytes:
         "models": {
             name: {"levels": _levels(model), "state_factor": 4, **model} for name, model in instance["models"].items()
         },
-        "jobs": [
-            {"release_us": 0, "weight": 1, **job, "depth": depth(job.get("depth", {"rule": "full"}))}
-            for job in instance["jobs"]
-        ],
+        "jobs": [{"release_us": 0, "weight": 1, **job, **kind(job)} for job in instance["jobs"]],
     }
     return json.dumps(full, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
 
@@ -70,15 +78,15 @@ def sha256(instance: Json) -> str:
 
 
 def _broken(instance: Json, plan: Json) -> Iterator[str]:
-    yield from _structure(plan)
+    yield from _structure(instance, plan)
     period = plan["period_us"] if instance.get("horizon", "finite") == "cyclic" else None
     if (plan["period_us"] is None) != (instance.get("horizon", "finite") == "finite") or period == 0:
         yield "period"
     yield from _belonging(instance, plan)
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        yield from _job(instance, given, job, period)
+        yield from (_shaped if "shape" in given else _job)(instance, given, job, period)
     yield from _lanes(instance, plan, period)
-    yield from _memory(instance, plan)
+    yield from _memory(instance, plan, period)
     value = objective(instance, plan)
     if plan["objective"] != value:
         yield f"objective: it is {value}"
@@ -86,8 +94,9 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield f"bound: the objective is {value}"
 
 
-def _structure(plan: Json) -> Iterator[str]:
-    """Keys, types and ranges (specification: plan, validity)."""
+def _structure(instance: Json, plan: Json) -> Iterator[str]:
+    """Keys, types and ranges (specification: plan, validity, plan-of-a-shaped-job)."""
+    shapes = {job["name"] for job in instance["jobs"] if "shape" in job}
     top = {"format", "instance", "instance_sha256", "status", "objective", "bound", "period_us", "solver", "jobs"}
     yield from _keys(plan, top)
     if plan["format"] != "jigsaw-plan/1" or plan["status"] not in ("optimal", "feasible"):
@@ -101,7 +110,7 @@ def _structure(plan: Json) -> Iterator[str]:
             yield from _keys(iteration, {"blocks", "transfers"})
             for kind, key in (("blocks", "level"), ("transfers", "bucket")):
                 for interval in iteration[kind]:
-                    yield from _keys(interval, {key, "start_us", "end_us"})
+                    yield from _keys(interval, {"start_us", "end_us"} | (set() if job["name"] in shapes else {key}))
                     numbers += interval.values()
     if any(type(number) is not int or number < 0 for number in numbers):
         yield "a number that is none"
@@ -119,6 +128,14 @@ def _belonging(instance: Json, plan: Json) -> Iterator[str]:
     if [job["name"] for job in plan["jobs"]] != [job["name"] for job in instance["jobs"]]:
         yield "document: jobs"
     for given, job in zip(instance["jobs"], plan["jobs"]):
+        if "shape" in given:
+            shape = given["shape"]
+            counts = len(shape["blocks"]), len(shape.get("transfers", []))
+            if (len(job["gpus"]), len(job["iterations"])) != (len(shape["slots"]), given["iterations"]):
+                yield "document: counts"
+            if any((len(i["blocks"]), len(i["transfers"])) != counts for i in job["iterations"]):
+                yield "document: operations"
+            continue
         depth = len(_levels(instance["models"][given["model"]]))
         buckets = list(range(1, depth + 1)) if given["workers"] > 1 else []
         if len(job["gpus"]) != given["workers"] or len(job["iterations"]) != given["iterations"]:
@@ -134,15 +151,24 @@ def _levels(model: Json) -> list[int]:
     return list(model.get("levels", range(1, len(model["segments"]) + 1)))
 
 
-def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
-    model = instance["models"][given["model"]]
+def _homes(instance: Json, job: Json) -> list[Json]:
+    """The server of each GPU of a job."""
     servers = {server["name"]: server for server in instance["cluster"]["servers"]}
-    homes = [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
+    return [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
+
+
+def _gpus(job: Json, homes: Sequence[Json]) -> Iterator[str]:
+    """GPUs that are there, each once (specification: placement)."""
     numbers = [gpu.rpartition("/")[2] for gpu in job["gpus"]]
     if any(not n.isascii() or str(int(n)) != n or int(n) >= home["gpus"] for n, home in zip(numbers, homes)):
         yield "placement: no such GPU"
     if len(set(job["gpus"])) != len(job["gpus"]):
         yield "placement: a GPU twice"
+
+
+def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
+    model, homes = instance["models"][given["model"]], _homes(instance, job)
+    yield from _gpus(job, homes)
     tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
     if any(home["gpu_type"] not in table for home in homes for table in tables):
         yield "placement: type"
@@ -261,22 +287,122 @@ def _route(links: Sequence[Json], start: str, end: str) -> list[Json] | None:
     return None
 
 
+def _uses(operation: Json) -> list[str]:
+    """The slots that an operation of a shape names."""
+    if "from" in operation:
+        return [operation["from"], operation["to"]]
+    return list(operation.get("slots", operation.get("among", [operation.get("slot")])))
+
+
+def _shaped(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
+    """A job with a shape (specification: shaped-jobs)."""
+    shape, homes = given["shape"], _homes(instance, job)
+    yield from _gpus(job, homes)
+    at = dict(zip((slot["name"] for slot in shape["slots"]), homes))
+    if any(at[name]["gpu_type"] not in block["duration_us"] for block in shape["blocks"] for name in _uses(block)):
+        yield "placement: type"
+    if _channel(instance, homes)[0] is None:
+        yield "placement: no route"
+        return
+    needs = [max(block["duration_us"][at[name]["gpu_type"]] for name in _uses(block)) for block in shape["blocks"]]
+    needs += [_moved(instance, transfer, [at[name] for name in _uses(transfer)])[0] for transfer in _transfers(shape)]
+    names = [operation["name"] for operation in (*shape["blocks"], *_transfers(shape))]
+    table = [dict(zip(names, (*i["blocks"], *i["transfers"]))) for i in job["iterations"]]
+    for row in table:
+        for name, need in zip(names, needs):
+            length = row[name]["end_us"] - row[name]["start_us"]
+            if length < need:
+                yield f"duration: {name}"
+            if period is not None and length > period:
+                yield f"period: {name}"
+            if row[name]["start_us"] < given.get("release_us", 0):
+                yield f"release: {name}"
+    yield from _waiting(shape, table, period)
+
+
+def _transfers(shape: Json) -> list[Json]:
+    return list(shape.get("transfers", []))
+
+
+def _moved(instance: Json, transfer: Json, homes: Sequence[Json]) -> tuple[int, frozenset[str]]:
+    """Time and links of a transfer of a shape (specification: durations-of-shaped-operations)."""
+    one, other = homes[0], homes[-1]
+    if "among" in transfer or one["name"] == other["name"]:
+        rate, latency, links = _channel(instance, homes)
+    else:
+        order = [server["name"] for server in instance["cluster"]["servers"]]
+        ends = sorted((one["name"], other["name"]), key=order.index)
+        route = _route(instance["cluster"].get("links", []), *ends) or []
+        rate, latency = min(x["bandwidth"] for x in route), max(x.get("latency_us", 0) for x in route)
+        links = frozenset(x["name"] for x in route)
+    assert rate is not None
+    steps, share = (2 * (len(homes) - 1), len(homes)) if "among" in transfer else (1, 1)
+    return -(-steps * transfer["bytes"] * 10**6 // (share * rate)) + steps * latency, links
+
+
+def _waiting(shape: Json, table: Sequence[Json], period: int | None) -> Iterator[str]:
+    """What waits for what (specification: edges, barrier, cyclic-horizon)."""
+
+    def start(name: str, iteration: int) -> int | None:
+        """Start of an operation in any iteration, also of a later period; None where there is none."""
+        turns, place = divmod(iteration, len(table))
+        if turns and period is None:
+            return None
+        return int(table[place][name]["start_us"]) + turns * (period or 0)
+
+    names = list(table[0])
+    edges = [(*edge, 0)[:3] for edge in shape.get("edges", [])] + [(name, name, 1) for name in names]
+    for before, after, lag in edges:
+        for i, row in enumerate(table):
+            begins = start(after, i + lag)
+            if begins is not None and begins < row[before]["end_us"]:
+                yield f"edges: {before} {after} {lag}"
+    barrier = shape.get("barrier", "none")
+    together = {
+        "none": [],
+        "slot": [[b["name"] for b in shape["blocks"] if slot["name"] in _uses(b)] for slot in shape["slots"]],
+        "job": [names],
+    }[barrier]
+    for group in together:
+        for i, row in enumerate(table):
+            begins = [moment for moment in (start(name, i + 1) for name in group) if moment is not None]
+            if begins and min(begins) < max(row[name]["end_us"] for name in group):
+                yield f"barrier: {barrier}"
+
+
 def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
     """One at a time (specification: exclusive, cyclic-horizon)."""
-    servers = {server["name"]: server for server in instance["cluster"]["servers"]}
     lanes: dict[str, list[tuple[int, int]]] = {}
-    for job in plan["jobs"]:
-        homes = [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
-        _, _, links = _channel(instance, homes)
-        for iteration in job["iterations"]:
-            for gpu, block in zip(job["gpus"], iteration["blocks"]):
-                lanes.setdefault(f"gpu {gpu}", []).append((block["start_us"], block["end_us"]))
-            for transfer in iteration["transfers"]:
-                for link in links:
-                    lanes.setdefault(f"link {link}", []).append((transfer["start_us"], transfer["end_us"]))
+    for given, job in zip(instance["jobs"], plan["jobs"]):
+        used = _lanes_of_shape(instance, given["shape"], job) if "shape" in given else _lanes_of_workers(instance, job)
+        for name, operation in used:
+            lanes.setdefault(name, []).append((operation["start_us"], operation["end_us"]))
     for name, intervals in lanes.items():
         if _overlapping([(start, end) for start, end in intervals if end > start], period):
             yield f"exclusive: {name}"
+
+
+def _lanes_of_workers(instance: Json, job: Json) -> Iterator[tuple[str, Json]]:
+    _, _, links = _channel(instance, _homes(instance, job))
+    for iteration in job["iterations"]:
+        for gpu, block in zip(job["gpus"], iteration["blocks"]):
+            yield f"gpu {gpu}", block
+        for transfer in iteration["transfers"]:
+            for link in links:
+                yield f"link {link}", transfer
+
+
+def _lanes_of_shape(instance: Json, shape: Json, job: Json) -> Iterator[tuple[str, Json]]:
+    names = [slot["name"] for slot in shape["slots"]]
+    gpu, home = dict(zip(names, job["gpus"])), dict(zip(names, _homes(instance, job)))
+    links = [_moved(instance, transfer, [home[n] for n in _uses(transfer)])[1] for transfer in _transfers(shape)]
+    for iteration in job["iterations"]:
+        for block, run in zip(shape["blocks"], iteration["blocks"]):
+            for name in _uses(block):
+                yield f"gpu {gpu[name]}", run
+        for used, run in zip(links, iteration["transfers"]):
+            for link in used:
+                yield f"link {link}", run
 
 
 def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
@@ -288,11 +414,18 @@ def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
     return any(here + length > there for (here, length), (there, _) in pairwise([*turns, *again]))
 
 
-def _memory(instance: Json, plan: Json) -> Iterator[str]:
-    """What all workers of a GPU need (specification: memory)."""
+def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
+    """What all workers and slots of a GPU need (specification: memory, holds)."""
     states: Counter[str] = Counter()
     largest: dict[str, int] = {}
+    holds: dict[str, list[tuple[int, int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
+        if "shape" in given:
+            for gpu, size in zip(job["gpus"], (slot.get("memory", 0) for slot in given["shape"]["slots"])):
+                states[gpu] += size
+            for gpu, *hold in _held(given["shape"], job):
+                holds.setdefault(gpu, []).append((hold[0], hold[1], hold[2]))
+            continue
         model = instance["models"][given["model"]]
         state = model.get("state_factor", 4) * sum(segment["parameter_bytes"] for segment in model["segments"])
         for k, gpu in enumerate(job["gpus"]):
@@ -304,5 +437,29 @@ def _memory(instance: Json, plan: Json) -> Iterator[str]:
             largest[gpu] = max(largest.get(gpu, 0), held)
     memory = {server["name"]: server["gpu_memory"] for server in instance["cluster"]["servers"]}
     for gpu, state in states.items():
-        if state + largest[gpu] > memory[gpu.rpartition("/")[0]]:
+        here = holds.get(gpu, [])
+        # What is held rises only where a hold begins.
+        most = max(
+            (sum(size * _copies(start, end, m, period) for start, end, size in here) for m, _, _ in here), default=0
+        )
+        if state + largest.get(gpu, 0) + most > memory[gpu.rpartition("/")[0]]:
             yield f"memory: {gpu}"
+
+
+def _held(shape: Json, job: Json) -> Iterator[tuple[str, int, int, int]]:
+    """GPU, start, end and bytes of what is held, iteration by iteration."""
+    gpu = dict(zip((slot["name"] for slot in shape["slots"]), job["gpus"]))
+    blocks = {block["name"]: block for block in shape["blocks"]}
+    for iteration in job["iterations"]:
+        runs = dict(zip(blocks, iteration["blocks"]))
+        for hold in shape.get("holds", []):
+            start, end = runs[hold["from"]]["start_us"], runs[hold["to"]]["end_us"]
+            if end > start:
+                yield gpu[hold.get("slot") or blocks[hold["from"]]["slot"]], start, end, hold["bytes"]
+
+
+def _copies(start: int, end: int, moment: int, period: int | None) -> int:
+    """How many repetitions of an interval contain a moment."""
+    if period is None:
+        return int(start <= moment < end)
+    return (moment - start) // period - (moment - end) // period

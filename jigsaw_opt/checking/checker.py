@@ -10,6 +10,8 @@ import jigsaw_opt.checking.placement as placement
 import jigsaw_opt.checking.timing as timing
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.jobs import pair_up
+from jigsaw_opt.checking.memory import memory
+from jigsaw_opt.checking.shaped import CheckedShapedJob, shaped
 from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.documents import validate
 from jigsaw_opt.problem.instance import Instance
@@ -52,6 +54,9 @@ def _violations(instance: Instance, plan: Plan) -> Iterator[Violation]:
     cyclic = instance.horizon == "cyclic" and plan.period_us is not None and plan.period_us >= 1
     period_us = plan.period_us if cyclic else None
     for job in jobs:
+        if isinstance(job, CheckedShapedJob):
+            yield from shaped(job, cluster, period_us)
+            continue
         yield from document.contents(job)
         yield from placement.placement(job, cluster)
         yield from depth(job)
@@ -59,7 +64,7 @@ def _violations(instance: Instance, plan: Plan) -> Iterator[Violation]:
         if period_us is not None:
             yield from timing.wrap(job, period_us)
     yield from lanes.overlaps(jobs, cluster, period_us)
-    yield from placement.memory(jobs, cluster)
+    yield from memory(jobs, cluster, period_us)
     yield from document.objective(instance, plan, jobs)
     yield from document.bound(plan)
     yield from document.belonging(instance, plan)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from jigsaw_opt.checking.jobs import CheckedJob, iteration_end
+from jigsaw_opt.checking.jobs import CheckedJob, of_kind
+from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan
 
 __all__ = ["belonging", "bound", "contents", "objective", "period"]
 
@@ -20,12 +21,19 @@ def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
     expected = instance_sha256(instance)
     if plan.instance_sha256 != expected:
         yield Violation("document", "$.instance_sha256", f"{plan.instance_sha256}, but the instance has {expected}")
-    names, claimed = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
-    if len(claimed) != len(names):
-        yield Violation("document", "$.jobs", f"{len(claimed)} jobs, but the instance has {len(names)}")
-    for index, (name, found) in enumerate(zip(names, claimed, strict=False)):
+    names, stated = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
+    if len(stated) != len(names):
+        yield Violation("document", "$.jobs", f"{len(stated)} jobs, but the instance has {len(names)}")
+    for index, (name, found) in enumerate(zip(names, stated, strict=False)):
         if found != name:
             yield Violation("document", f"$.jobs[{index}].name", f"job {found!r} where the instance has {name!r}")
+    jobs = {job.name: job for job in instance.jobs}
+    for index, claimed in enumerate(plan.jobs):
+        if claimed.name in jobs and of_kind(jobs[claimed.name], claimed) is None:
+            has = "levels, but the job has a shape"
+            if not isinstance(claimed, JobPlan):
+                has = "no levels, but the job is data-parallel"
+            yield Violation("document", f"$.jobs[{index}].iterations", f"the operations have {has}")
 
 
 def contents(job: CheckedJob) -> Iterator[Violation]:
@@ -58,11 +66,11 @@ def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield Violation("objective", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
 
 
-def objective(instance: Instance, plan: Plan, jobs: Sequence[CheckedJob]) -> Iterator[Violation]:
+def objective(instance: Instance, plan: Plan, jobs: Sequence[CheckedJob | CheckedShapedJob]) -> Iterator[Violation]:
     """The objective of a finite plan, worked out again from the ends of its jobs (specification: objective)."""
     if instance.horizon == "cyclic" or len(jobs) < len(instance.jobs) or not all(job.is_whole for job in jobs):
         return
-    ends = [iteration_end(job.plan.iterations[-1]) for job in jobs]
+    ends = [job.end_us for job in jobs]
     weighted = sum(job.job.weight * end for job, end in zip(jobs, ends, strict=True))
     value = max(ends) if instance.objective == "makespan" else weighted
     if plan.objective != value:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
+from jigsaw_opt.checking.shaped import CheckedShapedJob, checked_shape
 from jigsaw_opt.checking.terms import ModelTerms, model_terms
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["CheckedJob", "iteration_end", "pair_up"]
+__all__ = ["CheckedJob", "iteration_end", "of_kind", "pair_up"]
 
 _GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)
 
@@ -67,6 +69,11 @@ class CheckedJob:
         return levels if known else None
 
     @property
+    def end_us(self) -> int:
+        """Largest end in its last iteration (specification: job-end)."""
+        return iteration_end(self.plan.iterations[-1]) if self.plan.iterations else 0
+
+    @property
     def is_whole(self) -> bool:
         """Whether nothing is missing and nothing is too much, so that sums over the job mean something."""
         return len(self.plan.iterations) == self.job.iterations and all(
@@ -80,19 +87,37 @@ def iteration_end(iteration: Iteration) -> int:
     return max(ends, default=0)
 
 
-def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob]:
-    """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out."""
+def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob | CheckedShapedJob]:
+    """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out.
+
+    So are those whose operations are of the other kind of job.
+    """
     terms = {name: model_terms(model) for name, model in instance.models.items()}
     routes = RouteFinder(instance.cluster)
-    waiting = {job.name: job for job in instance.data_parallel}
+    waiting = {job.name: job for job in instance.jobs}
     servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
-    paired = []
+    paired: list[CheckedJob | CheckedShapedJob] = []
     for index, claimed in enumerate(plan.jobs):
-        job = waiting.pop(claimed.name, None)
-        if job is not None:
-            path = f"$.jobs[{index}]"
-            paired.append(_checked(path, job, claimed, terms[job.model], instance.cluster, servers, routes))
+        job, path = waiting.pop(claimed.name, None), f"$.jobs[{index}]"
+        found = None if job is None else of_kind(job, claimed)
+        if isinstance(job, Job) and isinstance(found, JobPlan):
+            paired.append(_checked(path, job, found, terms[job.model], instance.cluster, servers, routes))
+        elif isinstance(job, ShapedJob) and isinstance(found, ShapedJobPlan):
+            sites = tuple(_server_of(gpu, instance.cluster, servers) for gpu in found.gpus)
+            paired.append(checked_shape(path, job, found, sites, instance.cluster, routes))
     return paired
+
+
+def of_kind(job: Job | ShapedJob, plan: JobPlan | ShapedJobPlan) -> JobPlan | ShapedJobPlan | None:
+    """The plan of a job as one of the job's own kind; None where its operations are of the other kind."""
+    if isinstance(plan, JobPlan) == isinstance(job, Job):
+        return plan
+    if any(iteration.blocks or iteration.transfers for iteration in plan.iterations):
+        return None
+    # Without any operation it may be either.
+    if isinstance(job, Job):
+        return JobPlan(plan.name, plan.gpus, tuple(Iteration((), ()) for _ in plan.iterations))
+    return ShapedJobPlan(plan.name, plan.gpus, tuple(ShapedIteration((), ()) for _ in plan.iterations))
 
 
 def _checked(

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.problem.cluster import Cluster
 
@@ -33,13 +34,18 @@ class _Use(NamedTuple):
         return f"{self.job}.iterations[{self.iteration}].{self.kind}[{self.number}]"
 
 
-def overlaps(jobs: Sequence[CheckedJob], cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
+def overlaps(
+    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+) -> Iterator[Violation]:
     """Every block and transfer that begins while its GPU or one of its links is still in use."""
     gpus: defaultdict[str, list[_Use]] = defaultdict(list)
     links: defaultdict[int, list[_Use]] = defaultdict(list)
     for job in jobs:
-        _occupy_gpus(job, gpus)
-        _occupy_links(job, links)
+        if isinstance(job, CheckedShapedJob):
+            _occupy_shaped(job, gpus, links)
+        else:
+            _occupy_gpus(job, gpus)
+            _occupy_links(job, links)
     lanes = [(f"GPU {gpu}", uses) for gpu, uses in gpus.items()]
     lanes += [(f"link {cluster.links[number].name}", uses) for number, uses in links.items()]
     for name, uses in lanes:
@@ -69,6 +75,19 @@ def _occupy_links(job: CheckedJob, links: defaultdict[int, list[_Use]]) -> None:
                 use = _Use(transfer.start_us, transfer.end_us, job.path, number, "transfers", index)
                 for lane in lanes:
                     lane.append(use)
+
+
+def _occupy_shaped(
+    job: CheckedShapedJob, gpus: defaultdict[str, list[_Use]], links: defaultdict[int, list[_Use]]
+) -> None:
+    for number, iteration in enumerate(job.plan.iterations):
+        for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):
+            executions = iteration.blocks if kind == "blocks" else iteration.transfers
+            for index, (term, found) in enumerate(zip(terms, executions, strict=False)):
+                if found.start_us < found.end_us:
+                    use = _Use(found.start_us, found.end_us, job.path, number, kind, index)
+                    for lane in (*(gpus[gpu] for gpu in term.gpus), *(links[link] for link in term.links)):
+                        lane.append(use)
 
 
 def _later(one: _Use, other: _Use) -> _Use:

@@ -69,6 +69,20 @@ class RouteFinder:
         latencies = [link.latency_us for link in used] + [server.fabric_latency_us for server in shared]
         return ExchangeTerms(frozenset(links), min(rates), max(latencies))
 
+    def passage(self, one: int, other: int) -> ExchangeTerms | None:
+        """What a transfer from one server to another gets, or None without a route.
+
+        Only the links of the route count, and on one server its fabric (specification: durations-of-shaped-operations).
+        """
+        if one == other:
+            return self.exchange([one])
+        route = self._route(min(one, other), max(one, other))
+        if route is None:
+            return None
+        used = [self._cluster.links[number] for number in route]
+        rate, latency_us = min(link.bandwidth for link in used), max(link.latency_us for link in used)
+        return ExchangeTerms(frozenset(route), rate, latency_us)
+
     def _route(self, first: int, second: int) -> list[int] | None:
         start, here = self._cluster.servers[first].name, self._cluster.servers[second].name
         tree = self._tree(start)

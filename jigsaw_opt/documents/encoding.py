@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, Model, Plan
+from jigsaw_opt.problem.plan import Execution, ShapedIteration
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer
 from jigsaw_opt.text import json_text
 
@@ -70,7 +71,9 @@ def encode_plan(plan: Plan) -> bytes:
     return ("{\n" + "".join(fields) + '  "jobs": [\n' + ",\n".join(jobs) + "\n  ]\n}\n").encode()
 
 
-def _iteration(iteration: Iteration) -> str:
+def _iteration(iteration: Iteration | ShapedIteration) -> str:
+    if isinstance(iteration, ShapedIteration):
+        return f'{{"blocks": [{_executions(iteration.blocks)}], "transfers": [{_executions(iteration.transfers)}]}}'
     blocks = [
         f'{{"level": {block.level}, "start_us": {block.start_us}, "end_us": {block.end_us}}}'
         for block in iteration.blocks
@@ -80,6 +83,10 @@ def _iteration(iteration: Iteration) -> str:
         for transfer in iteration.transfers
     ]
     return f'{{"blocks": [{", ".join(blocks)}], "transfers": [{", ".join(transfers)}]}}'
+
+
+def _executions(executions: Sequence[Execution]) -> str:
+    return ", ".join(f'{{"start_us": {it.start_us}, "end_us": {it.end_us}}}' for it in executions)
 
 
 def _tree(instance: Instance) -> Json:

@@ -11,6 +11,7 @@ from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
+from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 
 __all__ = ["decode_plan", "stated_kind"]
 
@@ -64,8 +65,24 @@ def _plan(tree: dict[str, Any]) -> Plan:
     return Plan(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
 
 
-def _job(tree: dict[str, Any]) -> JobPlan:
-    return JobPlan(tree["name"], tuple(tree["gpus"]), tuple(_iteration(item) for item in tree["iterations"]))
+def _job(tree: dict[str, Any]) -> JobPlan | ShapedJobPlan:
+    name, gpus, iterations = tree["name"], tuple(tree["gpus"]), tree["iterations"]
+    if _is_shaped(iterations):
+        return ShapedJobPlan(name, gpus, tuple(_shaped_iteration(item) for item in iterations))
+    return JobPlan(name, gpus, tuple(_iteration(item) for item in iterations))
+
+
+def _is_shaped(iterations: list[dict[str, Any]]) -> bool:
+    """Whether the operations have neither level nor bucket; where there are none, it makes no difference."""
+    first = next((item for it in iterations for item in (*it["blocks"][:1], *it["transfers"][:1])), None)
+    return first is not None and first.keys() == {"start_us", "end_us"}
+
+
+def _shaped_iteration(tree: dict[str, Any]) -> ShapedIteration:
+    return ShapedIteration(
+        tuple(Execution(item["start_us"], item["end_us"]) for item in tree["blocks"]),
+        tuple(Execution(item["start_us"], item["end_us"]) for item in tree["transfers"]),
+    )
 
 
 def _iteration(tree: dict[str, Any]) -> Iteration:

@@ -76,7 +76,7 @@ def require_replay_of(plan: Plan, replay: Replay, source: str) -> None:
     if [(job.name, job.gpus) for job in found.jobs] != [(job.name, job.gpus) for job in plan.jobs]:
         report.add((place, "jobs"), "are others than the plan's, or on other GPUs")
     else:
-        for index, (job, measured) in enumerate(zip(plan.jobs, found.jobs, strict=True)):
+        for index, (job, measured) in enumerate(zip(plan.data_parallel, found.jobs, strict=True)):
             _check_job(job, measured, found.passes, ((place, "jobs"), index), report)
     if len(found.origins_us) > (found.passes if plan.period_us is None else 0):
         report.add((place, "origins_us"), "more than there are passes over a finite plan")

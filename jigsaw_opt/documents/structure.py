@@ -2,19 +2,20 @@
 
 Understands the keywords that the shipped schemas use. Unlike JSON Schema itself it takes ``1.0`` for no integer. Of the
 alternatives under ``oneOf`` it checks one: of depth rules the one whose `rule` the value names (an installed package
-may add some), of others the last one that a key of the value belongs to alone.
+may add some), of others the last one that a key of the value belongs to alone. Those under ``anyOf`` are tried in turn.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
 from jigsaw_opt.documents.schemas import Kind, depth_schema, shipped
+from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.depth import plugins
 
 __all__ = ["Check", "compiled", "structure"]
@@ -57,6 +58,8 @@ class _Compiler:
         if "oneOf" in keywords:
             options = [self._resolve(option["$ref"]) for option in keywords["oneOf"]]
             return self._rules(options) if "rule" in options[0]["properties"] else self._alternatives(options)
+        if "anyOf" in keywords:
+            return _any_of([self.compile(option) for option in keywords["anyOf"]])
         if "const" in keywords:
             return _words([keywords["const"]])
         if "enum" in keywords:
@@ -203,6 +206,26 @@ class _Compiler:
                 _words([*dict.fromkeys((*by_rule, *plugins()))])(value["rule"], (place, "rule"), report)
 
         return check
+
+
+def _any_of(options: list[Check]) -> Check:
+    """Of alternatives that are told apart only deep within: the one with fewest problems, the first of several."""
+
+    def check(value: Any, place: Place, report: Report) -> None:
+        found: list[Sequence[Problem]] = []
+        for option in options:
+            tried = Report()
+            try:
+                option(value, place, tried)
+                found.append(tried.problems)
+            except InvalidInputError as error:  # so many problems that looking has stopped
+                found.append(error.problems)
+            if not found[-1]:
+                return
+        for problem in min(found, key=len):
+            report.note(problem)
+
+    return check
 
 
 _PYTHON: dict[str, type] = {

@@ -5,7 +5,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, Transfer
+from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Cluster",
     "Depth",
     "Edge",
+    "Execution",
     "FreeDepth",
     "FullDepth",
     "Hold",
@@ -31,7 +32,9 @@ __all__ = [
     "Server",
     "Shape",
     "ShapedBlock",
+    "ShapedIteration",
     "ShapedJob",
+    "ShapedJobPlan",
     "ShapedTransfer",
     "Slot",
     "StaircaseDepth",

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["Block", "Iteration", "JobPlan", "Plan", "PlanStatus", "Transfer"]
+from jigsaw_opt.errors import UsageError
+
+__all__ = [
+    "Block",
+    "Execution",
+    "Iteration",
+    "JobPlan",
+    "Plan",
+    "PlanStatus",
+    "ShapedIteration",
+    "ShapedJobPlan",
+    "Transfer",
+]
 
 PlanStatus = Literal["optimal", "feasible"]
 
@@ -47,6 +59,31 @@ class JobPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Execution:
+    """An operation of a shaped job in one iteration; times in microseconds."""
+
+    start_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedIteration:
+    """Blocks and transfers in the order of the shape."""
+
+    blocks: tuple[Execution, ...]
+    transfers: tuple[Execution, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedJobPlan:
+    """The GPUs of a shaped job's slots (``server/index``) and its iterations."""
+
+    name: str
+    gpus: tuple[str, ...]
+    iterations: tuple[ShapedIteration, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """A timetable for an instance. Fields as in the document ``jigsaw-plan/1``."""
 
@@ -56,5 +93,20 @@ class Plan:
     objective: int
     bound: int
     period_us: int | None
-    jobs: tuple[JobPlan, ...]
+    jobs: tuple[JobPlan | ShapedJobPlan, ...]
     solver: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def data_parallel(self) -> tuple[JobPlan, ...]:
+        """All of its jobs, for whoever takes data-parallel ones alone.
+
+        Raises
+        ------
+        UsageError
+            Some job has a shape.
+        """
+        found = tuple(job for job in self.jobs if isinstance(job, JobPlan))
+        if len(found) < len(self.jobs):
+            name = next(job.name for job in self.jobs if isinstance(job, ShapedJobPlan))
+            raise UsageError(f"job {name!r} of the plan has a shape; only data-parallel jobs are taken here")
+        return found

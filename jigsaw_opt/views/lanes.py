@@ -138,10 +138,10 @@ def picture(instance: Instance, plan: Plan) -> Picture:
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
     board = ClusterLanes(instance.cluster)
-    for index, job in enumerate(plan.jobs):
+    for index, job in enumerate(plan.data_parallel):
         for lane, interval in board.intervals(index, job):
             lane.intervals.extend(_wrapped(interval, plan.period_us))
-    return Picture(instance, plan, board.lanes, plan.period_us or max(map(job_end, plan.jobs)))
+    return Picture(instance, plan, board.lanes, plan.period_us or max(map(job_end, plan.data_parallel)))
 
 
 def _wrapped(interval: Interval, period: int | None) -> Iterator[Interval]:

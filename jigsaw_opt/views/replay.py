@@ -26,7 +26,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
         A replay of it.
     """
     planned, measured = ClusterLanes(instance.cluster), ClusterLanes(instance.cluster, "measured")
-    for index, (job, found) in enumerate(zip(plan.jobs, replay.timeline.jobs, strict=True)):
+    for index, (job, found) in enumerate(zip(plan.data_parallel, replay.timeline.jobs, strict=True)):
         for lane, interval in planned.intervals(index, job):
             lane.intervals.extend(_passes(interval, job, found.first_iteration, plan, replay.timeline))
         for lane, interval in measured.intervals(index, found, found.first_iteration):
@@ -36,7 +36,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
         lane.intervals[:] = [i._replace(start_us=i.start_us - begin, end_us=i.end_us - begin) for i in lane.intervals]
     for lane in measured.lanes:
         lane.intervals[:] = _apart(lane.intervals)
-    idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.jobs)
+    idle = planned.gpus.keys() - chain.from_iterable(job.gpus for job in plan.data_parallel)
     pairs = zip(planned.lanes, measured.lanes, strict=True)
     lanes = tuple(lane for pair in pairs for lane in (pair[:1] if pair[0].name in idle else pair))
     end = max((interval.end_us for lane in lanes for interval in lane.intervals), default=0)
@@ -55,7 +55,9 @@ def _passes(interval: Interval, job: JobPlan, first: int, plan: Plan, found: Tim
 def _origins(plan: Plan, found: Timeline) -> list[tuple[int, int]]:
     """Passes that were carried out, and what their planned times count from."""
     if plan.period_us is not None:
-        begun = min(m.first_iteration // len(job.iterations) for job, m in zip(plan.jobs, found.jobs, strict=True))
+        begun = min(
+            m.first_iteration // len(job.iterations) for job, m in zip(plan.data_parallel, found.jobs, strict=True)
+        )
         return [(turn, turn * plan.period_us) for turn in range(begun, found.passes)]
     return list(enumerate(found.origins_us, found.passes - len(found.origins_us)))
 
@@ -66,7 +68,7 @@ def _begin(plan: Plan, found: Timeline) -> int:
         return 0
     return min(
         block.start_us + measured.first_iteration // len(job.iterations) * plan.period_us
-        for job, measured in zip(plan.jobs, found.jobs, strict=True)
+        for job, measured in zip(plan.data_parallel, found.jobs, strict=True)
         for block in job.iterations[measured.first_iteration % len(job.iterations)].blocks
     )
 

@@ -92,7 +92,7 @@ def timeline(
             transfers.setdefault(record.key, []).append(record)
     passes = parts[0].passes
     jobs = []
-    for number, job in enumerate(plan.jobs):
+    for number, job in enumerate(plan.data_parallel):
         first, last = done[number] if done else 0, passes * len(job.iterations)
         iterations = tuple(_iteration(number, k, len(job.gpus), blocks, transfers) for k in range(first, last))
         digests = tuple(parameters[number, slot] for slot in range(len(job.gpus)))
@@ -126,13 +126,13 @@ def summary(plan: Plan, found: Timeline) -> ReplaySummary:
         What it took; at least one block.
     """
     cyclic = plan.period_us is not None
-    predicted = plan.period_us or max(map(job_end, plan.jobs))
+    predicted = plan.period_us or max(map(job_end, plan.data_parallel))
     measured = _period(plan, found) if cyclic else _makespan(plan, found)
     errors = [(b.end_us - b.start_us) / planned - 1 for planned, b in _pairs(plan, found)]
     sizes = sorted(map(abs, errors))
     moved = [abs(m.end_us - m.start_us - p.end_us + p.start_us) for p, m in _transfer_pairs(plan, found)]
-    gpus = {gpu for job in plan.jobs for gpu in job.gpus}
-    planned_us = sum(b.end_us - b.start_us for job in plan.jobs for i in job.iterations for b in i.blocks)
+    gpus = {gpu for job in plan.data_parallel for gpu in job.gpus}
+    planned_us = sum(b.end_us - b.start_us for job in plan.data_parallel for i in job.iterations for b in i.blocks)
     busy_us = median(_busy_by_pass(plan, found).values())
     objective: Literal["makespan", "period"] = "period" if cyclic else "makespan"
     return ReplaySummary(
@@ -150,7 +150,7 @@ def summary(plan: Plan, found: Timeline) -> ReplaySummary:
 
 def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
     """Planned duration of each measured block, and the block."""
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+    for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
             planned = job.iterations[number % len(job.iterations)]
             for expected, block in zip(planned.blocks, iteration.blocks, strict=True):
@@ -158,7 +158,7 @@ def _pairs(plan: Plan, found: Timeline) -> Iterator[tuple[int, MeasuredBlock]]:
 
 
 def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Transfer]]:
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+    for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
             yield from zip(job.iterations[number % len(job.iterations)].transfers, iteration.transfers, strict=True)
 
@@ -166,19 +166,19 @@ def _transfer_pairs(plan: Plan, found: Timeline) -> Iterator[tuple[Transfer, Tra
 def _ends_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
     """Latest end of each pass that was carried out wholly in this run."""
     ends: dict[int, int] = {}
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+    for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
             turn = number // len(job.iterations)
             latest = max([b.end_us for b in iteration.blocks] + [t.end_us for t in iteration.transfers])
             ends[turn] = max(ends.get(turn, 0), latest)
-    whole = max(-(-m.first_iteration // len(j.iterations)) for j, m in zip(plan.jobs, found.jobs, strict=True))
+    whole = max(-(-m.first_iteration // len(j.iterations)) for j, m in zip(plan.data_parallel, found.jobs, strict=True))
     return {turn: end for turn, end in ends.items() if turn >= whole}
 
 
 def _busy_by_pass(plan: Plan, found: Timeline) -> dict[int, int]:
     """Time of all blocks in each pass."""
     busy: dict[int, int] = {}
-    for job, measured in zip(plan.jobs, found.jobs, strict=True):
+    for job, measured in zip(plan.data_parallel, found.jobs, strict=True):
         for number, iteration in enumerate(measured.iterations, measured.first_iteration):
             turn = number // len(job.iterations)
             busy[turn] = busy.get(turn, 0) + sum(b.end_us - b.start_us for b in iteration.blocks)
@@ -196,7 +196,8 @@ def _period(plan: Plan, found: Timeline) -> int | None:
     ends = list(_ends_by_pass(plan, found).values())
     first = min(
         len(ends) // 2,
-        1 + max(b.start_us for j in plan.jobs for i in j.iterations for b in i.blocks) // (plan.period_us or 1),
+        1
+        + max(b.start_us for j in plan.data_parallel for i in j.iterations for b in i.blocks) // (plan.period_us or 1),
     )
     if len(ends) - first < 2:
         return None
@@ -206,7 +207,7 @@ def _period(plan: Plan, found: Timeline) -> int | None:
 def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
     """Memory that a GPU's workers need (specification: memory)."""
     workers = []
-    for job, placed in zip(instance.data_parallel, plan.jobs, strict=True):
+    for job, placed in zip(instance.data_parallel, plan.data_parallel, strict=True):
         if gpu in placed.gpus:
             model, slot = instance.models[job.model], placed.gpus.index(gpu)
             deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)

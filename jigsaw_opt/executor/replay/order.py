@@ -97,15 +97,15 @@ class ReplayOrder:
     """
 
     def __init__(self, instance: Instance, plan: Plan, serial: bool = False) -> None:
-        self.jobs, self.cyclic = plan.jobs, plan.period_us is not None
+        self.jobs, self.cyclic = plan.data_parallel, plan.period_us is not None
         self.gpus = used_gpus(instance, plan)
-        self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.jobs)
+        self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.data_parallel)
         models = [instance.models[job.model] for job in instance.data_parallel]
         self.depths = tuple(model.depth for model in models)
         self._releases = [job.release_us for job in instance.data_parallel]
         # Nothing of a finite plan starts after its end, so all of it is in one window.
-        self.period_us = plan.period_us or max(map(job_end, plan.jobs)) + 1
-        self._links = _links(instance, plan.jobs, serial)
+        self.period_us = plan.period_us or max(map(job_end, plan.data_parallel)) + 1
+        self._links = _links(instance, plan.data_parallel, serial)
         self._turns = self._turns_by_link([model.bucket_bytes() for model in models])
         self._places = {
             (link, *turn[1:4]): place for link, turns in self._turns.items() for place, turn in enumerate(turns)
@@ -232,7 +232,7 @@ class ReplayOrder:
 
 def used_gpus(instance: Instance, plan: Plan) -> tuple[str, ...]:
     """GPUs that hold workers, in the cluster's order."""
-    used = {gpu for job in plan.jobs for gpu in job.gpus}
+    used = {gpu for job in plan.data_parallel for gpu in job.gpus}
     cluster = instance.cluster
     names = (cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus))
     return tuple(name for name in names if name in used)

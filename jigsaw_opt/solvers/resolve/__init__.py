@@ -56,7 +56,7 @@ def resolve(
     """
     fix = fix or Fix()
     result = solve(instance, Warm(plan, fix), options, report)
-    broken = list(breaches(result.plan.jobs, plan, fix)) if result.plan is not None else []
+    broken = list(breaches(result.plan.data_parallel, plan, fix)) if result.plan is not None else []
     if broken:
         raise WrongPlanError(f"what was fixed did not hold: {'; '.join(broken[:5])}")
     return result

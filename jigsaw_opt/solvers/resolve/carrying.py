@@ -34,7 +34,7 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
     """
     if (plan.period_us is None) != (operations.horizon == "finite"):
         return {}
-    old = {job.name: job for job in plan.jobs}
+    old = {job.name: job for job in plan.data_parallel}
     chosen = [
         index
         for index, job in enumerate(operations.jobs)

@@ -47,7 +47,7 @@ def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tu
     InvalidInputError
         The plan lacks some of the jobs; with all of them.
     """
-    found = {job.name: job.gpus for job in plan.jobs}
+    found = {job.name: job.gpus for job in plan.data_parallel}
     missing = [Problem("$.jobs", f'the plan has no job "{name}"') for name in jobs or () if name not in found]
     if missing:
         raise InvalidInputError(missing)
@@ -94,14 +94,14 @@ def problems(operations: Operations, plan: Plan, fix: Fix) -> Iterator[Problem]:
     if operations.horizon == "cyclic":
         yield Problem("$.before_us", "a cyclic plan has no past", "fix placements only")
         return
-    for old in plan.jobs:
+    for old in plan.data_parallel:
         if old.name in jobs and has_begun(old, fix.before_us):
             yield from _unkept(operations, jobs[old.name], old, fix)
 
 
 def breaches(plan: Sequence[JobPlan], old: Plan, fix: Fix) -> Iterator[str]:
     """Where a plan does not honour a fix that has no problems."""
-    before = {job.name: job for job in old.jobs}
+    before = {job.name: job for job in old.data_parallel}
     for job in plan:
         if job.name in fix.placements and tuple(fix.placements[job.name]) != job.gpus:
             yield f"job {job.name} is not on the GPUs that were fixed"

@@ -76,7 +76,7 @@ class _Resolving:
     def __init__(self, control: Control, operations: Operations, plan: Plan, fix: Fix) -> None:
         self.control, self.operations, self.plan, self.fix = control, operations, plan, fix
         self.rng = random.Random(control.options.seed)
-        self.begun = {job.name for job in plan.jobs if has_begun(job, fix.moment)}
+        self.begun = {job.name for job in plan.data_parallel if has_begun(job, fix.moment)}
         self.work = 0.0
 
     def run(self) -> StoppedBy:
@@ -123,7 +123,7 @@ class _Resolving:
         schedule = PartialSchedule(self.data, None, self.fix.moment)
         clashes = []
         jobs = {job.name: index for index, job in enumerate(self.operations.jobs)}
-        for old in self.plan.jobs:
+        for old in self.plan.data_parallel:
             if old.name not in self.begun or old.name not in jobs:
                 continue
             index = jobs[old.name]
@@ -204,7 +204,7 @@ class _Resolving:
 
     def _old_gpus(self, kept: Mapping[int, JobPlan]) -> dict[int, Sequence[int]]:
         """GPUs of the old jobs that cannot stay as they lie but may stay where they are."""
-        old, number = {job.name: job for job in self.plan.jobs}, self.data.number
+        old, number = {job.name: job for job in self.plan.data_parallel}, self.data.number
         return {
             index: [number[gpu] for gpu in old[job.name].gpus]
             for index, job in enumerate(self.operations.jobs)

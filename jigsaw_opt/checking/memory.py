@@ -1,0 +1,72 @@
+"""The memory that workers and slots need on their GPUs (specification: memory, holds)."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.cluster import Cluster
+
+__all__ = ["memory"]
+
+_Hold = tuple[int, int, int]
+"""Start, end and bytes."""
+
+
+def memory(
+    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+) -> Iterator[Violation]:
+    """What is on a GPU all the time, and the most of what is held there at one moment."""
+    steady: defaultdict[str, int] = defaultdict(int)
+    activations: defaultdict[str, int] = defaultdict(int)
+    held: defaultdict[str, list[_Hold]] = defaultdict(list)
+    last: dict[str, tuple[str, int]] = {}
+    for job in jobs:
+        for number, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
+            if server is None:
+                continue
+            last[gpu] = (f"{job.path}.gpus[{number}]", server)
+            if isinstance(job, CheckedJob):
+                steady[gpu] += job.terms.state_bytes
+                activations[gpu] = max(activations[gpu], _activation_bytes(job, number))
+            elif number < len(job.shape.slots):
+                steady[gpu] += job.shape.slots[number].memory
+        for gpu, *hold in job.held() if isinstance(job, CheckedShapedJob) else ():
+            held[gpu].append((hold[0], hold[1], hold[2]))
+    for gpu, (path, server) in last.items():
+        most, moment = _most(held[gpu], period_us)
+        need, limit = steady[gpu] + activations[gpu] + most, cluster.servers[server].gpu_memory
+        if need > limit:
+            when = f" at {moment}" if most else ""
+            yield Violation("memory", path, f"the jobs on GPU {gpu} need {need} bytes{when}, but it has {limit}")
+
+
+def _most(holds: Iterable[_Hold], period_us: int | None) -> tuple[int, int]:
+    """The most bytes held at once and the first moment with so many, modulo the period of a cyclic plan."""
+    change: Counter[int] = Counter()
+    for start, end, size in holds:
+        if period_us is None:
+            change[start] += size
+            change[end] -= size
+            continue
+        # One longer than the period is there all the time, as often as whole periods fit, and once more for the rest.
+        whole, rest = divmod(end - start, period_us)
+        begin = start % period_us
+        change[0] += whole * size + (size if begin + rest > period_us else 0)
+        change[begin] += size
+        change[(begin + rest) % period_us if begin + rest > period_us else begin + rest] -= size
+    now, best = 0, (0, 0)
+    for moment in sorted(change):
+        now += change[moment]
+        if now > best[0]:
+            best = now, moment
+    return best
+
+
+def _activation_bytes(job: CheckedJob, worker: int) -> int:
+    levels = (i.blocks[worker].level for i in job.plan.iterations if worker < len(i.blocks))
+    deepest = max((level for level in levels if 1 <= level <= job.terms.depth), default=0)
+    return job.terms.activation_bytes[deepest - 1] if deepest else 0

@@ -1,0 +1,301 @@
+"""What is asked of a shaped job (specification: shaped-jobs, placement, duration, release, edges, barrier, period)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.checking.network import RouteFinder
+from jigsaw_opt.checking.terms import transfer_duration
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer
+
+__all__ = ["CheckedShapedJob", "OperationTerms", "checked_shape", "shaped"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTerms:
+    """What is known of an operation of a shape once its slots are placed.
+
+    Parameters
+    ----------
+    name
+        Its name.
+    duration_us
+        The least time that it takes; 0 where its slots are on no GPU that can run it.
+    gpus
+        The GPUs that it runs on.
+    links
+        Numbers of the links that it uses.
+    """
+
+    name: str
+    duration_us: int
+    gpus: tuple[str, ...] = ()
+    links: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedShapedJob:
+    """A shaped job of the plan and the job of the instance that it claims to be.
+
+    Parameters
+    ----------
+    path
+        Of the job in the plan.
+    job, plan
+        What was asked and what is claimed.
+    servers
+        Number of the server of each slot; None where the plan names no GPU that exists.
+    joined
+        Whether routes join all of these; True where some are not known.
+    blocks, transfers
+        Its operations in the order of the shape.
+    """
+
+    path: str
+    job: ShapedJob
+    plan: ShapedJobPlan
+    servers: tuple[int | None, ...]
+    joined: bool
+    blocks: tuple[OperationTerms, ...]
+    transfers: tuple[OperationTerms, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return self.job.shape
+
+    def iterations(self) -> Iterator[tuple[str, ShapedIteration]]:
+        """Iterations of the plan with their paths."""
+        for index, iteration in enumerate(self.plan.iterations):
+            yield f"{self.path}.iterations[{index}]", iteration
+
+    def is_complete(self, iteration: ShapedIteration) -> bool:
+        """Whether the iteration has as many blocks and transfers as the shape."""
+        found = len(iteration.blocks), len(iteration.transfers)
+        return found == (len(self.blocks), len(self.transfers))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is missing and nothing is too much, so that the end of the job means something."""
+        count = len(self.plan.iterations) == self.job.iterations
+        return count and all(map(self.is_complete, self.plan.iterations))
+
+    @property
+    def end_us(self) -> int:
+        """Largest end of all operations (specification: end-of-a-shaped-job)."""
+        return max((it.end_us for i in self.plan.iterations for it in (*i.blocks, *i.transfers)), default=0)
+
+    def held(self) -> Iterator[tuple[str, int, int, int]]:
+        """GPU, start, end and bytes of every hold, in complete iterations (specification: holds)."""
+        block = {block.name: number for number, block in enumerate(self.shape.blocks)}
+        gpu = dict(zip((slot.name for slot in self.shape.slots), self.plan.gpus, strict=False))
+        for hold in self.shape.holds:
+            start, end = block[hold.start], block[hold.end]
+            slot = hold.slot if hold.slot is not None else self.shape.blocks[start].slots[0]
+            for iteration in self.plan.iterations if slot in gpu else ():
+                if self.is_complete(iteration):
+                    begin, stop = iteration.blocks[start].start_us, iteration.blocks[end].end_us
+                    if begin < stop:
+                        yield gpu[slot], begin, stop, hold.bytes
+
+
+def checked_shape(
+    path: str,
+    job: ShapedJob,
+    plan: ShapedJobPlan,
+    servers: tuple[int | None, ...],
+    cluster: Cluster,
+    routes: RouteFinder,
+) -> CheckedShapedJob:
+    """The job with the durations and resources of its operations where the plan puts them."""
+    names = [slot.name for slot in job.shape.slots]
+    sites = {name: (gpu, s) for name, gpu, s in zip(names, plan.gpus, servers, strict=False) if s is not None}
+    gpus = {name: gpu for name, (gpu, _) in sites.items()}
+    types = {name: cluster.servers[server].gpu_type for name, (_, server) in sites.items()}
+    placed = {name: server for name, (_, server) in sites.items()}
+    joined = len(sites) < len(names) or routes.exchange(list(placed.values())) is not None
+    return CheckedShapedJob(
+        path,
+        job,
+        plan,
+        servers,
+        joined,
+        tuple(_block_terms(block, gpus, types) for block in job.shape.blocks),
+        tuple(_transfer_terms(transfer, placed, routes) for transfer in job.shape.transfers),
+    )
+
+
+def _block_terms(block: ShapedBlock, gpus: Mapping[str, str], types: Mapping[str, str]) -> OperationTerms:
+    """A sharded block is as slow as the slowest of its GPUs (specification: durations-of-shaped-operations)."""
+    here = [slot for slot in block.slots if slot in gpus]
+    longest = max((block.duration_us.get(types[slot], 0) for slot in here), default=0)
+    return OperationTerms(block.name, longest, gpus=tuple(dict.fromkeys(gpus[slot] for slot in here)))
+
+
+def _transfer_terms(transfer: ShapedTransfer, servers: Mapping[str, int], routes: RouteFinder) -> OperationTerms:
+    """A ring among slots, or a route from one to another (specification: durations-of-shaped-operations)."""
+    if transfer.source is None or transfer.target is None:
+        there = [servers[slot] for slot in transfer.among if slot in servers]
+        workers = len(transfer.among)
+        ring = routes.exchange(there) if len(there) == workers else None
+        if ring is None:
+            return OperationTerms(transfer.name, 0)
+        takes = transfer_duration(transfer.bytes, workers, workers, ring.rate, ring.latency_us)
+        return OperationTerms(transfer.name, takes, links=tuple(ring.links))
+    one, other = servers.get(transfer.source), servers.get(transfer.target)
+    way = routes.passage(one, other) if one is not None and other is not None else None
+    if way is None:
+        return OperationTerms(transfer.name, 0)
+    takes = -(-transfer.bytes * 10**6 // way.rate) + way.latency_us
+    return OperationTerms(transfer.name, takes, links=tuple(way.links))
+
+
+def shaped(job: CheckedShapedJob, cluster: Cluster, period_us: int | None) -> Iterator[Violation]:
+    """Whatever is asked of one shaped job alone.
+
+    Parameters
+    ----------
+    job, cluster
+        The job and where it is placed.
+    period_us
+        The period of a cyclic plan, at least 1; None on the finite horizon.
+    """
+    yield from _contents(job)
+    yield from _placement(job, cluster)
+    yield from _times(job, period_us)
+    yield from _edges(job, period_us)
+    yield from _barrier(job, period_us)
+
+
+def _contents(job: CheckedShapedJob) -> Iterator[Violation]:
+    """As many GPUs, iterations and operations as the shape has (specification: document)."""
+    slots, iterations = len(job.shape.slots), job.job.iterations
+    if len(job.plan.gpus) != slots:
+        yield Violation("document", f"{job.path}.gpus", f"{len(job.plan.gpus)} GPUs for {slots} slots")
+    if len(job.plan.iterations) != iterations:
+        found = len(job.plan.iterations)
+        yield Violation("document", f"{job.path}.iterations", f"{found} iterations, but the job has {iterations}")
+    for path, iteration in job.iterations():
+        for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):
+            count = len(iteration.blocks if kind == "blocks" else iteration.transfers)
+            if count != len(terms):
+                yield Violation("document", f"{path}.{kind}", f"{count} {kind}, but the shape has {len(terms)}")
+
+
+def _placement(job: CheckedShapedJob, cluster: Cluster) -> Iterator[Violation]:
+    """GPUs that exist, differ, and run the blocks of their slots; servers that reach each other."""
+    needed: defaultdict[str, list[ShapedBlock]] = defaultdict(list)
+    for block in job.shape.blocks:
+        for slot in block.slots:
+            needed[slot].append(block)
+    first: dict[str, int] = {}
+    for number, (gpu, server) in enumerate(zip(job.plan.gpus, job.servers, strict=True)):
+        path = f"{job.path}.gpus[{number}]"
+        if server is None:
+            yield Violation("placement", path, f"the cluster has no GPU {gpu!r}")
+        elif number < len(job.shape.slots):
+            gpu_type = cluster.servers[server].gpu_type
+            unable = [b.name for b in needed[job.shape.slots[number].name] if gpu_type not in b.duration_us]
+            if unable:
+                message = f"GPU {gpu} is a {gpu_type}, which block {unable[0]!r} cannot run on"
+                yield Violation("placement", path, message)
+        if first.setdefault(gpu, number) != number:
+            yield Violation("placement", path, f"GPU {gpu} also holds slot {first[gpu]} of the job")
+    if not job.joined:
+        yield Violation("placement", f"{job.path}.gpus", "no route joins all the servers of the job")
+
+
+def _times(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+    """Durations, the release and the longest that fits a period (specification: duration, release, period)."""
+    release_us = job.job.release_us
+    for path, iteration in job.iterations():
+        for kind, terms in (("blocks", job.blocks), ("transfers", job.transfers)):
+            executions = iteration.blocks if kind == "blocks" else iteration.transfers
+            for index, (term, found) in enumerate(zip(terms, executions, strict=False)):
+                where, lasts = f"{path}.{kind}[{index}]", found.end_us - found.start_us
+                if lasts < term.duration_us:
+                    message = f"{term.name!r} lasts {lasts} us, but takes {term.duration_us} us"
+                    yield Violation("duration", where, message)
+                if found.start_us < release_us:
+                    message = f"{term.name!r} starts at {found.start_us}, before the release of the job at {release_us}"
+                    yield Violation("release", where, message)
+                if period_us is not None and lasts > period_us:
+                    message = f"{term.name!r} lasts {lasts} us, longer than the period of {period_us} us"
+                    yield Violation("period", where, message)
+
+
+_Row = tuple[Execution, ...] | None
+"""All operations of an iteration in the order of the shape; None where it is not complete."""
+
+
+def _rows(job: CheckedShapedJob) -> list[_Row]:
+    complete = job.is_complete
+    return [(*it.blocks, *it.transfers) if complete(it) else None for it in job.plan.iterations]
+
+
+def _later(rows: Sequence[_Row], lag: int, period_us: int | None) -> Iterator[tuple[int, int, int]]:
+    """Each iteration, the one `lag` later, and how many microseconds are to be added to the times of that."""
+    count = len(rows)
+    for i in range(count):
+        turns, j = divmod(i + lag, count)
+        if rows[i] is not None and rows[j] is not None and (turns == 0 or period_us is not None):
+            yield i, j, turns * (period_us or 0)
+
+
+def _edges(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+    """Every edge, written or not (specification: edges, cyclic-horizon)."""
+    rows, number = _rows(job), {term.name: k for k, term in enumerate((*job.blocks, *job.transfers))}
+    unwritten = [Edge(name, name, 1) for name in number]
+    for edge in dict.fromkeys((*job.shape.edges, *unwritten)):
+        before, after = number[edge.before], number[edge.after]
+        for i, j, offset in _later(rows, edge.lag, period_us):
+            first, second = rows[i], rows[j]
+            if first is None or second is None or second[after].start_us + offset >= first[before].end_us:
+                continue
+            message = (
+                f"{edge.after!r} starts at {_moment(second[after].start_us, offset)}, before {edge.before!r} "
+                f"of iteration {i} ends at {first[before].end_us}"
+            )
+            yield Violation("edges", _path(job, j, after), message)
+
+
+def _moment(start_us: int, offset: int) -> str:
+    return f"{start_us + offset} ({start_us} and {offset} later)" if offset else str(start_us)
+
+
+def _path(job: CheckedShapedJob, iteration: int, number: int) -> str:
+    kind, index = ("blocks", number) if number < len(job.blocks) else ("transfers", number - len(job.blocks))
+    return f"{job.path}.iterations[{iteration}].{kind}[{index}]"
+
+
+def _barrier(job: CheckedShapedJob, period_us: int | None) -> Iterator[Violation]:
+    """What separates an iteration from the next one, around the period too (specification: barrier)."""
+    rows = _rows(job)
+    for numbers, what in _separated(job):
+        for i, j, offset in _later(rows, 1, period_us):
+            first, second = rows[i], rows[j]
+            if first is None or second is None:
+                continue
+            ended = max(first[k].end_us for k in numbers)
+            for k in (k for k in numbers if second[k].start_us + offset < ended):
+                start = _moment(second[k].start_us, offset)
+                message = f"starts at {start}, before {what} of iteration {i} ends at {ended}"
+                yield Violation("barrier", _path(job, j, k), message)
+
+
+def _separated(job: CheckedShapedJob) -> Iterator[tuple[Sequence[int], str]]:
+    """Numbers of operations that the barrier keeps apart as a whole, and what they are."""
+    if job.shape.barrier == "job":
+        yield range(len(job.blocks) + len(job.transfers)), "the last operation"
+    if job.shape.barrier == "slot":
+        of_slot: defaultdict[str, list[int]] = defaultdict(list)
+        for number, block in enumerate(job.shape.blocks):
+            for slot in block.slots:
+                of_slot[slot].append(number)
+        for slot, numbers in of_slot.items():
+            yield numbers, f"the last block of slot {slot!r}"

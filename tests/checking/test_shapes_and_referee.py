@@ -1,0 +1,51 @@
+"""The checker and the referee, which share no code, judge plans of random shaped jobs alike."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from random import Random
+
+import pytest
+from fault_campaign.referee import sha256, verdict
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.checking.checker import violations
+from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan, instance_sha256
+from jigsaw_opt.problem.instance import Horizon, Objective
+from tests.random_instances import GOALS
+from tests.random_shapes import changed_plan, one_after_another, random_shaped_instance
+
+_INSTANCES, _CHANGES = 30, 60
+
+
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -> None:
+    """A walk through correct plans, which it makes denser: whatever is tried, both say the same of it."""
+    rules: Counter[str] = Counter()
+    for seed in range(_INSTANCES):
+        random, instance = Random(seed), random_shaped_instance(seed, horizon, objective)
+        document = json.loads(encode_instance(instance))
+        plan = one_after_another(instance, random)
+        for step in range(_CHANGES if plan is not None else 0):
+            tried = plan if step == 0 else changed_plan(instance, plan, random)
+            found = violations(instance, tried)
+            own = verdict(document, json.loads(encode_plan(tried)))
+            assert bool(found) == bool(own), f"{seed} {step}: {found} or {own!r}"
+            rules.update({violation.rule for violation in found} or {"correct"})
+            plan = plan if found else tried
+    expected = {"placement", "duration", "release", "barrier", "edges", "exclusive", "memory", "correct"}
+    assert rules.keys() >= (expected if horizon == "finite" else expected - {"release"})
+    assert rules["correct"] > 100
+
+
+def test_documents_and_hashes_of_random_shapes() -> None:
+    for seed in range(40):
+        instance = random_shaped_instance(seed)
+        data = encode_instance(instance)
+        assert decode_instance(data) == instance
+        assert sha256(json.loads(data)) == instance_sha256(instance)
+        plan = one_after_another(instance, Random(seed))
+        if plan is not None:
+            assert decode_plan(encode_plan(plan)) == plan
+            assert check(instance, plan) == violations(instance, plan)
