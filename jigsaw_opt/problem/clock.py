@@ -38,7 +38,7 @@ class Clock:
 
     def __init__(self, seconds: float | None, cancel: threading.Event, grace: float = 0.0) -> None:
         self.started = time.monotonic()
-        self._end = math.inf if seconds is None else self.started + seconds + grace
+        self._end = self._last = math.inf if seconds is None else self.started + seconds + grace
         self._cancel, self._grace = cancel, grace
 
     @property
@@ -47,8 +47,8 @@ class Clock:
         return 0.0 if self.over else self._end - time.monotonic()
 
     def bring_forward(self, seconds: float) -> None:
-        """Let the time be over so many seconds earlier."""
-        self._end -= seconds
+        """Let the time be over so many seconds before the limit, or as soon as was asked for before."""
+        self._end = min(self._end, self._last - seconds)
 
     @property
     def over(self) -> bool:

@@ -105,11 +105,10 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
     from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
+    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
     exact = fits(control, operations)
     limit = math.inf if control.limit is None else control.limit
-    # On the cyclic horizon the first search does what it can side by side.
-    twice = operations.horizon == "finite"
     shared = exact and workers == 1 and limit < math.inf
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
@@ -122,14 +121,15 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
     # Only the exact model proves that there is no plan.
     if closing and control.best is not None:
         _close_in(control, operations, work, in_between)
-    elif shared and twice and control.best is not None:
+    elif shared and control.best is not None:
         explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
         return explore(control, operations, workers, work)
-    while twice and control.reason() is None and not begun.wait(_POLL_SECONDS):
+    while control.reason() is None and not begun.wait(_POLL_SECONDS):
         pass
-    if twice and control.reason() is None:
-        return Driver(control, stream=1).run()
+    if control.reason() is None:
+        # Cyclic moves share out and time groups side by side already.
+        return Driver(control, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
     return control.reason()
 
 

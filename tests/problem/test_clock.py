@@ -41,6 +41,9 @@ def test_a_cancel_ends_it_after_the_grace() -> None:
 
 def test_time_kept_back_is_not_there() -> None:
     clock = Clock(3600.0, threading.Event())
+    clock.bring_forward(1800.0)
+    clock.bring_forward(1801.0)
+    assert not clock.over
     clock.bring_forward(3600.0)
     assert clock.over
 

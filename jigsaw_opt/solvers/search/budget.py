@@ -20,6 +20,8 @@ class Budget:
         Knows the limits, and every other reason to stop.
     share
         How much the search may use of the limit of work, and of the time that is left.
+    parent
+        Budget of the search whose move this search is: what is spent here is spent there.
 
     Attributes
     ----------
@@ -27,19 +29,21 @@ class Budget:
         Deterministic seconds spent so far.
     """
 
-    def __init__(self, control: Control, share: float = 1.0) -> None:
-        self.control, self.share, self.work = control, share, 0.0
+    def __init__(self, control: Control, share: float = 1.0, parent: Budget | None = None) -> None:
+        self.control, self.share, self.work, self._parent = control, share, 0.0, parent
         self._began = 0.0, control.seconds
         self._slice, self._since = 1.0, self._began
 
     def spend(self, work: float) -> bool:
         """Count deterministic seconds; says whether the budget is used up."""
         self.work += work
+        if self._parent is not None:
+            self._parent.spend(work)
         return self.over()
 
     def over(self) -> bool:
         """Whether what is under way should stop: for any reason to end the search, or at the end of its slice."""
-        return self.cut() or self.reason() is not None
+        return self.cut() or self.reason() is not None or (self._parent is not None and self._parent.over())
 
     @contextmanager
     def slice(self, share: float) -> Iterator[None]:

@@ -37,6 +37,8 @@ class Driver:
         Number of this search among several on one incumbent; each has chance of its own.
     moves
         Classes of moves beside the registered ones, tried before them.
+    only
+        The one class of moves to make, without an opening; None for all.
 
     Attributes
     ----------
@@ -44,8 +46,14 @@ class Driver:
         Set once the first plans are there: a search beside this one would only find the same before.
     """
 
-    def __init__(self, control: Control, stream: int = 0, moves: Sequence[type[Move]] = ()) -> None:
-        self.control, self.stream, self.kinds = control, stream, (*moves,)
+    def __init__(
+        self,
+        control: Control,
+        stream: int = 0,
+        moves: Sequence[type[Move]] = (),
+        only: type[Move] | None = None,
+    ) -> None:
+        self.control, self.stream, self.kinds, self.only = control, stream, (*moves,), only
         self.rng = random.Random(control.options.seed + (stream << 64))
         self.begun = Event()
         self._improvements: list[int] = []
@@ -58,28 +66,36 @@ class Driver:
         share
             How much the search may use of the limit of work, and of the time that is left.
         """
+        budget, idle = Budget(self.control, share), 0
+        if not self.open(budget):
+            return budget.reason() or StoppedBy.COMPLETED
+        while (reason := budget.reason()) is None:
+            if idle >= self.context.params.driver.patience and not self._limited:
+                return StoppedBy.COMPLETED
+            idle = 0 if self.step() else idle + 1
+        return reason
+
+    def open(self, budget: Budget) -> bool:
+        """Make the first plans within a budget; says whether there are moves to go on with."""
         asked = demands(self.control.operations)
         if asked is None:
-            return StoppedBy.COMPLETED
-        budget = Budget(self.control, share)
-        context = Context(self.control, asked, self.rng, budget, self._propose, self.stream)
+            return False
+        self.context = context = Context(self.control, asked, self.rng, budget, self._propose, self.stream)
         # With the moves come the compiled functions that they need, and the opening waits for these.
         kinds = self._kinds_left(context)
-        self._credited("opening", partial(open_search, context, self.begun))
+        if self.only is None:
+            self._credited("opening", partial(open_search, context, self.begun))
         # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
-        moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
-        if not moves:
-            return budget.reason() or StoppedBy.COMPLETED
-        params = context.params.driver
-        selection, idle = AdaptiveSelection(tuple(moves), self.rng, params), 0
-        while (reason := budget.reason()) is None:
-            if idle >= params.patience and not self._limited:
-                return StoppedBy.COMPLETED
-            name = selection.next()
-            better, spent = self._make(name, moves[name], context)
-            selection.reward(name, better, spent)
-            idle = 0 if better else idle + 1
-        return reason
+        self._moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
+        self._selection = AdaptiveSelection(tuple(self._moves), self.rng, context.params.driver)
+        return bool(self._moves)
+
+    def step(self) -> bool:
+        """Choose a move, make it and reward it; says whether it found a better plan."""
+        name = self._selection.next()
+        better, spent = self._make(name, self._moves[name], self.context)
+        self._selection.reward(name, better, spent)
+        return better
 
     def _make(self, name: str, move: Move, context: Context) -> tuple[bool, float]:
         """Make a move; returns whether it found a better plan, and what it took, 0 for nothing.
@@ -120,4 +136,5 @@ class Driver:
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """All classes of moves that are not left out."""
-        return [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
+        kinds = (*self.kinds, *move_types()) if self.only is None else (self.only,)
+        return [kind for kind in kinds if kind.name not in context.params.without]

@@ -143,6 +143,13 @@ class RelocationParams:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherHorizonParams:
+    """Moves of a search on the other horizon."""
+
+    slice: float = parameter(0.1, "share", "Share of the limits after which a call ends without a success.", 1e-6, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class CpRepairParams:
     """Large neighbourhoods: some jobs timed anew by CP-SAT."""
 
@@ -192,7 +199,7 @@ class GroupInsertionParams:
     """Jobs assigned to groups of servers, and inserted group by group."""
 
     slice: float = parameter(
-        0.4, "share", "Share of the limits after which the move is cut off without a success, at first.", 1e-6, 1
+        0.2, "share", "Share of the limits after which the move is cut off without a success, at first.", 1e-6, 1
     )
     step: float = parameter(0.65, "share", "First step down, as a share of the room between bound and objective.", 0, 1)
     failures: int = parameter(4, "periods", "Periods tried in vain until another move is made.", 1)
@@ -226,7 +233,7 @@ class SearchParams:
         Names of moves that are left out.
     driver, opening, prices, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
-    cp_placement, insertion, group_insertion
+    cp_placement, insertion, group_insertion, other_horizon
         Likewise.
     """
 
@@ -243,3 +250,4 @@ class SearchParams:
     cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
     insertion: InsertionParams = field(default_factory=InsertionParams)
     group_insertion: GroupInsertionParams = field(default_factory=GroupInsertionParams)
+    other_horizon: OtherHorizonParams = field(default_factory=OtherHorizonParams)

@@ -22,6 +22,7 @@ _OWN = {
     "cp_repair": "moves.cp_repair:RepairBest",
     "relocation": "moves.relocate:Relocate",
     "cp_placement": "moves.cp_placement:CpPlacement",
+    "other_horizon": "moves.other_horizon:OtherHorizon",
 }
 """Each is tried once in this order before any is preferred."""
 

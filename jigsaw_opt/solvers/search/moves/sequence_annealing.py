@@ -51,6 +51,11 @@ class SequenceAnnealing:
         )
         return self._proposed(after)
 
+    def compressed(self, plan: Timetable) -> Candidate:
+        """A plan with its operations in the order of their starts, each as early as that lets it."""
+        start = self._sequencing.given(plan)
+        return self._proposed(self._sequencing.anneal(start, start.assignments, 1, 0.0, self._swept))
+
     def relocate(self, balancer: LoadBalancer, plan: Timetable) -> Candidate:
         """A plan with some of its jobs elsewhere: the longer the more often that was in vain."""
         relocating = self.context.params.relocation

@@ -1,0 +1,110 @@
+"""The other horizon: a search for plans of the same jobs on it, each of which is a plan on this one.
+
+A finite plan repeated is a cyclic plan whose period is its makespan, and one period of a cyclic plan is a finite plan
+(specification: cyclic-horizon). Brought over, its operations keep their order and start as early as that lets them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Timetable, job_end
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+from jigsaw_opt.solvers.search.params import SearchParams
+
+__all__ = ["OtherHorizon", "twin"]
+
+_OTHER: dict[Horizon, tuple[Horizon, Objective]] = {"finite": ("cyclic", "period"), "cyclic": ("finite", "makespan")}
+
+
+def twin(operations: Operations) -> Operations:
+    """The same jobs on the other horizon, all released at 0."""
+    horizon, objective = _OTHER[operations.horizon]
+    jobs = tuple(replace(job, release_us=0) for job in operations.jobs)
+    instance = replace(operations.instance, horizon=horizon, objective=objective)
+    return replace(operations, instance=instance, jobs=jobs, horizon=horizon, objective=objective)
+
+
+def brought_over(plan: Timetable, context: Context) -> Candidate:
+    """A plan of the other horizon as one of a search, which it is proposed to."""
+    end = max(map(job_end, plan.jobs))
+    given = Timetable(plan.jobs, max(1, end) if context.cyclic else None)
+    if context.cyclic:
+        context.propose(Candidate(max(1, end), lambda: given))
+    return context.shared(SequenceAnnealing).compressed(given)
+
+
+class OtherHorizon:
+    """Makes moves of a search on the other horizon, beginning with its opening, and brings over what they find.
+
+    What is found on this horizon meanwhile is brought over to that one, too.
+    """
+
+    name: ClassVar[str] = "other_horizon"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.control = context, _TwinControl(context.control)
+        self._driver = Driver(self.control, context.stream)
+        self._begun, self._known = False, 0
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """Where sequences are annealed at all; where every end counts, a period says little."""
+        return context.operations.objective != "weighted_completion" and context.shared(SequenceAnnealing).fits
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Make moves there until a share of the limits has passed without a better plan here."""
+        found = None
+        if self._begun and incumbent is not None and incumbent.value != self._known:
+            brought_over(incumbent.timetable, self._driver.context)
+        with budget.slice(self.context.params.other_horizon.slice):
+            while not budget.over() and self.control.reason() is None:
+                plan, before = self._step(budget), self.context.incumbent
+                after = None if plan is None else brought_over(plan, self.context)
+                if after is not None and after.better_than(before):
+                    found, self._known = after, after.value
+                    budget.renew()
+                if not self._begun:
+                    break
+        return found
+
+    def _step(self, budget: Budget) -> Timetable | None:
+        """Make one move there, at first the opening; returns its plan if that is better than all before."""
+        before = self.control.objective
+        if self._begun:
+            self._driver.step()
+        else:
+            self._begun = self._driver.open(Budget(self.control, parent=budget))
+        return None if self.control.objective == before else self.control.best
+
+
+class _TwinControl(Control):
+    """The control of the search on the other horizon; it stops for whatever ends the solve."""
+
+    def __init__(self, parent: Control) -> None:
+        self._parent = parent
+        super().__init__(parent.name, twin(parent.operations), _options(parent.options), _ignore)
+
+    def reason(self) -> StoppedBy | None:
+        """Why the search should stop now, or None."""
+        return self._parent.reason() or super().reason()
+
+
+def _options(options: Options) -> Options:
+    """The options of the solve without its goals, and without this move."""
+    params = options.params or SearchParams()
+    params = replace(params, without=(*params.without, OtherHorizon.name))
+    return replace(options, gap=None, target=None, no_improvement=None, params=params)
+
+
+def _ignore(event: Event) -> None:
+    """Drop an event of the progress stream."""

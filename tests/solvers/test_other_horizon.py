@@ -1,0 +1,104 @@
+"""Plans brought over from one horizon to the other, and the move that searches on the other one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import Instance, cut
+from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.heuristic import greedy_timetable
+from jigsaw_opt.solvers.greedy.layout import demands
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import StoppedBy
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.driver import Driver
+from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon, brought_over, twin
+from jigsaw_opt.solvers.search.params import SearchParams
+
+pytest.importorskip("ortools")
+
+
+def crowded(horizon: str, release_us: int = 0) -> Instance:
+    """A crowded instance of 8 GPUs on a horizon."""
+    changes = {"finite": ("finite", "makespan"), "cyclic": ("cyclic", "period")}[horizon]
+    instance = generate("crowded", 2001)
+    jobs = tuple(replace(job, release_us=release_us * number) for number, job in enumerate(instance.jobs))
+    return replace(instance, horizon=changes[0], objective=changes[1], jobs=jobs)
+
+
+def control_of(instance: Instance, params: SearchParams | None = None) -> Control:
+    return Control("test", cut(instance), Options(workers=1, work_limit=0.3, params=params), lambda event: None)
+
+
+def context_of(control: Control, taken: list[Candidate]) -> Context:
+    asked = demands(control.operations)
+    assert asked is not None
+    return Context(control, asked, Random(0), Budget(control), taken.append)
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_a_twin_has_the_same_jobs_on_the_other_horizon(horizon: str) -> None:
+    operations = cut(crowded(horizon, 5 if horizon == "finite" else 0))
+    other = twin(operations)
+    assert (operations.horizon, other.horizon) in (("finite", "cyclic"), ("cyclic", "finite"))
+    assert (operations.objective, other.objective) in (("makespan", "period"), ("period", "makespan"))
+    assert [job.name for job in other.jobs] == [job.name for job in operations.jobs]
+    assert {job.release_us for job in other.jobs} == {0}
+
+
+@pytest.mark.parametrize(("horizon", "release_us"), [("finite", 0), ("finite", 3_000), ("cyclic", 0)])
+def test_a_plan_brought_over_is_correct(horizon: str, release_us: int) -> None:
+    instance = crowded(horizon, release_us)
+    control, taken = control_of(instance), list[Candidate]()
+    plan = greedy_timetable(twin(control.operations), 0)
+    assert plan is not None
+    after = brought_over(plan, context_of(control, taken))
+    assert after in taken
+    for candidate in taken:
+        timetable = candidate.timetable
+        assert candidate.value == objective_of(control.operations, timetable.jobs, timetable.period_us)
+        control.objective = control.best = None
+        assert control.offer(timetable)
+        result = control.result(StoppedBy.COMPLETED)
+        assert result.plan is not None
+        assert check(instance, result.plan) == ()
+
+
+def test_a_finite_plan_becomes_a_period_of_at_most_its_makespan() -> None:
+    control, taken = control_of(crowded("cyclic")), list[Candidate]()
+    other = twin(control.operations)
+    plan = greedy_timetable(other, 0)
+    assert plan is not None
+    makespan = objective_of(other, plan.jobs)
+    after = brought_over(plan, context_of(control, taken))
+    assert [candidate.value for candidate in taken] == [makespan, after.value]
+    assert after.value <= makespan
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_the_move_finds_plans_by_itself(horizon: str) -> None:
+    control = control_of(crowded(horizon))
+    assert Driver(control, only=OtherHorizon).run() in (StoppedBy.TIME, StoppedBy.PROOF)
+    assert list(control.moves) == ["other_horizon"]
+    assert control.moves["other_horizon"].successes > 0
+    best = control.best
+    assert best is not None and (best.period_us is None) == (horizon == "finite")
+
+
+def test_it_does_not_apply_where_every_end_counts() -> None:
+    instance = replace(crowded("finite"), objective="weighted_completion")
+    assert not OtherHorizon.applies(context_of(control_of(instance), []))
+
+
+def test_it_gives_up_where_there_is_no_other_move() -> None:
+    left_out = SearchParams(without=("other_horizon",))
+    control = control_of(crowded("cyclic"), left_out)
+    assert Driver(control, only=OtherHorizon).run() is StoppedBy.COMPLETED
+    assert control.best is None
