@@ -58,12 +58,8 @@ def distinct(sources: Sequence[str], most_gpus: int) -> Iterator[Instance]:
     seen = set()
     for source in sources:
         for _, instance in named(source):
-            key = (
-                instance.cluster,
-                instance.models,
-                tuple(replace(job, release_us=0, weight=1) for job in instance.jobs),
-            )
-            text = repr(key)
+            jobs = tuple(replace(job, release_us=0, weight=1) for job in instance.jobs)
+            text = repr((instance.cluster, instance.models, jobs))
             if instance.cluster.gpu_count <= most_gpus and text not in seen:
                 seen.add(text)
                 yield instance
@@ -71,14 +67,8 @@ def distinct(sources: Sequence[str], most_gpus: int) -> Iterator[Instance]:
 
 def shown(instance: Instance, options: Options, both: Both) -> Iterator[object]:
     """The cells of a row."""
-    yield from (
-        instance.name,
-        instance.cluster.gpu_count,
-        len(instance.jobs),
-        options.seed,
-        f"{options.time_limit:g} s",
-    )
-    yield from (both.makespan.objective, both.period.objective)
+    yield from (instance.name, instance.cluster.gpu_count, len(instance.jobs), options.seed)
+    yield from (f"{options.time_limit:g} s", both.makespan.objective, both.period.objective)
     yield "-" if both.ratio is None else f"{both.ratio:.4f}"
     yield from ("-" if result.gap is None else percent(result.gap) for result in (both.makespan, both.period))
 

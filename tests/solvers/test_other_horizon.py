@@ -64,9 +64,9 @@ def test_a_plan_brought_over_is_correct(horizon: str, release_us: int) -> None:
     for candidate in taken:
         timetable = candidate.timetable
         assert candidate.value == objective_of(control.operations, timetable.jobs, timetable.period_us)
-        control.objective = control.best = None
-        assert control.offer(timetable)
-        result = control.result(StoppedBy.COMPLETED)
+        offered = control_of(instance)
+        assert offered.offer(timetable)
+        result = offered.result(StoppedBy.COMPLETED)
         assert result.plan is not None
         assert check(instance, result.plan) == ()
 

@@ -143,13 +143,6 @@ class RelocationParams:
 
 
 @dataclass(frozen=True, slots=True)
-class OtherHorizonParams:
-    """Moves of a search on the other horizon."""
-
-    slice: float = parameter(0.1, "share", "Share of the limits after which a call ends without a success.", 1e-6, 1)
-
-
-@dataclass(frozen=True, slots=True)
 class CpRepairParams:
     """Large neighbourhoods: some jobs timed anew by CP-SAT."""
 
@@ -233,7 +226,7 @@ class SearchParams:
         Names of moves that are left out.
     driver, opening, prices, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
-    cp_placement, insertion, group_insertion, other_horizon
+    cp_placement, insertion, group_insertion
         Likewise.
     """
 
@@ -250,4 +243,3 @@ class SearchParams:
     cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
     insertion: InsertionParams = field(default_factory=InsertionParams)
     group_insertion: GroupInsertionParams = field(default_factory=GroupInsertionParams)
-    other_horizon: OtherHorizonParams = field(default_factory=OtherHorizonParams)

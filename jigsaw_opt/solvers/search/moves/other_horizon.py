@@ -54,7 +54,8 @@ class OtherHorizon:
     def __init__(self, context: Context) -> None:
         self.context, self.control = context, _TwinControl(context.control)
         self._driver = Driver(self.control, context.stream)
-        self._begun, self._known = False, 0
+        self._more: bool | None = None
+        self._known = 0
 
     @classmethod
     def applies(cls, context: Context) -> bool:
@@ -62,28 +63,23 @@ class OtherHorizon:
         return context.operations.objective != "weighted_completion" and context.shared(SequenceAnnealing).fits
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
-        """Make moves there until a share of the limits has passed without a better plan here."""
+        """Make moves there as long as they find better plans."""
         found = None
-        if self._begun and incumbent is not None and incumbent.value != self._known:
+        if self._more and incumbent is not None and incumbent.value != self._known:
             brought_over(incumbent.timetable, self._driver.context)
-        with budget.slice(self.context.params.other_horizon.slice):
-            while not budget.over() and self.control.reason() is None:
-                plan, before = self._step(budget), self.context.incumbent
-                after = None if plan is None else brought_over(plan, self.context)
-                if after is not None and after.better_than(before):
-                    found, self._known = after, after.value
-                    budget.renew()
-                if not self._begun:
-                    break
+        while self.control.reason() is None and not budget.over() and (plan := self._step(budget)) is not None:
+            before, after = self.context.incumbent, brought_over(plan, self.context)
+            if after.better_than(before):
+                found, self._known = after, after.value
         return found
 
     def _step(self, budget: Budget) -> Timetable | None:
         """Make one move there, at first the opening; returns its plan if that is better than all before."""
         before = self.control.objective
-        if self._begun:
+        if self._more is None:
+            self._more = self._driver.open(Budget(self.control, parent=budget))
+        elif self._more:
             self._driver.step()
-        else:
-            self._begun = self._driver.open(Budget(self.control, parent=budget))
         return None if self.control.objective == before else self.control.best
 
 
