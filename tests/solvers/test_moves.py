@@ -93,3 +93,15 @@ def test_the_command_line_takes_parameters_and_shows_what_moves_earned(
     file.write_text("[driver]\npatience = -1\nnothing = 1\n")
     assert main([*command, "--params", str(file)]) == 3
     assert "2 problems" in capsys.readouterr().err
+
+
+def test_orders_of_insertion_are_annealed_for_weighted_completions_alone() -> None:
+    """The move alone makes plans better, the same ones for a seed, and every one of them passes the checker."""
+    params = SearchParams(without=tuple(name for name in names() if name != "order_insertion"))
+    options = Options(workers=1, work_limit=0.4, params=params)
+    first, again = (solve(generate("crowded", 4), SEARCH, options) for _ in range(2))
+    assert first.plan is not None and again.plan is not None
+    assert (first.objective, first.plan.jobs) == (again.objective, again.plan.jobs)
+    assert [move.name for move in first.moves] == ["opening", "order_insertion"]
+    assert first.moves[1].successes > 0
+    assert [move.name for move in solve(generate("crowded", 0), SEARCH, options).moves] == ["opening"]

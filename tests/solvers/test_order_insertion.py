@@ -95,12 +95,15 @@ def test_fewer_visits_where_only_the_last_jobs_change_places() -> None:
     assert insertion.visits() == 0
 
 
-def test_insertion_ends_above_the_limit() -> None:
+def test_insertion_ends_above_a_limit() -> None:
     table = table_of(generate("crowded", 1))
     insertion, order = OrderInsertion(table), smith_order(table)
-    value = insertion.insert(order)
-    assert insertion.insert(order, value) == value
-    assert insertion.insert(order, value - 1) == insertion.beyond
+    value, partial = insertion.insert(order), insertion.partial()
+    assert partial[-1] == value and partial == sorted(partial)
+    assert insertion.insert(order, partial) == value
+    for position in range(len(order)):
+        tight = [*partial[:position], partial[position] - 1, *partial[position + 1 :]]
+        assert insertion.insert(order, tight) == insertion.beyond
     assert insertion.insert(order) == value
 
 
@@ -112,7 +115,7 @@ def test_jobs_ask_for_levels_of_another_shape() -> None:
     values = {insertion.insert(order)}
     for index, own in enumerate(choices):
         for choice in reversed(range(len(own))):
-            insertion.ask(index, choice)
+            insertion.ask([choice if other == index else 0 for other in range(len(choices))])
             value = insertion.insert(order)
             require_correct(instance, insertion.timetable(), value)
             values.add(value)

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias, TypeVar, get_type_hints
 from jigsaw_opt.solvers.engines import code_cache, compiler
 from jigsaw_opt.solvers.engines.native import RECIPES, CompilationRecipe, loaded
 
-__all__ = ["Numbers", "Reals", "arrays", "compiled", "kernel", "prepare"]
+__all__ = ["Numbers", "Reals", "arrays", "compiled", "integers", "kernel", "prepare"]
 
 Numbers: TypeAlias = MutableSequence[int]
 """A list of integers, or an array of them."""
@@ -162,6 +162,12 @@ def arrays(numbers: State) -> State:
     real = len(numbers) > 0 and isinstance(numbers[0], float)
     array: State = np.array(numbers, np.float64 if real else np.int64)  # type: ignore[assignment]
     return array
+
+
+def integers(numbers: Numbers) -> list[int]:
+    """A list or an array of integers as a list."""
+    plain: Callable[[], list[int]] | None = getattr(numbers, "tolist", None)
+    return list(numbers) if plain is None else plain()
 
 
 def _signature(function: Callable[..., Any], numba: Any) -> Any:

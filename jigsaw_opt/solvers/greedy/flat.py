@@ -9,7 +9,7 @@ from itertools import chain
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.clock import halting, left, look, looking
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled, integers, prepare
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat_graph import FlatGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
@@ -96,11 +96,11 @@ class Flat:
 
     def ends(self) -> list[int]:
         """Last barrier of every job."""
-        return _integers(self._schedule.end)
+        return integers(self._schedule.end)
 
     def begins(self) -> list[int]:
         """First start of every job."""
-        return _integers(self._schedule.begin)
+        return integers(self._schedule.begin)
 
     def levels(self, index: int) -> list[list[int]]:
         """Levels of a job by iteration and slot."""
@@ -118,7 +118,7 @@ class Flat:
     def _by_iteration(self, index: int, numbers: Numbers, first: int, final: int) -> list[list[int]]:
         """Numbers of some operations of every iteration of a job."""
         begin, end = self._flat.base[index], self._flat.base[index + 1]
-        flat, width = _integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
+        flat, width = integers(numbers[begin:end]), (end - begin) // int(self._flat.graph.iterations[index])
         return [flat[at + first : at + final] for at in range(0, end - begin, width)]
 
     def _place(self, index: int, job: Assignment) -> None:
@@ -149,8 +149,3 @@ class Flat:
         """Let the period be sought for the schedule."""
         schedule = self._schedule
         self._trial = self._trial._replace(sequence=schedule.sequence, level=schedule.level, duration=schedule.duration)
-
-
-def _integers(numbers: Numbers) -> list[int]:
-    plain: Callable[[], list[int]] | None = getattr(numbers, "tolist", None)
-    return list(numbers) if plain is None else plain()

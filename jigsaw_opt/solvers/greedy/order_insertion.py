@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from jigsaw_opt.problem.clock import halting, left, look
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
-from jigsaw_opt.solvers.engines.compiled import arrays, compiled, prepare
+from jigsaw_opt.solvers.engines.compiled import arrays, compiled, integers, prepare
 from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.insertion_lists import InsertionLists, operations_of_iteration
 from jigsaw_opt.solvers.greedy.layout import Demand
@@ -77,19 +77,27 @@ class OrderInsertion:
     def __init__(self, table: AssignmentTable, choices: Sequence[Sequence[Demand]] | None = None) -> None:
         self.table, self.operations = table, table.operations
         self.choices = choices or [(demand,) for demand in table.demands]
+        self._asked = [0] * len(self.choices)
         self.beyond = beyond(self.operations)
         lists = InsertionLists(table, self.choices)
         self._class, self._given, self._state = lists.class_of, lists.given, lists.state
         self._compiled, self._large = False, not orders_fit(self.operations)
         self._long = _visits(self.operations) >= _LONG
 
-    def insert(self, order: Sequence[int], limit: int | None = None) -> int:
+    def insert(self, order: Sequence[int], limits: Sequence[int] | None = None) -> int:
         """Insert all jobs in an order; what it shares with the last one from the first job on stays.
+
+        Parameters
+        ----------
+        order
+            All jobs.
+        limits
+            By position, what the objective of the jobs up to there may be at most.
 
         Returns
         -------
         int
-            The objective; `beyond` where it is above the limit, or where a job found no GPUs with memory.
+            The objective; `beyond` where it is above a limit, or where a job found no GPUs with memory.
 
         Raises
         ------
@@ -102,16 +110,25 @@ class OrderInsertion:
             if not self._compiled:
                 self._given, self._state, self._compiled = arrays(self._given), arrays(self._state), True
             function = native
-        numbers = arrays(list(order)) if self._compiled else order
+        most = limits or [self.beyond] * len(order)
+        numbers = (arrays(list(order)), arrays(list(most))) if self._compiled else (order, most)
         with halting(self._state.halt) if self._long and native is None else nullcontext():
-            value = int(function(self._given, self._state, numbers, self.beyond if limit is None else limit))
+            value = int(function(self._given, self._state, *numbers))
         if self._state.halt[0]:
             look()
         return value
 
-    def ask(self, index: int, choice: int) -> None:
-        """Let a job ask for another one of its choices from now on."""
-        self._given.job_class[index] = self._class[id(self.choices[index][choice])]
+    def ask(self, choices: Sequence[int]) -> None:
+        """Let jobs ask for other ones of their choices from now on; given the number of the choice of every job."""
+        if choices != self._asked:
+            for index, choice in enumerate(choices):
+                if choice != self._asked[index]:
+                    self._given.job_class[index] = self._class[id(self.choices[index][choice])]
+            self._asked = list(choices)
+
+    def partial(self) -> list[int]:
+        """By position of the last order, the objective of the jobs up to there."""
+        return integers(self._state.partial)
 
     def visits(self) -> int:
         """Operations that were tried since this was last asked."""
@@ -126,8 +143,8 @@ class OrderInsertion:
     def _decision(self, index: int, job: OperationGraph) -> JobDecision:
         given, state, gpus = self._given, self._state, self.table.layout.gpus
         base, slot, width = int(given.operation_at[index]), int(given.slot_at[index]), operations_of_iteration(job)
-        levels = list(map(int, state.level[base : base + job.iterations * width]))
-        starts = list(map(int, state.start[base : base + job.iterations * width]))
+        levels = integers(state.level[base : base + job.iterations * width])
+        starts = integers(state.start[base : base + job.iterations * width])
         firsts = range(0, job.iterations * width, width)
         return JobDecision(
             gpus=[gpus[int(gpu)] for gpu in state.gpu[slot : slot + job.slots]],

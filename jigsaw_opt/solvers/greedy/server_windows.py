@@ -12,9 +12,6 @@ from jigsaw_opt.solvers.greedy.layout import Layout
 
 __all__ = ["ServerWindow", "windows"]
 
-_RESERVE = 3
-"""Windows have a GPU for each worker, and in reserve twice or up to so many times as many."""
-
 
 class ServerWindow(NamedTuple):
     """Servers for a job.
@@ -38,6 +35,7 @@ class ServerWindow(NamedTuple):
 def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], list[ServerWindow]]:
     """The fewest contiguous servers from each one on that have a GPU for each worker; and in reserve, wider windows.
 
+    Those have one or two servers more, or twice or three times as many.
     Contiguous means in the order of the cluster, among the servers that may run the job and that a path joins.
     """
     usable: dict[int, list[int]] = {}
@@ -48,15 +46,15 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
     wide: list[ServerWindow] = []
     for servers in usable.values():
         for at in looking(range(len(servers))):
-            asked, room = job.slots, 0
+            room = fewest = 0
             for count, last in enumerate(servers[at : at + job.slots], 1):
                 room += layout.servers[last].gpus
-                if room >= asked:
+                if room >= job.slots and (not fewest or count in (fewest + 1, fewest + 2, 2 * fewest, 3 * fewest)):
                     found = _with_workers(layout, servers[at : at + count], job.slots)
-                    (narrow if asked == job.slots else wide).extend(found)
-                    asked += job.slots
-                    if asked > _RESERVE * job.slots:
-                        break
+                    (wide if fewest else narrow).extend(found)
+                    fewest = fewest or count
+                if fewest and count >= 3 * fewest:
+                    break
     return narrow, wide
 
 

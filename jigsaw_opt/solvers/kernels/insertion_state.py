@@ -97,8 +97,9 @@ class InsertionState(NamedTuple):
         for GPUs and links: the chain of each begins and ends there, with 0 for `end` and `beyond` for `begin`.
     busy
         How many busy times there are.
-    inserted, at, of_class, mark
-        How many jobs are in; by position the job, its class, and how many busy times there were before it.
+    inserted, at, of_class, mark, partial
+        How many jobs are in; by position the job, its class, how many busy times there were before it, and the
+        objective of the jobs up to there.
     resident, peak
         By GPU: bytes of states, and most bytes of activations.
     gpu, peak_before
@@ -137,6 +138,7 @@ class InsertionState(NamedTuple):
     at: Numbers
     of_class: Numbers
     mark: Numbers
+    partial: Numbers
     resident: Numbers
     peak: Numbers
     gpu: Numbers

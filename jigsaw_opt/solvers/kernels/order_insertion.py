@@ -274,7 +274,7 @@ def withdraw(given: InsertionInput, state: InsertionState) -> None:
 
 
 @kernel()
-def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers, limit: int) -> int:
+def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers, limits: Numbers) -> int:
     """Insert all jobs in an order, each where it ends first; jobs that the last order began with as well stay.
 
     Parameters
@@ -285,13 +285,14 @@ def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers
         Receives the schedule.
     order
         All jobs.
-    limit
-        What the objective has to be at most for the schedule to be of use; insertion ends where it is more.
+    limits
+        By position: what the objective of the jobs up to there has to be at most for the schedule to be of use;
+        insertion ends where it is more.
 
     Returns
     -------
     int
-        The objective; `beyond` where it is above the limit, a job found no window with memory, or it was halted.
+        The objective; `beyond` where it is above a limit, a job found no window with memory, or it was halted.
     """
     kept, weighted, value = 0, len(given.weight) > 0, 0
     while kept < state.inserted[0]:
@@ -311,6 +312,7 @@ def insert_in_order(given: InsertionInput, state: InsertionState, order: Numbers
             take(given, state, j, k, b)
             state.job_end[j], state.inserted[0] = last, n + 1
         value = value + given.weight[j] * state.job_end[j] if weighted else max(value, state.job_end[j])
-        if value > limit:
+        state.partial[n] = value
+        if value > limits[n]:
             return state.beyond[0]
     return value

@@ -52,6 +52,9 @@ class PriceParams:
         2e-8, "deterministic seconds", "An operation of a sequence; thrice if cyclic."
     )
     assignment_step: float = parameter(4e-7, "deterministic seconds", "A step of annealing an assignment to groups.")
+    insertion_visit: float = parameter(
+        1.5e-7, "deterministic seconds", "A block or transfer that is tried when jobs are inserted in order."
+    )
     insertion_operation: float = parameter(1e-5, "deterministic seconds", "A block or transfer that is inserted.")
     engine: float = parameter(3.0, "deterministic seconds", "A deterministic second of CP-SAT.")
     seconds: float = parameter(6.0, "seconds", "Time of the clock for a deterministic second of CP-SAT.")
@@ -143,6 +146,20 @@ class RelocationParams:
 
 
 @dataclass(frozen=True, slots=True)
+class OrderInsertionParams:
+    """Simulated annealing of the order in which jobs are inserted."""
+
+    visits: int = parameter(5_000_000, "operations", "Blocks and transfers tried in one annealing, at most.", 1)
+    steps_per_job: int = parameter(300, "steps", "Steps of one annealing for each job, at most.", 1)
+    temperatures: tuple[float, ...] = parameter((0.002, 0.001), "share", "Objective lost at first; one is drawn.")
+    profile_share: float = parameter(0.3, "share", "How often a job changes its level profile.", 0, 1)
+    reach: float = parameter(0.1, "share", "Mean distance to a place nearby, as a share of all jobs.", 0, 1)
+    slack: float = parameter(
+        0.001, "share", "What the objective of the first jobs may lose beyond all jobs before insertion is given up."
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class CpRepairParams:
     """Large neighbourhoods: some jobs timed anew by CP-SAT."""
 
@@ -226,7 +243,7 @@ class SearchParams:
         Names of moves that are left out.
     driver, opening, prices, candidates, load_balancing, list_annealing, sequence_annealing, relocation, cp_repair
         Parameters of each part; see its class.
-    cp_placement, insertion, group_insertion
+    order_insertion, cp_placement, insertion, group_insertion
         Likewise.
     """
 
@@ -239,6 +256,7 @@ class SearchParams:
     list_annealing: ListAnnealingParams = field(default_factory=ListAnnealingParams)
     sequence_annealing: SequenceAnnealingParams = field(default_factory=SequenceAnnealingParams)
     relocation: RelocationParams = field(default_factory=RelocationParams)
+    order_insertion: OrderInsertionParams = field(default_factory=OrderInsertionParams)
     cp_repair: CpRepairParams = field(default_factory=CpRepairParams)
     cp_placement: CpPlacementParams = field(default_factory=CpPlacementParams)
     insertion: InsertionParams = field(default_factory=InsertionParams)

@@ -16,6 +16,7 @@ _HERE = "jigsaw_opt.solvers.search"
 _OWN = {
     "group_insertion": "cyclic.moves:GroupInsertion",
     "best_fit_insertion": "cyclic.moves:BestFitInsertion",
+    "order_insertion": "moves.order_insertion:AnnealOrder",
     "heuristic": "moves.heuristic:Heuristic",
     "restart": "moves.restart:Restart",
     "intensify": "moves.intensify:Intensify",

@@ -1,0 +1,150 @@
+"""Insertion in order: the order in which jobs are inserted is annealed, and the best plan's sequence after that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.greedy.order_insertion import OrderInsertion, affordable, smith_order
+from jigsaw_opt.solvers.search.budget import Budget
+from jigsaw_opt.solvers.search.context import Candidate, Context
+from jigsaw_opt.solvers.search.effort import Effort
+from jigsaw_opt.solvers.search.moves.sequence_annealing import SequenceAnnealing
+
+__all__ = ["AnnealOrder"]
+
+
+_STEP_VISITS = 500
+"""What a step takes besides, in operations that are tried meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inserted:
+    """Jobs inserted in an order.
+
+    Parameters
+    ----------
+    order
+        All jobs.
+    choices
+        By job, which level profile it asks for.
+    partial
+        By position, the objective of the jobs up to there.
+    """
+
+    order: list[int]
+    choices: list[int]
+    partial: list[int]
+
+    @property
+    def value(self) -> int:
+        """The objective."""
+        return self.partial[-1]
+
+
+class AnnealOrder:
+    """Anneals the order of insertion and the level profiles of jobs; every call goes on from the best one so far."""
+
+    name: ClassVar[str] = "order_insertion"
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.rng, self.params = context, context.rng, context.params.order_insertion
+        jobs = range(len(context.operations.jobs))
+        choices = [context.data.shapes(index) for index in jobs]
+        self._insertion = OrderInsertion(context.data, choices)
+        self._several = [index for index in jobs if len(choices[index]) > 1]
+        self._counts = list(map(len, choices))
+        self._best: _Inserted | None = None
+        self._effort = Effort(context.params.driver.longest)
+
+    @classmethod
+    def applies(cls, context: Context) -> bool:
+        """For weighted completions, where an insertion of all jobs takes a moment."""
+        return context.evaluator.weighted and affordable(context.operations)
+
+    def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
+        """Anneal the order; then the sequence of the plan that comes out."""
+        before = self._start(incumbent)
+        if before is None:
+            return None
+        self._best = self._annealed(before, self._effort.length, budget)
+        found = self._plan(self._best)
+        sequences = self.context.shared(SequenceAnnealing)
+        if sequences.fits and not budget.over():
+            after = sequences.anneal(found.timetable)
+            found = after if after.better_than(found) else found
+        self._effort.spent(found.better_than(incumbent))
+        return found
+
+    def _start(self, incumbent: Candidate | None) -> _Inserted | None:
+        """The best order so far or that of the best plan, whichever is better; at first Smith's order instead."""
+        choices = [0] * len(self._counts) if self._best is None else self._best.choices
+        orders = [smith_order(self.context.data) if self._best is None else self._best.order]
+        if incumbent is not None:
+            orders.append(_order_of(incumbent.timetable))
+        tried = [self._inserted(order, choices) for order in orders]
+        return min((one for one in tried if one is not None), key=lambda one: one.value, default=None)
+
+    def _inserted(self, order: list[int], choices: list[int], limits: list[int] | None = None) -> _Inserted | None:
+        """Insert all jobs; None where that is above a limit or a job finds no room."""
+        insertion = self._insertion
+        insertion.ask(choices)
+        value = insertion.insert(order, limits)
+        return None if value >= insertion.beyond else _Inserted(order, choices, insertion.partial())
+
+    def _annealed(self, start: _Inserted, length: float, budget: Budget) -> _Inserted:
+        """The best order that some steps lead to: so many times as many as usual, or for as many visits."""
+        hot, price = self.rng.choice(self.params.temperatures), self.context.params.prices.insertion_visit
+        best = current = start
+        step_share = 1 / (length * self.params.steps_per_job * len(start.order))
+        done = 0.0
+        while done < 1.0 and not budget.over():
+            loss = hot * (1 - done) ** 2 * self.rng.expovariate(1.0)
+            order, choices, last = self._changed(current)
+            after = self._inserted(order, choices, self._limits(current, last, round(loss * current.value)))
+            current = after or current
+            if current.value < best.value:
+                best = current
+            visited = self._insertion.visits() + _STEP_VISITS
+            done += max(step_share, visited / (length * self.params.visits))
+            budget.spend(visited * price)
+        return best
+
+    def _changed(self, current: _Inserted) -> tuple[list[int], list[int], int]:
+        """An order in which a job has another place or asks for another level profile; and the last position changed.
+
+        Half of all places are anywhere, the others near the old one.
+        """
+        rng, order, choices, count = self.rng, list(current.order), current.choices, len(current.order)
+        at = rng.randrange(count)
+        if self._several and rng.random() < self.params.profile_share:
+            index, choices = rng.choice(self._several), list(choices)
+            choices[index] = rng.randrange(self._counts[index])
+            return order, choices, order.index(index)
+        to = rng.randrange(count)
+        if rng.random() < 0.5:
+            reach = 1 + round(rng.expovariate(1.0) * self.params.reach * count)
+            to = min(count - 1, max(0, at + rng.choice((-reach, reach))))
+        order.insert(to, order.pop(at))
+        return order, choices, max(at, to)
+
+    def _limits(self, current: _Inserted, last: int, loss: int) -> list[int]:
+        """What the objective may be by position: behind all changes little more than it is at present."""
+        slack = loss + round(self.params.slack * current.value)
+        limits = [self._insertion.beyond] * last + [value + slack for value in current.partial[last:]]
+        limits[-1] = current.value + loss
+        return limits
+
+    def _plan(self, found: _Inserted) -> Candidate:
+        """The plan of an order."""
+        self._inserted(found.order, found.choices)
+        candidate = self.context.candidate(self._insertion.timetable())
+        self.context.propose(candidate)
+        return candidate
+
+
+def _order_of(plan: Timetable) -> list[int]:
+    """Jobs in the order in which they begin in a plan."""
+    begins = [min(block.start_us for block in job.iterations[0].blocks) for job in plan.jobs]
+    return sorted(range(len(begins)), key=begins.__getitem__)
