@@ -9,14 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
+from .referee_network import Json, channel_of, homes_of, wrong_gpus
+from .referee_shapes import copies_at, held_bytes, lanes_of_shape, wrong_shaped_job
+
 __all__ = ["canonical", "objective", "sha256", "verdict"]
 
-Json = Mapping[str, Any]
 LARGEST = 2**53 - 1
 
 
@@ -84,7 +86,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield "period"
     yield from _belonging(instance, plan)
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        yield from (_shaped if "shape" in given else _job)(instance, given, job, period)
+        yield from (wrong_shaped_job if "shape" in given else _job)(instance, given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
     value = objective(instance, plan)
@@ -151,29 +153,14 @@ def _levels(model: Json) -> list[int]:
     return list(model.get("levels", range(1, len(model["segments"]) + 1)))
 
 
-def _homes(instance: Json, job: Json) -> list[Json]:
-    """The server of each GPU of a job."""
-    servers = {server["name"]: server for server in instance["cluster"]["servers"]}
-    return [servers[gpu.rpartition("/")[0]] for gpu in job["gpus"]]
-
-
-def _gpus(job: Json, homes: Sequence[Json]) -> Iterator[str]:
-    """GPUs that are there, each once (specification: placement)."""
-    numbers = [gpu.rpartition("/")[2] for gpu in job["gpus"]]
-    if any(not n.isascii() or str(int(n)) != n or int(n) >= home["gpus"] for n, home in zip(numbers, homes)):
-        yield "placement: no such GPU"
-    if len(set(job["gpus"])) != len(job["gpus"]):
-        yield "placement: a GPU twice"
-
-
 def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
-    model, homes = instance["models"][given["model"]], _homes(instance, job)
-    yield from _gpus(job, homes)
+    model, homes = instance["models"][given["model"]], homes_of(instance, job)
+    yield from wrong_gpus(job, homes)
     tables = [segment[way] for segment in model["segments"] for way in ("forward_us", "backward_us")]
     if any(home["gpu_type"] not in table for home in homes for table in tables):
         yield "placement: type"
     yield from _depths(given, _levels(model), job["iterations"])
-    rate, latency, _ = _channel(instance, homes)
+    rate, latency, _ = channel_of(instance, homes)
     if rate is None:
         yield "placement: no route"
         return
@@ -248,133 +235,11 @@ def _transfer_us(model: Json, bucket: int, c: int, w: int, channel: tuple[int, i
     return -(-size * ((c - 1) * w + (w - 1) * c) * 10**6 // (c * w * rate)) + (c + w - 2) * latency
 
 
-def _channel(instance: Json, homes: Sequence[Json]) -> tuple[int | None, int, frozenset[str]]:
-    """Rate, latency and links of a ring (specification: ring, route); no rate where two servers have no path."""
-    counts = Counter(home["name"] for home in homes)
-    ring = [server for server in instance["cluster"]["servers"] if server["name"] in counts]
-    if len(ring) == 1:
-        return ring[0]["fabric_bandwidth"], ring[0].get("fabric_latency_us", 0), frozenset()
-    order = [server["name"] for server in instance["cluster"]["servers"]]
-    used: dict[str, Json] = {}
-    names = [server["name"] for server in ring]
-    for one, other in pairwise([*names, names[0]]):
-        route = _route(instance["cluster"].get("links", []), *sorted((one, other), key=order.index))
-        if route is None:
-            return None, 0, frozenset()
-        used.update({link["name"]: link for link in route})
-    fabrics = [server for server in ring if counts[server["name"]] > 1]
-    rates = [link["bandwidth"] for link in used.values()] + [server["fabric_bandwidth"] for server in fabrics]
-    delays = [x.get("latency_us", 0) for x in used.values()] + [x.get("fabric_latency_us", 0) for x in fabrics]
-    return min(rates), max(delays), frozenset(used)
-
-
-def _route(links: Sequence[Json], start: str, end: str) -> list[Json] | None:
-    """Fewest links, then the smallest sequence of names: paths grow a link at a time, kept in order of names."""
-    paths, seen = [([start], list[Json]())], {start}
-    while paths:
-        for names, route in sorted(paths, key=lambda path: path[0]):
-            if names[-1] == end:
-                return route
-        grown: dict[str, tuple[list[str], list[Json]]] = {}
-        for names, route in sorted(paths, key=lambda path: path[0]):
-            for link in links:
-                for here, there in (link["ends"], link["ends"][::-1]):
-                    if here == names[-1] and there not in seen:
-                        longer = ([*names, there], [*route, link])
-                        grown[there] = min(grown.get(there, longer), longer, key=lambda path: path[0])
-        seen |= set(grown)
-        paths = list(grown.values())
-    return None
-
-
-def _uses(operation: Json) -> list[str]:
-    """The slots that an operation of a shape names."""
-    if "from" in operation:
-        return [operation["from"], operation["to"]]
-    return list(operation.get("slots", operation.get("among", [operation.get("slot")])))
-
-
-def _shaped(instance: Json, given: Json, job: Json, period: int | None) -> Iterator[str]:
-    """A job with a shape (specification: shaped-jobs)."""
-    shape, homes = given["shape"], _homes(instance, job)
-    yield from _gpus(job, homes)
-    at = dict(zip((slot["name"] for slot in shape["slots"]), homes))
-    if any(at[name]["gpu_type"] not in block["duration_us"] for block in shape["blocks"] for name in _uses(block)):
-        yield "placement: type"
-    if _channel(instance, homes)[0] is None:
-        yield "placement: no route"
-        return
-    needs = [max(block["duration_us"][at[name]["gpu_type"]] for name in _uses(block)) for block in shape["blocks"]]
-    needs += [_moved(instance, transfer, [at[name] for name in _uses(transfer)])[0] for transfer in _transfers(shape)]
-    names = [operation["name"] for operation in (*shape["blocks"], *_transfers(shape))]
-    table = [dict(zip(names, (*i["blocks"], *i["transfers"]))) for i in job["iterations"]]
-    for row in table:
-        for name, need in zip(names, needs):
-            length = row[name]["end_us"] - row[name]["start_us"]
-            if length < need:
-                yield f"duration: {name}"
-            if period is not None and length > period:
-                yield f"period: {name}"
-            if row[name]["start_us"] < given.get("release_us", 0):
-                yield f"release: {name}"
-    yield from _waiting(shape, table, period)
-
-
-def _transfers(shape: Json) -> list[Json]:
-    return list(shape.get("transfers", []))
-
-
-def _moved(instance: Json, transfer: Json, homes: Sequence[Json]) -> tuple[int, frozenset[str]]:
-    """Time and links of a transfer of a shape (specification: durations-of-shaped-operations)."""
-    one, other = homes[0], homes[-1]
-    if "among" in transfer or one["name"] == other["name"]:
-        rate, latency, links = _channel(instance, homes)
-    else:
-        order = [server["name"] for server in instance["cluster"]["servers"]]
-        ends = sorted((one["name"], other["name"]), key=order.index)
-        route = _route(instance["cluster"].get("links", []), *ends) or []
-        rate, latency = min(x["bandwidth"] for x in route), max(x.get("latency_us", 0) for x in route)
-        links = frozenset(x["name"] for x in route)
-    assert rate is not None
-    steps, share = (2 * (len(homes) - 1), len(homes)) if "among" in transfer else (1, 1)
-    return -(-steps * transfer["bytes"] * 10**6 // (share * rate)) + steps * latency, links
-
-
-def _waiting(shape: Json, table: Sequence[Json], period: int | None) -> Iterator[str]:
-    """What waits for what (specification: edges, barrier, cyclic-horizon)."""
-
-    def start(name: str, iteration: int) -> int | None:
-        """Start of an operation in any iteration, also of a later period; None where there is none."""
-        turns, place = divmod(iteration, len(table))
-        if turns and period is None:
-            return None
-        return int(table[place][name]["start_us"]) + turns * (period or 0)
-
-    names = list(table[0])
-    edges = [(*edge, 0)[:3] for edge in shape.get("edges", [])] + [(name, name, 1) for name in names]
-    for before, after, lag in edges:
-        for i, row in enumerate(table):
-            begins = start(after, i + lag)
-            if begins is not None and begins < row[before]["end_us"]:
-                yield f"edges: {before} {after} {lag}"
-    barrier = shape.get("barrier", "none")
-    together = {
-        "none": [],
-        "slot": [[b["name"] for b in shape["blocks"] if slot["name"] in _uses(b)] for slot in shape["slots"]],
-        "job": [names],
-    }[barrier]
-    for group in together:
-        for i, row in enumerate(table):
-            begins = [moment for moment in (start(name, i + 1) for name in group) if moment is not None]
-            if begins and min(begins) < max(row[name]["end_us"] for name in group):
-                yield f"barrier: {barrier}"
-
-
 def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
     """One at a time (specification: exclusive, cyclic-horizon)."""
     lanes: dict[str, list[tuple[int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        used = _lanes_of_shape(instance, given["shape"], job) if "shape" in given else _lanes_of_workers(instance, job)
+        used = lanes_of_shape(instance, given["shape"], job) if "shape" in given else _lanes_of_workers(instance, job)
         for name, operation in used:
             lanes.setdefault(name, []).append((operation["start_us"], operation["end_us"]))
     for name, intervals in lanes.items():
@@ -383,26 +248,13 @@ def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
 
 
 def _lanes_of_workers(instance: Json, job: Json) -> Iterator[tuple[str, Json]]:
-    _, _, links = _channel(instance, _homes(instance, job))
+    _, _, links = channel_of(instance, homes_of(instance, job))
     for iteration in job["iterations"]:
         for gpu, block in zip(job["gpus"], iteration["blocks"]):
             yield f"gpu {gpu}", block
         for transfer in iteration["transfers"]:
             for link in links:
                 yield f"link {link}", transfer
-
-
-def _lanes_of_shape(instance: Json, shape: Json, job: Json) -> Iterator[tuple[str, Json]]:
-    names = [slot["name"] for slot in shape["slots"]]
-    gpu, home = dict(zip(names, job["gpus"])), dict(zip(names, _homes(instance, job)))
-    links = [_moved(instance, transfer, [home[n] for n in _uses(transfer)])[1] for transfer in _transfers(shape)]
-    for iteration in job["iterations"]:
-        for block, run in zip(shape["blocks"], iteration["blocks"]):
-            for name in _uses(block):
-                yield f"gpu {gpu[name]}", run
-        for used, run in zip(links, iteration["transfers"]):
-            for link in used:
-                yield f"link {link}", run
 
 
 def _overlapping(busy: list[tuple[int, int]], period: int | None) -> bool:
@@ -423,7 +275,7 @@ def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
         if "shape" in given:
             for gpu, size in zip(job["gpus"], (slot.get("memory", 0) for slot in given["shape"]["slots"])):
                 states[gpu] += size
-            for gpu, *hold in _held(given["shape"], job):
+            for gpu, *hold in held_bytes(given["shape"], job):
                 holds.setdefault(gpu, []).append((hold[0], hold[1], hold[2]))
             continue
         model = instance["models"][given["model"]]
@@ -440,26 +292,7 @@ def _memory(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
         here = holds.get(gpu, [])
         # What is held rises only where a hold begins.
         most = max(
-            (sum(size * _copies(start, end, m, period) for start, end, size in here) for m, _, _ in here), default=0
+            (sum(size * copies_at(start, end, m, period) for start, end, size in here) for m, _, _ in here), default=0
         )
         if state + largest.get(gpu, 0) + most > memory[gpu.rpartition("/")[0]]:
             yield f"memory: {gpu}"
-
-
-def _held(shape: Json, job: Json) -> Iterator[tuple[str, int, int, int]]:
-    """GPU, start, end and bytes of what is held, iteration by iteration."""
-    gpu = dict(zip((slot["name"] for slot in shape["slots"]), job["gpus"]))
-    blocks = {block["name"]: block for block in shape["blocks"]}
-    for iteration in job["iterations"]:
-        runs = dict(zip(blocks, iteration["blocks"]))
-        for hold in shape.get("holds", []):
-            start, end = runs[hold["from"]]["start_us"], runs[hold["to"]]["end_us"]
-            if end > start:
-                yield gpu[hold.get("slot") or blocks[hold["from"]]["slot"]], start, end, hold["bytes"]
-
-
-def _copies(start: int, end: int, moment: int, period: int | None) -> int:
-    """How many repetitions of an interval contain a moment."""
-    if period is None:
-        return int(start <= moment < end)
-    return (moment - start) // period - (moment - end) // period

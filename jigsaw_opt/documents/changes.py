@@ -10,11 +10,12 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["add_job", "change_bandwidth", "remove_job"]
 
 
-def add_job(instance: Instance, job: Job, models: Mapping[str, Model] | None = None) -> Instance:
+def add_job(instance: Instance, job: Job | ShapedJob, models: Mapping[str, Model] | None = None) -> Instance:
     """The instance with one more job, the last one.
 
     Parameters

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
+from fault_campaign.changed import changed
 from fault_campaign.referee import sha256, verdict
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.documents import decode_instance, decode_plan, encode_instance, encode_plan, instance_sha256
+from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.instance import Horizon, Objective
 from tests.random_instances import GOALS
 from tests.random_shapes import changed_plan, one_after_another, random_shaped_instance
@@ -37,6 +40,23 @@ def test_both_judge_random_plans_alike(horizon: Horizon, objective: Objective) -
     expected = {"placement", "duration", "release", "barrier", "edges", "exclusive", "memory", "correct"}
     assert rules.keys() >= (expected if horizon == "finite" else expected - {"release"})
     assert rules["correct"] > 100
+
+
+def test_both_judge_damaged_documents_alike() -> None:
+    """Numbers, GPUs, keys and lists changed at random: the checker raises on none of them."""
+    found: Counter[bool] = Counter()
+    for seed in range(_INSTANCES):
+        random, instance = Random(seed), random_shaped_instance(seed, *GOALS[seed % 3])
+        document, plan = json.loads(encode_instance(instance)), one_after_another(instance, random)
+        for _ in range(_CHANGES // 2 if plan is not None and not violations(instance, plan) else 0):
+            tried = changed(json.loads(encode_plan(replace(plan, solver={"name": "none"}))), random)
+            try:
+                wrong = bool(violations(instance, decode_plan(json.dumps(tried))))
+            except InvalidInputError:
+                wrong = True
+            assert wrong == bool(verdict(document, tried)), f"{seed}: {tried}"
+            found[wrong] += 1
+    assert found[True] > 100 and found[False] > 10
 
 
 def test_documents_and_hashes_of_random_shapes() -> None:
