@@ -87,6 +87,8 @@ class Buffers(NamedTuple):
         Two groups.
     inside, before
         Jobs in these, and where they were; as many as there are jobs.
+    halt
+        One number: once it is 1, an annealing ends where it is.
     """
 
     rng: Numbers
@@ -98,3 +100,4 @@ class Buffers(NamedTuple):
     pair: Numbers
     inside: Numbers
     before: Numbers
+    halt: Numbers

@@ -157,6 +157,8 @@ def anneal_assignment(
     rng, moved, target = buffers.rng, buffers.moved, buffers.target
     kept, temperature, cooling = 0, hot, (cold / hot) ** (1.0 / max(1, steps))
     for _ in range(steps):
+        if buffers.halt[0] == 1:
+            break
         count = propose(options, state, jobs, groups, buffers)
         for m in range(count):
             add_change(options, amount, state.chosen[moved[m]], -1.0, buffers)
@@ -254,6 +256,8 @@ def reassign_pairs(
     if len(groups) < 2:
         return 0
     for _ in range(times):
+        if buffers.halt[0] == 1:
+            break
         for k in range(len(groups)):
             buffers.over[k] = excess(options, load, groups[k], most)
         over = draw_pair(groups, buffers.over, buffers)

@@ -12,10 +12,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from itertools import chain
 from typing import Any
 
-from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.problem.clock import halting, look, looking
 from jigsaw_opt.solvers.engines.compiled import Reals, arrays, compiled, prepare
 from jigsaw_opt.solvers.kernels.assignment import Buffers, GroupAssignment
 from jigsaw_opt.solvers.kernels.assignment_annealing import (
@@ -101,6 +102,7 @@ class HierarchicalAssignment:
                 pair=[0, 0],
                 inside=[0] * len(jobs),
                 before=[0] * len(jobs),
+                halt=[0],
             )
             for _ in range(threads)
         ]
@@ -294,7 +296,12 @@ class HierarchicalAssignment:
             part, buffers, seed = order
             given = [arrays(each) if self._fast and isinstance(each, list) else each for each in part]
             buffers.rng[0] = seed
-            return run(self._options, self._amount, *given, self._exponentials, self._load, self._state, buffers)
+            # Python takes seconds for what compiled code takes moments for.
+            with nullcontext() if self._fast else halting(buffers.halt):
+                kept = run(self._options, self._amount, *given, self._exponentials, self._load, self._state, buffers)
+            if not self._fast:
+                look()
+            return kept
 
         seeds = [self.rng.randint(1, LARGEST_SEED) for _ in parts]
         orders = list(zip(parts, self._buffers[: len(parts)], seeds, strict=True))
