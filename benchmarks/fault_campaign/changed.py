@@ -32,6 +32,16 @@ def trials(campaign: Campaign) -> Iterator[Trial]:
                 plans = [found["plan"], *(changed(found["plan"], random) for _ in range(_CHANGES))]
                 yield from compared(helper, "a changed plan", instance, plans, how)
                 yield from _other_instances(helper, instance, found["plan"], random, how)
+            yield from _shaped(helper, random, how)
+
+
+def _shaped(helper: Servant, random: Random, how: str) -> Iterator[Trial]:
+    """Plans of a random instance with shaped jobs, in which one thing follows another: as they are, and changed."""
+    made = documents.shaped(random)
+    if made is not None:
+        instance, plan = made
+        plans = [plan, *(changed(plan, random) for _ in range(_CHANGES))]
+        yield from compared(helper, "a changed plan with shapes", instance, plans, how)
 
 
 def compared(helper: Servant, fault: str, instance: Json, plans: list[Json], how: str) -> Iterator[Trial]:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from jigsaw_opt.documents import encode_instance
+from jigsaw_opt.documents import encode_instance, encode_plan
 from tests.extreme_instances import extreme_instance
-from tests.random_instances import random_instance
+from tests.random_instances import GOALS, random_instance
+from tests.random_shapes import one_after_another, random_shaped_instance
 
 __all__ = [
     "LARGEST",
@@ -24,6 +26,7 @@ __all__ = [
     "machines",
     "models",
     "servers",
+    "shaped",
     "small",
     "trace",
     "written",
@@ -160,3 +163,13 @@ def trace(path: Path, jobs: int, random: Random) -> Path:
 
     path.write_text("\n".join(("name,submit_s,model,gpus,iterations", *rows())) + "\n")
     return path
+
+
+def shaped(random: Random) -> tuple[Json, Json] | None:
+    """An instance with shaped jobs and a plan of it, which may break memory or placement; None where it has none."""
+    instance = random_shaped_instance(random.getrandbits(32), *random.choice(GOALS))
+    plan = one_after_another(instance, random)
+    if plan is None:
+        return None
+    stated = replace(plan, solver={"name": "one after another"})
+    return json.loads(encode_instance(instance)), json.loads(encode_plan(stated))

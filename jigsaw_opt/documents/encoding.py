@@ -40,7 +40,10 @@ def instance_sha256(instance: Instance) -> str:
 
 
 def encode_instance(instance: Instance) -> bytes:
-    """Write an instance as ``jigsaw-instance/1`` with every default; a server, segment, link or job a line."""
+    """Write an instance as ``jigsaw-instance/1`` with every default; a server, segment, link or job a line.
+
+    Of a shaped job a line each has a slot, an operation, an edge and a hold.
+    """
     return ("".join(_pretty(_tree(instance), "\n")) + "\n").encode()
 
 
@@ -181,7 +184,9 @@ def encode_depth(depth: Depth) -> Json:
     return {"rule": depth.rule, **{key: value for key, value in given.items() if value is not None}}
 
 
-_BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"}
+_BROKEN_OVER_LINES = {"cluster", "servers", "links", "models", "segments", "jobs"} | {
+    *("shape", "slots", "blocks", "transfers", "edges", "holds")
+}
 
 
 def _pretty(tree: Json, margin: str) -> Iterator[str]:
@@ -191,8 +196,15 @@ def _pretty(tree: Json, margin: str) -> Iterator[str]:
     for index, (key, value) in enumerate(tree.items()):
         yield f"{',' if index else ''}{inner}{_line(key)}: "
         if isinstance(value, list) and value and key in _BROKEN_OVER_LINES:
-            yield "[" + ",".join(f"{inner}  {_line(item)}" for item in value) + f"{inner}]"
-        elif isinstance(value, dict) and (key in _BROKEN_OVER_LINES or "segments" in value):
+            yield "["
+            for number, item in enumerate(value):
+                yield f"{',' if number else ''}{inner}  "
+                if isinstance(item, dict) and "shape" in item:
+                    yield from _pretty(item, f"{inner}  ")
+                else:
+                    yield _line(item)
+            yield f"{inner}]"
+        elif isinstance(value, dict) and value and (key in _BROKEN_OVER_LINES or "segments" in value):
             yield from _pretty(value, inner)
         else:
             yield _line(value)
