@@ -138,3 +138,47 @@ def test_one_slot_without_edges_takes_the_sum_of_its_blocks() -> None:
         jobs = (ShapedJobPlan("c", ("s/0",), (ShapedIteration(tuple(Execution(*run) for run in runs), ()),)),)
         plan = Plan("one", instance_sha256(instance), "optimal", objective, objective, None, jobs)
         assert rules(instance, plan) == broken
+
+
+def one_forward_one_backward() -> tuple[Instance, ShapedIteration]:
+    """Two stages, four microbatches, forward passes of 1 us and backward passes of 2 us in the order 1F1B."""
+    runs = {
+        "F00": (0, 1),
+        "F10": (1, 2),
+        "B00": (4, 6),
+        "F20": (6, 7),
+        "B10": (7, 9),
+        "F30": (9, 10),
+        "B20": (10, 12),
+        "B30": (13, 15),
+        "F01": (1, 2),
+        "B01": (2, 4),
+        "F11": (4, 5),
+        "B11": (5, 7),
+        "F21": (7, 8),
+        "B21": (8, 10),
+        "F31": (10, 11),
+        "B31": (11, 13),
+    }
+    blocks = tuple(ShapedBlock(name, (f"stage{name[2]}",), {"v": 1 if name[0] == "F" else 2}) for name in runs)
+    ways = [(f"F{m}0", f"F{m}1") for m in range(4)] + [(f"F{m}1", f"B{m}1") for m in range(4)]
+    ways += [(f"B{m}1", f"B{m}0") for m in range(4)]
+    shape = Shape((Slot("stage0"), Slot("stage1")), blocks, (), tuple(Edge(*way) for way in ways), "slot")
+    cluster = Cluster((Server("s", "v", 2, 0, 1),))
+    instance = Instance("1f1b", cluster, {}, (ShapedJob("pipe", shape, 1),), "cyclic", "period")
+    return instance, ShapedIteration(tuple(Execution(*run) for run in runs.values()), ())
+
+
+def test_one_forward_one_backward_repeats_after_all_microbatches_and_the_bubble() -> None:
+    """The period is (microbatches + stages - 1) x (1 + 2) us = 15 us.
+
+    None is shorter: the second stage begins at least 1 us after the first one, works for 12 us, and the first stage
+    then has a backward pass of 2 us to do; so the first stage spans 15 us, and its barrier makes that the period.
+    """
+    instance, iteration = one_forward_one_backward()
+    plan = Plan("1f1b", "", "feasible", 0, 0, None, (ShapedJobPlan("pipe", ("s/0", "s/1"), (iteration,)),))
+    assert check(instance, stated(instance, plan, 15)) == ()
+    assert rules(instance, stated(instance, plan, 14)) == {"barrier", "exclusive"}
+    (job,) = instance.shaped
+    loose = replace(instance, jobs=(replace(job, shape=replace(job.shape, barrier="none")),))
+    assert rules(loose, stated(loose, plan, 15)) == set()
