@@ -149,6 +149,7 @@ class RelocationParams:
 class OrderInsertionParams:
     """Simulated annealing of the order in which jobs are inserted."""
 
+    slice: float = parameter(0.2, "share", "Share of the limits after which an annealing is cut off.", 1e-6, 1)
     visits: int = parameter(5_000_000, "operations", "Blocks and transfers tried in one annealing, at most.", 1)
     steps_per_job: int = parameter(300, "steps", "Steps of one annealing for each job, at most.", 1)
     temperatures: tuple[float, ...] = parameter((0.002, 0.001), "share", "Objective lost at first; one is drawn.")

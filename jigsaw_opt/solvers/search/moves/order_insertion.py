@@ -68,7 +68,8 @@ class AnnealOrder:
         before = self._start(incumbent)
         if before is None:
             return None
-        self._best = self._annealed(before, self._effort.length, budget)
+        with budget.slice(self.params.slice):
+            self._best = self._annealed(before, self._effort.length, budget)
         found = self._plan(self._best)
         sequences = self.context.shared(SequenceAnnealing)
         if sequences.fits and not budget.over():
