@@ -24,6 +24,7 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.pace import BestPace
+from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 
 __all__ = [
     "MOST_OPERATIONS",
@@ -118,9 +119,10 @@ class OperationGraph:
 
 @dataclass(frozen=True)
 class Operations:
-    """An instance, cut: its cluster and one operation graph a job, in the instance's order.
+    """An instance, cut: its cluster, and one graph a job, in the instance's order among those of a kind.
 
-    The cluster is the instance's without the GPUs of a huge server that would stay idle in any case.
+    `jobs` are the data-parallel ones, `shaped` those with a shape. The cluster is the instance's without the GPUs of a
+    huge server that would stay idle in any case.
     """
 
     instance: Instance
@@ -128,6 +130,7 @@ class Operations:
     jobs: tuple[OperationGraph, ...]
     horizon: Horizon
     objective: Objective
+    shaped: tuple[ShapedGraph, ...] = ()
 
     @cached_property
     def routes(self) -> Routes:
@@ -142,16 +145,25 @@ class Operations:
     @property
     def blocks(self) -> int:
         """Number of blocks of all jobs and iterations."""
-        return sum(job.iterations * len(job.blocks) for job in self.jobs)
+        shaped = sum(graph.job.iterations * graph.blocks for graph in self.shaped)
+        return shaped + sum(job.iterations * len(job.blocks) for job in self.jobs)
 
     @property
     def transfers(self) -> int:
         """Number of transfers of all jobs and iterations."""
-        return sum(job.iterations * len(job.transfers) for job in self.jobs)
+        shaped = sum(graph.job.iterations * (graph.size - graph.blocks) for graph in self.shaped)
+        return shaped + sum(job.iterations * len(job.transfers) for job in self.jobs)
 
 
-def cut(instance: Instance) -> Operations:
-    """Cut every job of an instance into its operation graph.
+def cut(instance: Instance, shaped: bool = False) -> Operations:
+    """Cut every job of an instance.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    shaped
+        Whether the caller takes jobs with a shape as well.
 
     Raises
     ------
@@ -160,19 +172,21 @@ def cut(instance: Instance) -> Operations:
     OutOfTimeError
         The time of the solve is over.
     UsageError
-        A depth rule of one's own gives limits that no levels keep.
+        A depth rule of one's own gives limits that no levels keep, or a job has a shape and the caller takes none.
     """
-    workers = sum(job.workers for job in instance.data_parallel)
+    own = tuple(job for job in instance.jobs if isinstance(job, Job)) if shaped else instance.data_parallel
+    workers = sum(job.workers for job in own) + sum(len(job.shape.slots) for job in instance.shaped)
     if workers > MOST_OPERATIONS:
         raise TooLargeError(f"the jobs have {workers:,} workers; a plan is written for {MOST_OPERATIONS:,} at most")
     cutters = {name: _ModelCut(model) for name, model in instance.models.items()}
-    jobs = tuple(cutters[job.model].cut(job) for job in looking(instance.data_parallel))
-    return Operations(instance, _usable(instance), jobs, instance.horizon, instance.objective)
+    jobs = tuple(cutters[job.model].cut(job) for job in looking(own))
+    graphs = tuple(cut_shape(job) for job in looking(instance.shaped))
+    return Operations(instance, _usable(instance, workers), jobs, instance.horizon, instance.objective, graphs)
 
 
-def _usable(instance: Instance) -> Cluster:
+def _usable(instance: Instance, workers: int) -> Cluster:
     """The cluster without GPUs that no plan needs: those of a server are alike, and each worker is on one of them."""
-    most = max(_HUGE_SERVER, sum(job.workers for job in instance.data_parallel))
+    most = max(_HUGE_SERVER, workers)
     cluster = instance.cluster
     if all(server.gpus <= most for server in cluster.servers):
         return cluster

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Transfer
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedJobPlan, Transfer
 
 __all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "objective_of"]
 
@@ -46,10 +46,14 @@ class JobDecision:
 
 @dataclass(frozen=True, slots=True)
 class Timetable:
-    """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one)."""
+    """A plan without its paperwork: the jobs, and the period of a cyclic one (None for a finite one).
+
+    Jobs with a shape stand apart, in the instance's order among themselves.
+    """
 
     jobs: tuple[JobPlan, ...]
     period_us: int | None = None
+    shaped: tuple[ShapedJobPlan, ...] = ()
 
 
 def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
@@ -63,22 +67,29 @@ def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[
     return tuple(_job_plan(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True))
 
 
-def job_end(job: JobPlan) -> int:
-    """Largest end among blocks and transfers of the last iteration (specification: job-end)."""
+def job_end(job: JobPlan | ShapedJobPlan) -> int:
+    """Largest end among blocks and transfers (specification: job-end, end-of-a-shaped-job)."""
+    # Iterations end in their order, for each operation waits for itself in the iteration before.
     last = job.iterations[-1]
     return max([block.end_us for block in last.blocks] + [transfer.end_us for transfer in last.transfers])
 
 
-def objective_of(operations: Operations, jobs: Sequence[JobPlan], period_us: int | None = None) -> int:
+def objective_of(
+    operations: Operations,
+    jobs: Sequence[JobPlan],
+    period_us: int | None = None,
+    shaped: Sequence[ShapedJobPlan] = (),
+) -> int:
     """Objective of a timetable (specification: objective)."""
     if operations.objective == "period":
         if period_us is None:
             raise ValueError("a cyclic plan needs its period")
         return period_us
-    ends = [job_end(job) for job in jobs]
+    ends = [*map(job_end, jobs), *map(job_end, shaped)]
     if operations.objective == "makespan":
         return max(ends)
-    return sum(operation.weight * end for operation, end in zip(operations.jobs, ends, strict=True))
+    weights = [*(job.weight for job in operations.jobs), *(graph.job.weight for graph in operations.shaped)]
+    return sum(weight * end for weight, end in zip(weights, ends, strict=True))
 
 
 def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:

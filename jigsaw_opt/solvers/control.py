@@ -18,8 +18,10 @@ from jigsaw_opt import __version__
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
 from jigsaw_opt.problem import clock
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -106,7 +108,7 @@ class Control:
 
     def offer(self, timetable: Timetable) -> Accepted | None:
         """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not."""
-        objective = objective_of(self.operations, timetable.jobs, timetable.period_us)
+        objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.shaped)
         with self._lock:
             if self.ended or (self.objective is not None and objective >= self.objective):
                 return None
@@ -241,7 +243,7 @@ class Control:
             objective=event.objective,
             bound=event.bound,
             period_us=timetable.period_us,
-            jobs=timetable.jobs,
+            jobs=_in_order(self.operations.instance, timetable),
             solver={
                 "name": self.name,
                 "version": __version__,
@@ -263,6 +265,14 @@ class Control:
         if plan is not None:
             require_correct(self.operations.instance, plan, f"solver {self.name!r}")
         return plan
+
+
+def _in_order(instance: Instance, timetable: Timetable) -> tuple[JobPlan | ShapedJobPlan, ...]:
+    """Plans of all jobs in the order of the instance."""
+    if not timetable.shaped:
+        return timetable.jobs
+    jobs, shaped = iter(timetable.jobs), iter(timetable.shaped)
+    return tuple(next(shaped) if isinstance(job, ShapedJob) else next(jobs) for job in instance.jobs)
 
 
 def first_bound(operations: Operations, options: Options) -> Bound:

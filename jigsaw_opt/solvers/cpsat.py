@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.result import Result
@@ -17,6 +19,14 @@ class Cpsat(OrtoolsSolver):
 
     name: str = "cpsat"
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
+
+    shapes: ClassVar[bool] = True
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Shaped jobs and data-parallel ones together."""
+        from jigsaw_opt.solvers.activities.exact import mixed
+
+        return mixed(instance)
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

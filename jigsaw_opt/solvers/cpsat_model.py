@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations import cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations import cpsat_activities, cpsat_cycle, cpsat_timetable
+from jigsaw_opt.formulations.cpsat_activities import serial
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, serial_limit, windows
 from jigsaw_opt.problem.operations import Operations
@@ -26,19 +27,24 @@ _PRESOLVED_NUMBERS = 2**40
 
 def is_small(operations: Operations) -> bool:
     """Whether the presolve takes less than seconds; of larger models nearly all targets are left open."""
-    return interval_count(operations) < _MANY_INTERVALS[operations.horizon]
+    count = (cpsat_activities.interval_count if operations.shaped else interval_count)(operations)
+    return count < _MANY_INTERVALS[operations.horizon]
 
 
 def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
     most = _most(operations, limit)
+    if operations.shaped:
+        return cpsat_activities.build(operations, min(bound, most), most)
     build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
     return build(operations, windows(operations, most, control.deadlines(most)), bound, most)
 
 
 def _most(operations: Operations, limit: int | None) -> int:
     """The limit, or an objective that some plan reaches if there is any."""
-    return serial_limit(operations) if limit is None else limit
+    if limit is not None:
+        return limit
+    return serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
 
 
 def engine_for(control: Control, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:

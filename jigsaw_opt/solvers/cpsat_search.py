@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.activities import exact
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, is_small, propagate_strongly, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
@@ -48,12 +50,25 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     operations
         The instance, cut.
     """
-    _warm_start(control, operations)
     work = math.inf if control.options.work_limit is None else control.options.work_limit
+    if operations.shaped:
+        return _solve_shaped(control, operations, work)
+    _warm_start(control, operations)
     if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
         # What bounds say of the ends of single jobs makes the model smaller.
         raise_bounds(control, operations, min(BOUND_WORK, work))
     return control.reason() or explore(control, operations, control.options.workers, work)
+
+
+def _solve_shaped(control: Control, operations: Operations, work: float) -> StoppedBy | None:
+    """Solve an instance of shaped jobs; None where its model is too large to be built."""
+    if not exact.fits(operations):
+        return None
+    workers = control.options.workers
+    if operations.horizon == "cyclic" and not spans_suffice(operations):
+        return exact.prove_period(control, operations, workers, work)
+    model = build_model(control, operations, control.bound, control.objective)
+    return _search(control, operations, model, workers, work, math.inf)
 
 
 def explore(

@@ -18,6 +18,7 @@ from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.result import Conflict
@@ -51,7 +52,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
             alone += causes
             if not causes:
                 fine.add(key)
-    return tuple(alone) or tuple(_states_exceed_memory(operations))
+    return tuple(alone) or (tuple(_states_exceed_memory(operations)) if operations.jobs else ())
 
 
 def too_wide(instance: Instance) -> tuple[Conflict, ...]:
@@ -63,7 +64,9 @@ def too_wide(instance: Instance) -> tuple[Conflict, ...]:
         What is to be scheduled, not cut: it takes no more memory however many workers there are.
     """
     found = []
-    for job in looking(instance.data_parallel):
+    for job in looking(instance.jobs):
+        if isinstance(job, ShapedJob):
+            continue
         types = instance.models[job.model].gpu_types
         gpus = sum(server.gpus for server in instance.cluster.servers if server.gpu_type in types)
         if 0 < gpus < job.workers:
@@ -85,6 +88,11 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     is_feasible
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
+    if operations.shaped:
+        names = tuple(job.name for job in operations.instance.jobs)
+        return Conflict(
+            "search", names, f"{', '.join(names)}: no placement of the slots leaves room for what they hold"
+        )
     check = is_feasible or placement_feasible
 
     def holds(jobs: Sequence[int]) -> bool:

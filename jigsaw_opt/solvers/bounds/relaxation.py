@@ -92,6 +92,8 @@ class Relaxation:
         others run beside it.
     fits
         Whether an instance has the size and the parts that it needs.
+    shaped
+        Whether it bounds instances of shaped jobs, and no others.
     """
 
     name: str
@@ -99,7 +101,9 @@ class Relaxation:
     objectives: frozenset[str] = frozenset({"makespan", "weighted_completion", "period"})
     instant: bool = False
     fits: Callable[[Operations], bool] = lambda operations: True
+    shaped: bool = False
 
     def applies(self, operations: Operations) -> bool:
         """Whether it has something to say about an instance."""
-        return operations.objective in self.objectives and self.fits(operations)
+        kind = bool(operations.shaped) == self.shaped
+        return kind and operations.objective in self.objectives and self.fits(operations)

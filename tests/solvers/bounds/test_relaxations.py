@@ -8,7 +8,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
+from tests.random_shapes import random_shaped_instance
 
 OBJECTIVES = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
 OPERATORS: dict[type[ast.AST], Callable[..., Fraction | bool]] = {
@@ -59,7 +60,7 @@ def holds(arithmetic: str, value: int) -> bool:
 
 
 def all_bounds(instance: Instance, without: tuple[str, ...] = ()) -> Iterator[Bound]:
-    operations = cut(instance)
+    operations = cut(instance, shaped=True)
     yield lower_bound(operations, without)
     yield from stronger_bounds(operations, -1, 1.0, without=without)
 
@@ -75,12 +76,16 @@ SPREAD = [
     generate("rack", 15),
     catalogue.load("rack/link-bound"),
 ]
+SHAPED = [
+    replace(instance, jobs=instance.shaped)
+    for instance in (random_shaped_instance(seed, *both) for seed in range(4) for both in OBJECTIVES)  # type: ignore[arg-type]
+]
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "two_level_bins"])
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
-    for instance in SPREAD:
+    for instance in (*SPREAD, *SHAPED):
         for bound in all_bounds(instance, alone(name)):
             if bound.proof.relaxation == name:
                 told += 1

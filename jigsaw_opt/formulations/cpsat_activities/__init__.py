@@ -1,0 +1,196 @@
+"""Shaped jobs as a CP-SAT model, on both horizons; see ``docs/cpsat_activities.md`` for it in formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.holds import add_memory
+from jigsaw_opt.formulations.cpsat_activities.placement import add_order_of_gpus, add_placement, add_sizes
+from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
+from jigsaw_opt.formulations.cpsat_activities.timing import (
+    add_blocks_disjoint,
+    add_starts,
+    add_transfers_disjoint,
+    add_waits,
+    load_of,
+)
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, SpanAxis, TimeAxis
+from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Timetable
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["CpSatActivities", "build", "channels_fit", "interval_count", "spans_suffice"]
+
+_MOST_CHANNELS = 20_000
+"""Servers of the slots of a transfer, in all combinations, above which no model is built."""
+
+
+class CpSatActivities:
+    """Variables and constraints of one instance whose jobs all have shapes.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    gpus
+        Its GPUs by number.
+    jobs
+        Variables of each job.
+    axis
+        The times that operations are laid down on.
+    proto
+        The CP-SAT model.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        gpus: Gpus,
+        jobs: Sequence[ShapedVariables],
+        axis: TimeAxis,
+        proto: cp_model.CpModel,
+    ) -> None:
+        self.operations, self.gpus, self.jobs, self.axis, self.proto = operations, gpus, tuple(jobs), axis, proto
+
+    def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
+        """Timetable of a solution, given the value of each variable."""
+        decisions = []
+        for it in self.jobs:
+            held = [next(g for g, literal in at.items() if value(literal)) for at in it.at]
+            # Starts are sums of variables, which an engine and its callback evaluate as well.
+            starts = [[value(start.start) for start in row] for row in it.starts]  # type: ignore[arg-type]
+            decisions.append(ShapedDecision([self.gpus.all[g] for g in held], starts))
+        period = None
+        if isinstance(self.axis, ModuloAxis):
+            period = self.axis.limit
+        elif isinstance(self.axis, SpanAxis):
+            period = value(self.axis.period)
+        return Timetable((), period, assemble_shaped(self.operations, decisions))
+
+    def hint(self, timetable: Timetable) -> None:
+        """Offer a timetable to the engine as its first solution."""
+        self.proto.clear_hints()  # type: ignore[no-untyped-call]
+        number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
+        for it, plan in zip(self.jobs, timetable.shaped, strict=True):
+            for at, name in zip(it.at, plan.gpus, strict=True):
+                for g, literal in at.items():
+                    self.proto.add_hint(literal, g == number[name])
+            for row, iteration in zip(it.starts, plan.iterations, strict=True):
+                for start, done in zip(row, (*iteration.blocks, *iteration.transfers), strict=True):
+                    modulo = isinstance(self.axis, ModuloAxis)
+                    self.proto.add_hint(start.phase, done.start_us % self.axis.limit if modulo else done.start_us)
+
+
+def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
+    """Build the model of an instance whose jobs all have shapes.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    bound, limit
+        Every plan's objective is at least `bound`, and only plans at most `limit` are of interest. On the cyclic
+        horizon the period is `limit` unless `spans_suffice`: what is feasible at a period is so at every longer one
+        (specification: cyclic-horizon).
+    """
+    proto, gpus = new_model(), Gpus(operations.routes)
+    axis = _axis(proto, operations, bound, limit)
+    jobs = [ShapedVariables(graph) for graph in operations.shaped]
+    for it in jobs:
+        add_placement(proto, gpus, it)
+        add_sizes(proto, gpus, it)
+        add_starts(proto, it, axis)
+        add_waits(proto, it, axis)
+    add_order_of_gpus(proto, gpus, jobs)
+    add_blocks_disjoint(proto, gpus, jobs, axis)
+    add_transfers_disjoint(proto, jobs, axis)
+    add_memory(proto, gpus, jobs, axis)
+    if isinstance(axis, SpanAxis):
+        proto.minimize(axis.period)
+        add_loads(proto, gpus, jobs, axis.period)
+    elif operations.horizon == "cyclic":
+        add_loads(proto, gpus, jobs, limit)
+    else:
+        add_objective(proto, operations, gpus, jobs, bound, limit)
+    return CpSatActivities(operations, gpus, jobs, axis, proto)
+
+
+def spans_suffice(operations: Operations) -> bool:
+    """Whether a cyclic instance can be stated in absolute times, with the period as a variable.
+
+    Slots of one job are on different GPUs, so those of a single job share no GPU. Where a barrier keeps each slot
+    within one period, its blocks are apart modulo the period where they are apart at all, and so is what they hold.
+    Transfers know no barrier, so none may use a link.
+    """
+    alone = len(operations.shaped) == 1 and not operations.jobs and operations.horizon == "cyclic"
+    return alone and operations.shaped[0].shape.barrier != "none" and not _uses_links(operations)
+
+
+def _uses_links(operations: Operations) -> bool:
+    """Whether a transfer may use a link."""
+    return bool(operations.cluster.links) and any(graph.shape.transfers for graph in operations.shaped)
+
+
+def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: int) -> TimeAxis:
+    if spans_suffice(operations):
+        return SpanAxis(serial_limit(operations), model.new_int_var(max(1, bound), limit, "period"))
+    return ModuloAxis(limit) if operations.horizon == "cyclic" else TimeAxis(limit)
+
+
+def add_loads(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], most: cp_model.LinearExprT) -> None:
+    """No GPU has more work than there is time."""
+    for g in range(len(gpus.all)):
+        model.add(load_of(gpus, jobs, g) <= most)
+
+
+def add_objective(
+    model: cp_model.CpModel, operations: Operations, gpus: Gpus, jobs: Sequence[ShapedVariables], bound: int, limit: int
+) -> None:
+    """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
+    objective = model.new_int_var(bound, limit, operations.objective)
+    model.minimize(objective)
+    ends: list[cp_model.LinearExpr] = []
+    for it in jobs:
+        end = model.new_int_var(0, limit, "")
+        last = it.graph.job.iterations - 1
+        for operation in range(it.graph.size):
+            # An operation waits for itself in the iteration before, so the last one ends last.
+            model.add(end >= it.end(last, operation))
+        ends.append(it.graph.job.weight * end if operations.objective == "weighted_completion" else end)
+    if operations.objective == "weighted_completion":
+        model.add(objective == sum(ends))
+        return
+    for last_end in ends:
+        model.add(objective >= last_end)
+    add_loads(model, gpus, jobs, objective)
+
+
+def interval_count(operations: Operations) -> int:
+    """About how many optional intervals the model has."""
+    gpus, count = Gpus(operations.routes), 0
+    types = [gpus.gpu_type(g) for g in range(len(gpus.all))]
+    for graph in operations.shaped:
+        places = [sum(gpu_type in own for gpu_type in types) for own in graph.gpu_types]
+        uses = sum(places[slot] for block in range(graph.blocks) for slot in graph.takes_part[block])
+        holds = sum(places[hold.slot] for hold in graph.holds)
+        links = len(operations.cluster.links) * len(graph.shape.transfers)
+        count += graph.job.iterations * (uses + holds + links)
+    return count * (2 if operations.horizon == "cyclic" else 1)
+
+
+def channels_fit(operations: Operations) -> bool:
+    """Whether the servers of every transfer's slots can be gone through in all combinations."""
+    gpus = Gpus(operations.routes)
+    servers = [server.gpu_type for server in gpus.cluster.servers]
+    for graph in operations.shaped:
+        places = [sum(gpu_type in own for gpu_type in servers) for own in graph.gpu_types]
+        slots = graph.takes_part[graph.blocks :]
+        if any(prod(places[slot] for slot in own) > _MOST_CHANNELS for own in slots):
+            return False
+    return True

@@ -1,0 +1,87 @@
+"""Memory over time: slots all the time, holds from one block to another (specification: holds, memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
+from jigsaw_opt.problem.shaped_graph import NumberedHold
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_activities.variables import Expression
+
+__all__ = ["add_memory"]
+
+
+def add_memory(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
+    """On no GPU do slots and holds exceed its memory at any moment."""
+    unit = gcd(
+        *(hold.bytes for it in jobs for hold in it.graph.holds),
+        *(slot.memory for it in jobs for slot in it.graph.shape.slots),
+    )
+    if unit == 0:
+        return
+    spans = {id(it): [_Span(model, it, hold, axis) for hold in it.graph.holds] for it in jobs}
+    for g in range(len(gpus.all)):
+        taken = _Taken(model, axis, unit)
+        for it in jobs:
+            for slot, at in zip(it.graph.shape.slots, it.at, strict=True):
+                if g in at and slot.memory:
+                    taken.always(at[g], slot.memory // unit)
+            for span in spans[id(it)]:
+                if g in it.at[span.hold.slot]:
+                    span.add_to(taken, it.at[span.hold.slot][g])
+        taken.close(gpus.memory(g) // unit)
+
+
+class _Taken:
+    """What is taken of the memory of one GPU, in units."""
+
+    def __init__(self, model: cp_model.CpModel, axis: TimeAxis, unit: int) -> None:
+        self.model, self.axis, self.unit = model, axis, unit
+        self.intervals: list[cp_model.IntervalVar] = []
+        self.demands: list[Expression] = []
+
+    def always(self, literal: cp_model.IntVar, demand: Expression) -> None:
+        """Take memory all the time where a literal holds."""
+        whole = self.model.new_optional_fixed_size_interval_var(0, max(1, self.axis.span), literal, "")
+        self.add([whole], demand)
+
+    def add(self, intervals: Sequence[cp_model.IntervalVar], demand: Expression) -> None:
+        """Take memory for some intervals."""
+        self.intervals += intervals
+        self.demands += [demand] * len(intervals)
+
+    def close(self, capacity: int) -> None:
+        """No more is taken than there is."""
+        self.model.add_cumulative(self.intervals, self.demands, capacity)
+
+
+class _Span:
+    """How long a hold lasts in each iteration."""
+
+    def __init__(self, model: cp_model.CpModel, it: ShapedVariables, hold: NumberedHold, axis: TimeAxis) -> None:
+        self.hold, self.rows = hold, list[tuple["cp_model.IntVar", "Expression", "Expression | None"]]()
+        for iteration, row in enumerate(it.starts):
+            start, end = row[hold.start], it.end(iteration, hold.end)
+            length = model.new_int_var(0, axis.limit, "")
+            periods: Expression | None = None
+            if isinstance(axis, ModuloAxis):
+                # Longer than a period, it overlaps copies of itself.
+                periods = model.new_int_var(0, 2 * it.graph.size * it.graph.job.iterations + 1, "")
+                model.add(length + axis.limit * periods >= end - start.start)
+            else:
+                model.add(length >= end - start.start)
+            self.rows.append((start.phase, length, periods))
+
+    def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
+        """Take the bytes on a GPU where the slot is there."""
+        demand = self.hold.bytes // taken.unit
+        for phase, length, periods in self.rows:
+            taken.add(taken.axis.intervals(taken.model, phase, length, literal), demand)
+            if periods is not None:
+                taken.always(literal, periods * demand)

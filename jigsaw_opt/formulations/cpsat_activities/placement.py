@@ -1,0 +1,110 @@
+"""GPUs of slots, and how long that makes operations (specification: slots, durations-of-shaped-operations)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ShapedVariables
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_activities.variables import Expression
+
+__all__ = ["add_order_of_gpus", "add_placement", "add_sizes"]
+
+
+def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+    """Every slot is on one GPU of a type of its own, slots of a job on different ones, and routes join all of them."""
+    for types in it.graph.gpu_types:
+        it.at.append({g: model.new_bool_var("") for g in range(len(gpus.all)) if gpus.gpu_type(g) in types})
+        model.add_exactly_one(it.at[-1].values())
+    for g in range(len(gpus.all)):
+        model.add_at_most_one(at[g] for at in it.at if g in at)
+    for at in it.at:
+        here: dict[int, list[cp_model.IntVar]] = {}
+        for g, literal in at.items():
+            here.setdefault(gpus.all[g][0], []).append(literal)
+        it.on.append({server: _any_of(model, literals) for server, literals in here.items()})
+    _add_reach(model, gpus, it)
+
+
+def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+    """All slots are in one connected part of the cluster."""
+    component = gpus.routes.component
+    if len(set(component)) == 1:
+        return
+    for first, second in zip(it.on, it.on[1:], strict=False):
+        for part in set(component):
+            ours, theirs = ([x for s, x in on.items() if component[s] == part] for on in (first, second))
+            model.add(sum(ours) == sum(theirs))
+
+
+def add_order_of_gpus(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables]) -> None:
+    """GPUs of a server are alike: one is used only once a slot before, of any job, is on the GPU before it."""
+    slots = [at for it in jobs for at in it.at]
+    for number, at in enumerate(slots):
+        for g, literal in at.items():
+            if gpus.all[g][1] > 0:
+                model.add_bool_or([~literal, *(slots[n][g - 1] for n in range(number) if g - 1 in slots[n])])
+
+
+def add_sizes(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
+    """Durations of blocks by the types of their GPUs, and of transfers by the servers of their slots."""
+    graph = it.graph
+    for block in range(graph.blocks):
+        it.size.append(_block_size(model, gpus, it, block))
+    for operation in range(graph.blocks, graph.size):
+        it.size.append(_transfer_size(model, gpus, it, operation))
+
+
+def _block_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, block: int) -> Expression:
+    """Duration of a block; no less than on the slowest of its GPUs."""
+    table, slots = it.graph.shape.blocks[block].duration_us, it.graph.takes_part[block]
+    times = sorted({table[gpus.gpu_type(g)] for slot in slots for g in it.at[slot]})
+    if len(times) <= 1:
+        # None where no GPU holds the slot, and then no plan is sought.
+        return times[0] if times else 0
+    size = model.new_int_var(times[0], times[-1], "")
+    for slot in slots:
+        model.add(size >= sum(table[gpus.gpu_type(g)] * literal for g, literal in it.at[slot].items()))
+    return size
+
+
+def _transfer_size(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, operation: int) -> Expression:
+    """Duration of a transfer, and which links it occupies, by the servers of its slots."""
+    graph, slots = it.graph, it.graph.takes_part[operation]
+    outcomes: dict[tuple[tuple[int, ...], int], cp_model.IntVar] = {}
+    for servers in product(*(it.on[slot] for slot in slots)):
+        channel = graph.channel(operation, servers, gpus.routes)
+        if channel is None:
+            continue
+        outcome = channel.links, graph.transfer_us(operation, channel)
+        if outcome not in outcomes:
+            outcomes[outcome] = model.new_bool_var("")
+        there = [~it.on[slot][server] for slot, server in zip(slots, servers, strict=True)]
+        model.add_bool_or([*there, outcomes[outcome]])
+    model.add_exactly_one(outcomes.values())
+    for link in sorted({link for links, _ in outcomes for link in links}):
+        # What takes no time overlaps nothing, wherever it lies.
+        literals = [x for (links, size), x in outcomes.items() if link in links and size > 0]
+        if literals:
+            it.links[operation, link] = _any_of(model, literals)
+    times = sorted({size for _, size in outcomes})
+    if len(times) <= 1:
+        return times[0] if times else 0
+    size = model.new_int_var(times[0], times[-1], "")
+    model.add(size == sum(time * literal for (_, time), literal in outcomes.items()))
+    return size
+
+
+def _any_of(model: cp_model.CpModel, literals: Iterable[cp_model.IntVar]) -> cp_model.IntVar:
+    """Literal of one of several of which at most one holds."""
+    known = list(literals)
+    if len(known) == 1:
+        return known[0]
+    found = model.new_bool_var("")
+    model.add(found == sum(known))
+    return found

@@ -1,0 +1,31 @@
+"""What every instance of shaped jobs can be done within: operations one after the other."""
+
+from __future__ import annotations
+
+from jigsaw_opt.problem.cluster import Channel, Cluster
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+
+__all__ = ["serial_limit", "serial_us"]
+
+
+def serial_limit(operations: Operations) -> int:
+    """An objective that some plan reaches if there is any: operations one after the other.
+
+    What holds memory at a moment of a plan holds it as well where operations follow one another in the order of their
+    starts there, so that order is feasible too; on the cyclic horizon the specification says so (cyclic-horizon).
+    """
+    lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.shaped]
+    released = max((graph.job.release_us for graph in operations.shaped), default=0)
+    if operations.objective == "weighted_completion":
+        return (sum(lengths) + released) * sum(graph.job.weight for graph in operations.shaped)
+    return max(1, sum(lengths) + released)
+
+
+def serial_us(cluster: Cluster, graph: ShapedGraph) -> int:
+    """Longest time of all operations of one iteration, one after the other, on any GPUs."""
+    rates = [*(link.bandwidth for link in cluster.links), *(server.fabric_bandwidth for server in cluster.servers)]
+    latencies = [*(link.latency_us for link in cluster.links), *(it.fabric_latency_us for it in cluster.servers)]
+    worst = Channel((), min(rates), max(latencies))
+    blocks = sum(max(block.duration_us.values()) for block in graph.shape.blocks)
+    return blocks + sum(graph.transfer_us(operation, worst) for operation in range(graph.blocks, graph.size))

@@ -1,0 +1,66 @@
+"""When operations start: edges, barriers, and GPUs and links of their own (specification: edges-and-barrier)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ShapedVariables, TimeAxis
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_activities.variables import Expression
+
+__all__ = ["add_blocks_disjoint", "add_starts", "add_transfers_disjoint", "add_waits", "load_of"]
+
+
+def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
+    """A start for every operation of every iteration, not before the release."""
+    # A start waits for a chain of others, and each of these adds less than two periods.
+    most = 2 * it.graph.size * it.graph.job.iterations
+    for _ in range(it.graph.job.iterations):
+        it.starts.append([axis.start(model, it.graph.job.release_us, most) for _ in range(it.graph.size)])
+
+
+def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
+    """Edges and barriers."""
+    for (first, before), (later, after), periods in it.graph.precedences(axis.horizon):
+        model.add(it.starts[later][after].start + axis.later(periods) >= it.end(first, before))
+
+
+def add_blocks_disjoint(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
+    """On a GPU, blocks do not overlap (specification: exclusive)."""
+    for g in range(len(gpus.all)):
+        intervals: list[cp_model.IntervalVar] = []
+        for it in jobs:
+            for slot, blocks in enumerate(it.graph.blocks_of):
+                if g in it.at[slot]:
+                    for row in it.starts:
+                        for block in blocks:
+                            intervals += axis.intervals(model, row[block].phase, it.size[block], it.at[slot][g])
+        model.add_no_overlap(intervals)
+
+
+def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
+    """On a link, transfers do not overlap (specification: exclusive)."""
+    on_link: dict[int, list[cp_model.IntervalVar]] = {}
+    for it in jobs:
+        for (operation, link), literal in it.links.items():
+            for row in it.starts:
+                taken = axis.intervals(model, row[operation].phase, it.size[operation], literal)
+                on_link.setdefault(link, []).extend(taken)
+    for intervals in on_link.values():
+        model.add_no_overlap(intervals)
+
+
+def load_of(gpus: Gpus, jobs: Sequence[ShapedVariables], g: int) -> Expression:
+    """Least work of a GPU in all iterations, by the slots that it holds."""
+    total: Expression = 0
+    for it in jobs:
+        for slot, blocks in enumerate(it.graph.blocks_of):
+            if g in it.at[slot]:
+                tables = (it.graph.shape.blocks[block].duration_us for block in blocks)
+                work = it.graph.job.iterations * sum(table[gpus.gpu_type(g)] for table in tables)
+                total = total + work * it.at[slot][g]
+    return total

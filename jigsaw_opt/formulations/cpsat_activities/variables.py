@@ -1,0 +1,186 @@
+"""Variables of a shaped job, and the axis that its operations are laid down on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    Expression: TypeAlias = cp_model.LinearExpr | int
+
+__all__ = ["Gpus", "ModuloAxis", "ShapedVariables", "SpanAxis", "Start", "TimeAxis"]
+
+
+class Gpus:
+    """The GPUs of a cluster by number, server by server.
+
+    Parameters
+    ----------
+    routes
+        Routes of the cluster.
+    """
+
+    def __init__(self, routes: Routes) -> None:
+        self.routes, self.cluster = routes, routes.cluster
+        self.all = [(s, k) for s, server in enumerate(self.cluster.servers) for k in range(server.gpus)]
+
+    def gpu_type(self, gpu: int) -> str:
+        """Type of a GPU."""
+        return self.cluster.servers[self.all[gpu][0]].gpu_type
+
+    def memory(self, gpu: int) -> int:
+        """Bytes of a GPU."""
+        return self.cluster.servers[self.all[gpu][0]].gpu_memory
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When an operation starts.
+
+    Parameters
+    ----------
+    start
+        Its start.
+    phase
+        The variable that resources see: the start itself, or its residue modulo the period.
+    """
+
+    start: Expression
+    phase: cp_model.IntVar
+
+
+@dataclass(slots=True)
+class ShapedVariables:
+    """What the model has of one shaped job.
+
+    Parameters
+    ----------
+    graph
+        The job, cut.
+    at
+        By slot, the literal of each GPU that it may be on.
+    on
+        By slot, the literal of each server that it may be on.
+    size
+        By operation, its duration.
+    links
+        By transfer's operation and link, the literal that it occupies the link for some time.
+    starts
+        By iteration and operation.
+    """
+
+    graph: ShapedGraph
+    at: list[dict[int, cp_model.IntVar]] = field(default_factory=list)
+    on: list[dict[int, cp_model.IntVar]] = field(default_factory=list)
+    size: list[Expression] = field(default_factory=list)
+    links: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    starts: list[list[Start]] = field(default_factory=list)
+
+    def end(self, iteration: int, operation: int) -> Expression:
+        """End of an operation."""
+        return self.starts[iteration][operation].start + self.size[operation]
+
+
+class TimeAxis:
+    """Absolute times from 0 to a limit.
+
+    Parameters
+    ----------
+    limit
+        Nothing ends later.
+    """
+
+    horizon: ClassVar[Horizon] = "finite"
+
+    def __init__(self, limit: int) -> None:
+        self.limit = self.span = limit
+
+    def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
+        """A new start not before the release."""
+        start = model.new_int_var(min(release_us, self.limit), self.limit, "")
+        return Start(start, start)
+
+    def later(self, periods: int) -> Expression:
+        """So many periods."""
+        return 0
+
+    def intervals(
+        self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
+    ) -> list[cp_model.IntervalVar]:
+        """What an operation takes of a resource where a literal holds."""
+        return [_interval(model, phase, size, literal, self.limit)]
+
+
+class SpanAxis(TimeAxis):
+    """Absolute times of one run of a job, whose period is a variable.
+
+    It holds where all that shares a GPU or link lies within one period anyway (`spans_suffice`). A plan of which no
+    operation runs for a while can be drawn together there, so one run lasts no longer than its operations in turn.
+
+    Parameters
+    ----------
+    limit
+        Time of all operations one after the other.
+    period
+        The period.
+    """
+
+    horizon: ClassVar[Horizon] = "cyclic"
+
+    def __init__(self, limit: int, period: cp_model.IntVar) -> None:
+        super().__init__(limit)
+        self.period = period
+
+    def later(self, periods: int) -> Expression:
+        """So many periods."""
+        return periods * self.period
+
+
+class ModuloAxis(TimeAxis):
+    """Times modulo a period, which is a constant.
+
+    A start is a residue and a number of whole periods. Operations last at most a period, so two of them overlap modulo
+    the period exactly where two of the intervals from the residues and a period later overlap.
+
+    Parameters
+    ----------
+    period
+        The period.
+    """
+
+    horizon: ClassVar[Horizon] = "cyclic"
+
+    def __init__(self, period: int) -> None:
+        super().__init__(period)
+        self.span = 2 * period
+
+    def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
+        """A new start, at most so many periods after the first one."""
+        phase = model.new_int_var(0, self.limit - 1, "")
+        return Start(phase + self.limit * model.new_int_var(0, most_periods, ""), phase)
+
+    def later(self, periods: int) -> Expression:
+        """So many periods."""
+        return periods * self.limit
+
+    def intervals(
+        self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
+    ) -> list[cp_model.IntervalVar]:
+        """What an operation takes of a resource where a literal holds, in this period and the next."""
+        return [_interval(model, start, size, literal, 3 * self.limit) for start in (phase, phase + self.limit)]
+
+
+def _interval(
+    model: cp_model.CpModel, start: Expression, size: Expression, literal: cp_model.IntVar, limit: int
+) -> cp_model.IntervalVar:
+    if isinstance(size, int):
+        return model.new_optional_fixed_size_interval_var(start, size, literal, "")
+    end = model.new_int_var(0, limit, "")
+    model.add(end == start + size).only_enforce_if(literal)
+    return model.new_optional_interval_var(start, size, end, literal, "")

@@ -1,0 +1,264 @@
+"""The activity network: what is left to be timed once GPUs and levels are fixed.
+
+Activities occupy GPUs and links, waits say what waits for what, holds say what memory is taken meanwhile. Both kinds
+of job yield it: `add_data_parallel` and `add_shaped` add a job with its GPUs. Whatever times placed jobs by the network
+knows no kind of job.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.costs import contributors
+from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["Activity", "ActivityNetwork", "MemoryHold", "ShapedDecision", "Wait", "assemble_shaped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A block or transfer of one iteration.
+
+    Parameters
+    ----------
+    job, iteration
+        Index of its job among those added, and the iteration.
+    duration_us
+        How long it takes, in microseconds.
+    gpus, links
+        GPUs, and indices of links, that it occupies all that time.
+    release_us
+        It starts no earlier.
+    """
+
+    job: int
+    iteration: int
+    duration_us: int
+    gpus: tuple[Gpu, ...]
+    links: tuple[int, ...]
+    release_us: int
+
+
+class Wait(NamedTuple):
+    """An activity waits for another one.
+
+    ``start(after) + periods * T >= start(before) + offset_us``; where `offset_us` is None, for the end of `before`.
+    """
+
+    before: int
+    after: int
+    periods: int = 0
+    offset_us: int | None = None
+
+
+class MemoryHold(NamedTuple):
+    """Bytes on a GPU from the start of one activity to the end of another."""
+
+    start: int
+    end: int
+    gpu: Gpu
+    bytes: int
+
+
+@dataclass(slots=True)
+class ActivityNetwork:
+    """Activities of placed jobs, and what binds them.
+
+    Parameters
+    ----------
+    routes
+        Routes of the cluster.
+    horizon
+        On the cyclic one, the last iteration of a job is followed by its first one a period later.
+
+    Attributes
+    ----------
+    activities, waits, holds
+        What was added, job by job, iteration by iteration, blocks before transfers.
+    jobs
+        By job added, how many activities there were before it.
+    memory_bytes
+        By GPU, bytes of slots that it holds all the time.
+    """
+
+    routes: Routes
+    horizon: Horizon = "finite"
+    activities: list[Activity] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    holds: list[MemoryHold] = field(default_factory=list)
+    jobs: list[int] = field(default_factory=list)
+    memory_bytes: Counter[Gpu] = field(default_factory=Counter)
+
+    def add_data_parallel(self, graph: OperationGraph, gpus: Sequence[Gpu], levels: Sequence[Sequence[int]]) -> None:
+        """Add a data-parallel job on its GPUs, with the level of each slot by iteration (specification: iteration).
+
+        Raises
+        ------
+        ValueError
+            No path joins the servers of the job.
+        """
+        servers = self.routes.cluster.servers
+        channel = self.routes.channel(Counter(server for server, _ in gpus))
+        if channel is None:
+            raise ValueError(f"no path joins all servers of job {graph.name}")
+        tables = [block.duration_us[servers[gpus[block.slot][0]].gpu_type] for block in graph.blocks]
+        begin, job = len(self.activities), len(self.jobs)
+        self.jobs.append(begin)
+        for iteration, row in enumerate(levels):
+            for block, table in zip(graph.blocks, tables, strict=True):
+                gpu = (gpus[block.slot],)
+                length = table[row[block.slot] - 1]
+                self.activities.append(Activity(job, iteration, length, gpu, (), graph.release_us))
+            for transfer in graph.transfers:
+                length = graph.transfer_us(transfer.bucket, contributors(row, transfer.bucket), channel)
+                self.activities.append(Activity(job, iteration, length, (), channel.links, graph.release_us))
+        self.waits += _data_parallel_waits(graph, tables, levels, begin, self.horizon)
+
+    def add_shaped(self, graph: ShapedGraph, gpus: Sequence[Gpu]) -> None:
+        """Add a shaped job on the GPUs of its slots (specification: shaped-jobs).
+
+        Raises
+        ------
+        ValueError
+            No path joins two of its servers.
+        """
+        begin, job = len(self.activities), len(self.jobs)
+        self.jobs.append(begin)
+        once = [self._shaped_activity(graph, operation, gpus, job) for operation in range(graph.size)]
+        for iteration in range(graph.job.iterations):
+            self.activities += [
+                Activity(it.job, iteration, it.duration_us, it.gpus, it.links, it.release_us) for it in once
+            ]
+
+        def number(at: tuple[int, int]) -> int:
+            return begin + at[0] * graph.size + at[1]
+
+        for before, after, periods in graph.precedences(self.horizon):
+            self.waits.append(Wait(number(before), number(after), periods))
+        for slot, gpu in zip(graph.shape.slots, gpus, strict=True):
+            self.memory_bytes[gpu] += slot.memory
+        for iteration in range(graph.job.iterations):
+            for hold in graph.holds:
+                first, last = number((iteration, hold.start)), number((iteration, hold.end))
+                self.holds.append(MemoryHold(first, last, gpus[hold.slot], hold.bytes))
+
+    def _shaped_activity(self, graph: ShapedGraph, operation: int, gpus: Sequence[Gpu], job: int) -> Activity:
+        """An operation of a shaped job in its first iteration."""
+        used = tuple(gpus[slot] for slot in graph.takes_part[operation])
+        release = graph.job.release_us
+        if operation < graph.blocks:
+            types = (self.routes.cluster.servers[server].gpu_type for server, _ in used)
+            return Activity(job, 0, graph.block_us(operation, types), used, (), release)
+        channel = graph.channel(operation, [server for server, _ in used], self.routes)
+        if channel is None:
+            raise ValueError(f"no path joins all servers of job {graph.job.name}")
+        return Activity(job, 0, graph.transfer_us(operation, channel), (), channel.links, release)
+
+    def earliest(self, order: Sequence[int]) -> list[int]:
+        """Earliest starts on the finite horizon where GPUs and links take activities in an order.
+
+        Parameters
+        ----------
+        order
+            All activities, each after those that it waits for.
+
+        Returns
+        -------
+        list of int
+            By activity, its start in microseconds.
+        """
+        start, free = [0] * len(self.activities), dict[object, int]()
+        waits = self.waits_of()
+        for number in order:
+            it = self.activities[number]
+            moment = it.release_us
+            for before, offset in waits[number]:
+                moment = max(moment, start[before] + offset)
+            # What takes no time overlaps nothing, wherever it lies.
+            used = (*it.gpus, *it.links) if it.duration_us > 0 else ()
+            moment = max([moment, *(free.get(resource, 0) for resource in used)])
+            start[number] = moment
+            free |= dict.fromkeys(used, moment + it.duration_us)
+        return start
+
+    def waits_of(self) -> list[list[tuple[int, int]]]:
+        """By activity, what it waits for within one period: the other one, and how long after the start of that."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.activities]
+        for before, after, periods, offset in self.waits:
+            if periods == 0:
+                found[after].append((before, self.activities[before].duration_us if offset is None else offset))
+        return found
+
+
+def _data_parallel_waits(
+    graph: OperationGraph,
+    tables: Sequence[Sequence[int]],
+    levels: Sequence[Sequence[int]],
+    begin: int,
+    horizon: Horizon,
+) -> Iterator[Wait]:
+    """Readiness, order and barrier of a data-parallel job whose first activity is `begin`."""
+    blocks, size = len(graph.blocks), len(graph.blocks) + len(graph.transfers)
+    for iteration, row in enumerate(levels):
+        at = begin + iteration * size
+        for transfer in graph.transfers:
+            after = at + blocks + transfer.bucket - 1
+            for slot, table in enumerate(tables):
+                if row[slot] >= transfer.bucket:
+                    yield Wait(at + slot, after, 0, table[transfer.bucket - 1])
+            if transfer.bucket > 1:
+                yield Wait(after - 1, after)
+        periods, following = divmod(iteration + 1, graph.iterations)
+        if periods and horizon == "finite":
+            continue
+        # Transfers are in order, so the last one stands for all of them.
+        ends = [*range(at, at + blocks), *([at + size - 1] if graph.transfers else [])]
+        for before in ends:
+            for block in range(blocks):
+                yield Wait(before, begin + following * size + block, periods)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapedDecision:
+    """All that has to be chosen for one shaped job.
+
+    Parameters
+    ----------
+    gpus
+        GPU of each slot.
+    starts
+        Start of each operation, by iteration, in microseconds.
+    """
+
+    gpus: Sequence[Gpu]
+    starts: Sequence[Sequence[int]]
+
+
+def assemble_shaped(operations: Operations, decisions: Sequence[ShapedDecision]) -> tuple[ShapedJobPlan, ...]:
+    """Plans of shaped jobs, one for each decision, with every end exactly its start plus its duration.
+
+    Raises
+    ------
+    ValueError
+        Where two slots of a job sit on servers that no path joins.
+    """
+    plans = []
+    for graph, decision in zip(operations.shaped, decisions, strict=True):
+        network = ActivityNetwork(operations.routes, operations.horizon)
+        network.add_shaped(graph, decision.gpus)
+        lengths = [activity.duration_us for activity in network.activities[: graph.size]]
+        iterations = []
+        for row in decision.starts:
+            done = [Execution(start, start + length) for start, length in zip(row, lengths, strict=True)]
+            iterations.append(ShapedIteration(tuple(done[: graph.blocks]), tuple(done[graph.blocks :])))
+        names = tuple(operations.cluster.gpu_name(*gpu) for gpu in decision.gpus)
+        plans.append(ShapedJobPlan(graph.job.name, names, tuple(iterations)))
+    return tuple(plans)

@@ -1,0 +1,169 @@
+"""A shaped job cut: its operations by number, and everything that one of them waits for (specification: shaped-jobs).
+
+Operations of one iteration are numbered, the blocks first and then the transfers, both in the order of the shape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from jigsaw_opt.problem.cluster import Channel, Routes
+from jigsaw_opt.problem.costs import ceil_div, transfer_us
+from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.shape import Barrier, Shape, ShapedJob
+
+__all__ = ["NumberedHold", "Precedence", "ShapedGraph", "cut_shape"]
+
+
+class Precedence(NamedTuple):
+    """`after` starts no earlier than `before` ends, so many periods later; both are (iteration, operation)."""
+
+    before: tuple[int, int]
+    after: tuple[int, int]
+    periods: int
+
+
+class NumberedHold(NamedTuple):
+    """Bytes that the GPU of a slot holds from the start of one block to the end of another, by number."""
+
+    start: int
+    end: int
+    slot: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ShapedGraph:
+    """One shaped job, cut.
+
+    Parameters
+    ----------
+    job
+        The job.
+    gpu_types
+        By slot, the types of GPU that may hold it.
+    takes_part
+        By operation, the numbers of its slots: those of a block, source and target, or all among which it is.
+    edges
+        Every edge of the shape by number: before, after and lag. The edge of each operation to itself is among them.
+    holds
+        Every hold of the shape by number.
+    """
+
+    job: ShapedJob
+    gpu_types: tuple[tuple[str, ...], ...]
+    takes_part: tuple[tuple[int, ...], ...]
+    edges: tuple[tuple[int, int, int], ...]
+    holds: tuple[NumberedHold, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """Its shape."""
+        return self.job.shape
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks of one iteration."""
+        return len(self.shape.blocks)
+
+    @property
+    def size(self) -> int:
+        """Number of operations of one iteration."""
+        return len(self.takes_part)
+
+    @cached_property
+    def blocks_of(self) -> tuple[tuple[int, ...], ...]:
+        """By slot, the blocks that it takes part in."""
+        return tuple(
+            tuple(block for block in range(self.blocks) if slot in self.takes_part[block])
+            for slot in range(len(self.shape.slots))
+        )
+
+    def block_us(self, block: int, gpu_types: Iterable[str]) -> int:
+        """Duration of a block on GPUs of these types, in microseconds."""
+        table = self.shape.blocks[block].duration_us
+        return max(table[gpu_type] for gpu_type in gpu_types)
+
+    def channel(self, operation: int, servers: Sequence[int], routes: Routes) -> Channel | None:
+        """What a transfer uses whose slots are on these servers; None where no path joins them."""
+        if self.shape.transfers[operation - self.blocks].among or servers[0] == servers[1]:
+            return routes.channel(Counter(servers))
+        links = routes.between(*servers)
+        if links is None:
+            return None
+        used = [routes.cluster.links[link] for link in links]
+        return Channel(
+            tuple(sorted(links)), min(link.bandwidth for link in used), max(link.latency_us for link in used)
+        )
+
+    def transfer_us(self, operation: int, channel: Channel) -> int:
+        """Duration of a transfer over a channel, in microseconds (specification: durations-of-shaped-operations)."""
+        transfer = self.shape.transfers[operation - self.blocks]
+        if transfer.among:
+            workers = len(transfer.among)
+            return transfer_us(transfer.bytes, workers, workers, channel.rate, channel.latency_us)
+        return ceil_div(transfer.bytes * 10**6, channel.rate) + channel.latency_us
+
+    def precedences(self, horizon: Horizon) -> Iterator[Precedence]:
+        """Everything that operations of all iterations wait for: edges and barrier, each once."""
+        count = self.job.iterations
+        steps = [*self.edges, *((before, after, 1) for before, after in self._barrier)]
+        for before, after, lag in dict.fromkeys(steps):
+            for iteration in range(count):
+                periods, later = divmod(iteration + lag, count)
+                if periods == 0 or horizon == "cyclic":
+                    yield Precedence((iteration, before), (later, after), periods)
+
+    @cached_property
+    def _barrier(self) -> tuple[tuple[int, int], ...]:
+        """Pairs of operations between which the barrier lies; what follows from edges of lag 0 is left out."""
+        barrier: Barrier = self.shape.barrier
+        if barrier == "none":
+            return ()
+        groups = self.blocks_of if barrier == "slot" else (tuple(range(self.size)),)
+        found: dict[tuple[int, int], None] = {}
+        for group in groups:
+            members = set(group)
+            inside = [(a, b) for a, b, lag in self.edges if lag == 0 and a in members and b in members]
+            before, after = {a for a, _ in inside}, {b for _, b in inside}
+            last, first = [o for o in group if o not in before], [o for o in group if o not in after]
+            found |= dict.fromkeys((a, b) for a in last for b in first)
+        return tuple(found)
+
+
+def cut_shape(job: ShapedJob) -> ShapedGraph:
+    """Cut a shaped job: names become numbers, and what goes without saying is said."""
+    shape = job.shape
+    slot = {it.name: number for number, it in enumerate(shape.slots)}
+    takes_part = [tuple(slot[name] for name in block.slots) for block in shape.blocks]
+    for transfer in shape.transfers:
+        ends = transfer.among or (transfer.source or "", transfer.target or "")
+        takes_part.append(tuple(slot[name] for name in ends))
+    names = [*(block.name for block in shape.blocks), *(transfer.name for transfer in shape.transfers)]
+    number = {name: n for n, name in enumerate(names)}
+    edges = {(number[edge.before], number[edge.after], edge.lag): None for edge in shape.edges}
+    edges |= dict.fromkeys((operation, operation, 1) for operation in range(len(takes_part)))
+    holds = tuple(
+        NumberedHold(number[it.start], number[it.end], _slot_of(it.slot, slot, takes_part[number[it.start]]), it.bytes)
+        for it in shape.holds
+        if it.bytes > 0
+    )
+    return ShapedGraph(job, _gpu_types(shape), tuple(takes_part), tuple(edges), holds)
+
+
+def _slot_of(name: str | None, slot: Mapping[str, int], slots: Sequence[int]) -> int:
+    """Slot of a hold: the stated one, or the only one of its blocks."""
+    return slots[0] if name is None else slot[name]
+
+
+def _gpu_types(shape: Shape) -> tuple[tuple[str, ...], ...]:
+    """By slot, the types that every block of the slot has a duration for."""
+    types = []
+    for slot in shape.slots:
+        tables = [block.duration_us for block in shape.blocks if slot.name in block.slots]
+        types.append(tuple(sorted(set.intersection(*(set(table) for table in tables)))))
+    return tuple(types)

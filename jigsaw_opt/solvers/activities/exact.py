@@ -1,0 +1,86 @@
+"""The exact model of shaped jobs on the cyclic horizon, asked for one period after the other."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities import channels_fit, interval_count
+from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, run_engine
+from jigsaw_opt.solvers.cpsat_targets import Targets
+from jigsaw_opt.solvers.infeasibility import minimal_conflict
+from jigsaw_opt.solvers.result import StoppedBy
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["fits", "mixed", "prove_period"]
+
+_MOST_INTERVALS = 100_000
+"""Above so many optional intervals the engine takes gigabytes."""
+
+
+def mixed(instance: Instance) -> str | None:
+    """Why a solver of shaped jobs alone does not take an instance, or None where it does."""
+    if instance.shaped and len(instance.shaped) < len(instance.jobs):
+        return f"job {instance.shaped[0].name!r} has a shape, and others have none"
+    return None
+
+
+def fits(operations: Operations) -> bool:
+    """Whether the model of an instance of shaped jobs can be built."""
+    return channels_fit(operations) and interval_count(operations) <= _MOST_INTERVALS
+
+
+def prove_period(control: Control, operations: Operations, workers: int, work: float = math.inf) -> StoppedBy | None:
+    """Find the least period of a cyclic instance of shaped jobs, until there is a reason to stop.
+
+    Parameters
+    ----------
+    control
+        The solve under way.
+    operations
+        The instance, cut.
+    workers
+        Number of the engine's threads.
+    work
+        Limit in the engine's deterministic seconds.
+    """
+    from ortools.sat.python import cp_model
+
+    if control.objective is None:
+        status, work = _ask(control, operations, serial_limit(operations), workers, work)
+        if status == cp_model.INFEASIBLE:
+            # What is feasible at some period is so at this one (specification: cyclic-horizon).
+            control.refute(minimal_conflict(operations))
+        if control.objective is None:
+            return control.reason() or StoppedBy.TIME
+    work -= Targets(control, operations, workers).close_in(work)
+    while control.reason() is None and work > 0:
+        target = control.objective - 1
+        status, work = _ask(control, operations, target, workers, work)
+        if status == cp_model.INFEASIBLE:
+            control.raise_bound(target + 1)
+        elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            break
+    return control.reason() or StoppedBy.TIME
+
+
+def _ask(
+    control: Control, operations: Operations, period: int, workers: int, work: float
+) -> tuple[cp_model.CpSolverStatus, float]:
+    """Ask for a plan of a period, and offer it; returns what the engine says, and the work that is left."""
+    from ortools.sat.python import cp_model
+
+    model = build_model(control, operations, period, period)
+    if control.best is not None:
+        model.hint(control.best)
+    solver = engine_for(control, operations, workers, work)
+    status = run_engine(control, solver, model)
+    if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        control.offer(model.plan(solver.value))
+    return status, work - solver.response_proto.deterministic_time

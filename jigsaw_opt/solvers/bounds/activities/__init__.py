@@ -1,0 +1,1 @@
+"""Bounds of instances whose jobs have shapes."""

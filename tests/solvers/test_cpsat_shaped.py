@@ -1,0 +1,116 @@
+"""`cpsat` on jobs with a shape: known answers, both horizons, and random instances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.shape import Barrier
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from tests.random_shapes import random_shaped_instance
+
+pytest.importorskip("ortools")
+
+FT06 = (
+    ((2, 1), (0, 3), (1, 6), (3, 7), (5, 3), (4, 6)),
+    ((1, 8), (2, 5), (4, 10), (5, 10), (0, 10), (3, 4)),
+    ((2, 5), (3, 4), (5, 8), (0, 9), (1, 1), (4, 7)),
+    ((1, 5), (0, 5), (2, 5), (3, 3), (4, 8), (5, 9)),
+    ((2, 9), (1, 3), (4, 5), (5, 4), (0, 3), (3, 1)),
+    ((1, 3), (3, 3), (5, 9), (0, 10), (4, 4), (2, 1)),
+)
+"""The job shop of Fisher and Thompson (1963): machine and time of each operation of six jobs; its makespan is 55."""
+
+
+def one_server(gpus: int, memory: int = 1000) -> Cluster:
+    return Cluster((Server("s", "v", gpus, memory, 10**6),))
+
+
+def instance_of(cluster: Cluster, *jobs: ShapedJob, horizon: Horizon = "finite") -> Instance:
+    return Instance("shapes", cluster, {}, jobs, horizon, "period" if horizon == "cyclic" else "makespan")
+
+
+def solved(instance: Instance) -> Result:
+    return solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+
+
+def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier = "none") -> Shape:
+    """Stages of one slot each; a forward pass takes 1 and a backward pass 2, and activations are held in between."""
+    names = [(kind, batch, stage) for batch in range(batches) for stage in range(stages) for kind in "FB"]
+    blocks = tuple(ShapedBlock(f"{k}{b}.{s}", (f"s{s}",), {"v": 1 + (k == "B")}) for k, b, s in names)
+    edges = []
+    for batch in range(batches):
+        chain = [f"F{batch}.{s}" for s in range(stages)] + [f"B{batch}.{s}" for s in reversed(range(stages))]
+        edges += [Edge(before, after) for before, after in pairwise(chain)]
+    holds = tuple(Hold(f"F{b}.{s}", f"B{b}.{s}", activations) for b in range(batches) for s in range(stages))
+    slots = tuple(Slot(f"s{s}") for s in range(stages))
+    return Shape(slots, blocks, (), tuple(edges), barrier, holds if activations else ())
+
+
+def test_a_classic_job_shop() -> None:
+    blocks = [
+        ShapedBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
+        for j, job in enumerate(FT06)
+        for k, (machine, time) in enumerate(job)
+    ]
+    edges = [Edge(f"{j}.{k}", f"{j}.{k + 1}") for j in range(6) for k in range(5)]
+    shop = ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
+    result = solved(instance_of(one_server(6), shop))
+    assert (result.status, result.objective) == (Status.OPTIMAL, 55)
+
+
+@pytest.mark.parametrize(
+    ("memory", "barrier", "period"),
+    # Without a barrier one slot's work is the period; a pipeline that flushes has the bubbles of 1F1B, and with memory
+    # for one batch a stage waits until the gradient of each is back.
+    [(3, "none", 9), (3, "slot", 15), (1, "slot", 27)],
+)
+def test_periods_of_a_pipeline(memory: int, barrier: Barrier, period: int) -> None:
+    job = ShapedJob("pipe", pipeline(3, 3, 1, barrier), 1)
+    result = solved(instance_of(one_server(3, memory), job, horizon="cyclic"))
+    assert (result.status, result.objective) == (Status.OPTIMAL, period)
+
+
+def test_a_hold_longer_than_the_period_counts_as_often_as_it_overlaps_itself() -> None:
+    job = ShapedJob("pipe", pipeline(4, 1, 1), 1)
+    periods = {
+        memory: solved(instance_of(one_server(4, memory), job, horizon="cyclic")).objective for memory in (1, 2, 4)
+    }
+    # From the first forward pass to its gradient is 4 + 4 * 2 = 12 on the first stage.
+    assert periods == {1: 12, 2: 6, 4: 3}
+
+
+def test_memory_for_no_hold_is_proven_to_leave_no_plan() -> None:
+    job = ShapedJob("pipe", pipeline(2, 1, 5), 1)
+    for horizon in ("finite", "cyclic"):
+        result = solved(instance_of(one_server(2, 4), job, horizon=horizon))
+        assert (result.status, result.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
+        assert result.conflicts[0].jobs == ("pipe",)
+
+
+def test_a_job_with_more_slots_than_gpus_has_no_plan() -> None:
+    assert solved(instance_of(one_server(1), ShapedJob("pipe", pipeline(2, 1), 1))).status is Status.INFEASIBLE
+
+
+def test_mixed_instances_are_refused_by_name() -> None:
+    instance = next(it for it in map(random_shaped_instance, range(50)) if len(it.shaped) < len(it.jobs))
+    with pytest.raises(UsageError, match="has a shape, and others have none"):
+        solve(instance, "cpsat")
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("horizon", "objective"), [("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period")]
+)
+def test_random_instances_are_decided(seed: int, horizon: Horizon, objective: Objective) -> None:
+    instance = random_shaped_instance(seed, horizon, objective)
+    result = solved(replace(instance, jobs=instance.shaped))
+    assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+    assert result.stopped_by is StoppedBy.PROOF
