@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.result import Result
@@ -24,8 +25,6 @@ class Cpsat(OrtoolsSolver):
 
     def unsupported(self, instance: Instance) -> str | None:
         """Shaped jobs and data-parallel ones together."""
-        from jigsaw_opt.solvers.activities.exact import mixed
-
         return mixed(instance)
 
     def run(self, control: Control) -> Result:

@@ -62,12 +62,17 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
 
 def _solve_shaped(control: Control, operations: Operations, work: float) -> StoppedBy | None:
     """Solve an instance of shaped jobs; None where its model is too large to be built."""
+    offer_greedy(control, operations, control.options.seed)
+    if control.reason() is not None:
+        return control.reason()
     if not exact.fits(operations):
         return None
     workers = control.options.workers
     if operations.horizon == "cyclic" and not spans_suffice(operations):
         return exact.prove_period(control, operations, workers, work)
     model = build_model(control, operations, control.bound, control.objective)
+    if control.best is not None:
+        model.hint(control.best)
     return _search(control, operations, model, workers, work, math.inf)
 
 

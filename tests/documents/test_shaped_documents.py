@@ -230,11 +230,11 @@ def test_what_takes_data_parallel_jobs_alone_says_so(tmp_path: Path, capsys: pyt
     instance = decode_instance(json.dumps(PIPE))
     with pytest.raises(UsageError, match="jobs with a shape, such as 'pipe'"):
         cut(instance)
-    with pytest.raises(UsageError, match="'greedy' does not take instance 'pipes': job 'pipe' has a shape"):
-        solve(instance, "greedy")
+    with pytest.raises(UsageError, match="'ilp' does not take instance 'pipes': job 'pipe' has a shape"):
+        solve(instance, "ilp")
     path = tmp_path / "pipes.json"
     path.write_bytes(encode_instance(instance))
-    assert main(["solve", str(path), "--solver", "greedy"]) == 2
+    assert main(["solve", str(path), "--solver", "ilp"]) == 2
     assert "has a shape" in capsys.readouterr().err
     assert main(["validate", str(path)]) == 0
 

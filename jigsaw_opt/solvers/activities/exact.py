@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities import channels_fit, interval_count
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, run_engine
@@ -18,17 +17,10 @@ from jigsaw_opt.solvers.result import StoppedBy
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["fits", "mixed", "prove_period"]
+__all__ = ["fits", "prove_period"]
 
 _MOST_INTERVALS = 100_000
 """Above so many optional intervals the engine takes gigabytes."""
-
-
-def mixed(instance: Instance) -> str | None:
-    """Why a solver of shaped jobs alone does not take an instance, or None where it does."""
-    if instance.shaped and len(instance.shaped) < len(instance.jobs):
-        return f"job {instance.shaped[0].name!r} has a shape, and others have none"
-    return None
 
 
 def fits(operations: Operations) -> bool:

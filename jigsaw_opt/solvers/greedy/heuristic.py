@@ -11,6 +11,7 @@ from math import inf
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
@@ -65,6 +66,9 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     For weighted completions, jobs inserted by their ratios follow the plain trials.
     """
     require_size(operations)
+    if operations.shaped:
+        yield from shaped_timetables(operations, seed)
+        return
     asked = demands(operations)
     if asked is None:
         return

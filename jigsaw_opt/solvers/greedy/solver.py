@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -20,13 +22,15 @@ class Greedy:
     name: str = "greedy"
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
+    shapes: ClassVar[bool] = True
+
     def unavailable(self) -> str | None:
         """Never: it needs no engine."""
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes both horizons and every objective."""
-        return None
+        """Shaped jobs and data-parallel ones together."""
+        return mixed(instance)
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

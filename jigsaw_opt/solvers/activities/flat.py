@@ -1,0 +1,125 @@
+"""An activity network as lists of numbers, for whatever times it: successors, GPUs and links by number, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["Arc", "FlatActivities", "flatten", "network_of", "one_iteration"]
+
+
+class Arc(NamedTuple):
+    """``start(after) + periods * T >= start(before) + length_us``."""
+
+    before: int
+    after: int
+    length_us: int
+    periods: int
+
+
+class FlatActivities(NamedTuple):
+    """Activities by number.
+
+    Parameters
+    ----------
+    duration_us, release_us
+        By activity, in microseconds.
+    resources
+        By activity, the GPUs and links that it occupies; none where it takes no time, for that overlaps nothing.
+    arcs
+        What waits for what.
+    opens, closes
+        By activity, its holds as (GPU, bytes, the activity at the other end): those that begin with its start, and
+        those that end with its end.
+    room
+        By GPU, the bytes that slots leave free.
+    job, iteration
+        By activity.
+    """
+
+    duration_us: list[int]
+    release_us: list[int]
+    resources: list[tuple[int, ...]]
+    arcs: list[Arc]
+    opens: list[list[tuple[int, int, int]]]
+    closes: list[list[tuple[int, int, int]]]
+    room: list[int]
+    job: list[int]
+    iteration: list[int]
+
+    def successors(self) -> list[list[tuple[int, int]]]:
+        """By activity, what waits for it within one period, and how long after its start."""
+        found: list[list[tuple[int, int]]] = [[] for _ in self.duration_us]
+        for before, after, length, periods in self.arcs:
+            if periods == 0:
+                found[before].append((after, length))
+        return found
+
+
+def network_of(operations: Operations, gpus: Sequence[Sequence[Gpu]]) -> ActivityNetwork:
+    """The activity network of an instance of shaped jobs on the GPUs of their slots, by job.
+
+    Raises
+    ------
+    ValueError
+        No path joins two servers of a job.
+    """
+    network = ActivityNetwork(operations.routes, operations.horizon)
+    for graph, own in zip(operations.shaped, gpus, strict=True):
+        network.add_shaped(graph, own)
+    return network
+
+
+def flatten(network: ActivityNetwork) -> FlatActivities:
+    """Numbers instead of names: GPUs first and links behind them, both in the order of the cluster."""
+    cluster = network.routes.cluster
+    gpus = [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+    number = {gpu: g for g, gpu in enumerate(gpus)}
+    resources: list[tuple[int, ...]] = []
+    for it in network.activities:
+        used = [*(number[gpu] for gpu in it.gpus), *(len(gpus) + link for link in it.links)]
+        resources.append(tuple(used) if it.duration_us > 0 else ())
+    durations = [it.duration_us for it in network.activities]
+    opens: list[list[tuple[int, int, int]]] = [[] for _ in durations]
+    closes: list[list[tuple[int, int, int]]] = [[] for _ in durations]
+    for hold in network.holds:
+        opens[hold.start].append((number[hold.gpu], hold.bytes, hold.end))
+        closes[hold.end].append((number[hold.gpu], hold.bytes, hold.start))
+    return FlatActivities(
+        durations,
+        [it.release_us for it in network.activities],
+        resources,
+        [Arc(b, a, durations[b] if offset is None else offset, periods) for b, a, periods, offset in network.waits],
+        opens,
+        closes,
+        [cluster.servers[gpu[0]].gpu_memory - network.memory_bytes[gpu] for gpu in gpus],
+        [it.job for it in network.activities],
+        [it.iteration for it in network.activities],
+    )
+
+
+def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:
+    """One iteration of a job with its slots in place of GPUs, every operation as long as any other.
+
+    Parameters
+    ----------
+    graph
+        The job, cut.
+    room
+        By slot, the bytes that holds may take.
+    """
+    size = graph.size
+    opens: list[list[tuple[int, int, int]]] = [[] for _ in range(size)]
+    closes: list[list[tuple[int, int, int]]] = [[] for _ in range(size)]
+    for hold in graph.holds:
+        opens[hold.start].append((hold.slot, hold.bytes, hold.end))
+        closes[hold.end].append((hold.slot, hold.bytes, hold.start))
+    arcs = [Arc(before, after, 1, 0) for before, after, lag in graph.edges if lag == 0]
+    resources = [slots if operation < graph.blocks else () for operation, slots in enumerate(graph.takes_part)]
+    zeros = [0] * size
+    return FlatActivities([1] * size, zeros, resources, arcs, opens, closes, list(room), zeros, zeros)

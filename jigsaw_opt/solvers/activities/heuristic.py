@@ -1,0 +1,160 @@
+"""List schedules of shaped jobs on both horizons: several placements, several ranks, the best of what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import inf
+from random import Random
+
+from jigsaw_opt.problem.activities import ActivityNetwork, ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
+from jigsaw_opt.solvers.activities.memory import longest_tails
+from jigsaw_opt.solvers.activities.placing import Placement, placements
+from jigsaw_opt.solvers.activities.repeating import repeated
+
+__all__ = ["PlacedJobs", "shaped_timetables"]
+
+_PLACEMENTS = 8
+"""So many placements are scheduled by all rules."""
+_STEP_OPERATIONS, _MOST_STEPS = 100_000, 200
+"""Schedules by blurred rules have so many operations in all; so many there are at most."""
+_RULES = ("release", "leaves_last", "critical", "in_order", "by_job")
+
+
+def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
+    """Schedules one by one: a timetable where one is the best so far, else None; nothing where no placement was found.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut; all its jobs have shapes.
+    seed
+        The same seed gives the same schedules.
+    """
+    random, least = Random(f"lists/{seed}"), inf
+    placed: list[tuple[float, int, PlacedJobs, str]] = []
+    for placement in islice(placements(operations, seed), _PLACEMENTS):
+        jobs = PlacedJobs(operations, placement)
+        for rule in _RULES:
+            value, timetable = jobs.schedule(jobs.rank(rule), least)
+            placed.append((value, len(placed), jobs, rule))
+            least = min(least, value)
+            yield timetable
+    placed.sort(key=lambda it: it[:2])
+    size = operations.blocks + operations.transfers
+    for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
+        _, _, jobs, rule = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
+        value, timetable = jobs.schedule(jobs.rank(rule, random), least)
+        least = min(least, value)
+        yield timetable
+
+
+class PlacedJobs:
+    """Jobs on the GPUs of a placement, to be scheduled.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    placement
+        Its placement.
+    """
+
+    def __init__(self, operations: Operations, placement: Placement) -> None:
+        self.operations, self.placement = operations, placement
+        self.network: ActivityNetwork = network_of(operations, placement.gpus)
+        self.flat: FlatActivities = flatten(self.network)
+        reserve = []
+        for begin, graph, order in zip(self.network.jobs, operations.shaped, placement.orders, strict=True):
+            for iteration in range(graph.job.iterations):
+                reserve += [begin + iteration * graph.size + operation for operation in order]
+        self.scheduler = ListScheduler(self.flat, reserve)
+        self._place = {activity: place for place, activity in enumerate(reserve)}
+        self._tail = longest_tails(self.scheduler.successors)
+        self._leaf = self._leaves()
+        self._growth = [
+            sum(it[1] for it in opens) - sum(it[1] for it in closes)
+            for opens, closes in zip(self.flat.opens, self.flat.closes, strict=True)
+        ]
+        self._job_rank = self._jobs_by_ratio()
+
+    def rank(self, rule: str, random: Random | None = None) -> list[int]:
+        """By activity its place among all of them, least first, by a rule; blurred where there is chance.
+
+        Parameters
+        ----------
+        rule
+            ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
+            makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
+            reserve. ``by_job``: job by job, most weight for its work first.
+        random
+            Chance.
+        """
+        blur = random.choice((0.05, 0.2, 0.5)) if random else 0.0
+
+        def key(activity: int) -> tuple[float, ...]:
+            tail: float = -self._tail[activity] - self.flat.duration_us[activity]
+            if random is not None:
+                tail *= 1 + blur * (random.random() - 0.5)
+            if rule == "in_order":
+                return self._place[activity] * (1 + blur * random.random() if random else 1.0), activity
+            grows = self._growth[activity] > 0
+            if rule == "by_job":
+                return self._job_rank[self.flat.job[activity]], grows, tail, activity
+            if rule == "critical":
+                return tail, activity
+            return rule == "leaves_last" and self._leaf[activity], grows, tail, activity
+
+        found = [0] * len(self._tail)
+        for place, activity in enumerate(sorted(range(len(found)), key=key)):
+            found[activity] = place
+        return found
+
+    def schedule(self, rank: Sequence[int], least: float) -> tuple[float, Timetable | None]:
+        """Objective by a rank, and the timetable where that is less than `least`."""
+        starts, order = self.scheduler.run(rank)
+        period = None
+        if self.operations.horizon == "cyclic":
+            end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))
+            found = repeated(self.flat, order, int(min(end, least - 1)))
+            if found is None:
+                return inf, None
+            period, starts = found
+        return self._value(starts, period, least)
+
+    def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
+        timetable = self.timetable(starts, period)
+        value = objective_of(self.operations, (), period, timetable.shaped)
+        return value, timetable if value < least else None
+
+    def timetable(self, starts: Sequence[int], period: int | None) -> Timetable:
+        """The timetable of starts by activity, and of a period on the cyclic horizon."""
+        decisions = []
+        for begin, graph, gpus in zip(self.network.jobs, self.operations.shaped, self.placement.gpus, strict=True):
+            rows = [
+                starts[begin + iteration * graph.size : begin + (iteration + 1) * graph.size]
+                for iteration in range(graph.job.iterations)
+            ]
+            decisions.append(ShapedDecision(gpus, rows))
+        return Timetable((), period, assemble_shaped(self.operations, decisions))
+
+    def _leaves(self) -> list[bool]:
+        """By activity, whether nothing of its iteration waits for it."""
+        leaf = [True] * len(self.flat.duration_us)
+        for before, after, _, _ in self.flat.arcs:
+            if self.flat.iteration[before] == self.flat.iteration[after] and before != after:
+                leaf[before] = False
+        return leaf
+
+    def _jobs_by_ratio(self) -> list[int]:
+        """By job, its place by work for each unit of its weight, least first."""
+        work = [0] * len(self.operations.shaped)
+        for activity, length in enumerate(self.flat.duration_us):
+            work[self.flat.job[activity]] += length
+        ratio = [amount / graph.job.weight for amount, graph in zip(work, self.operations.shaped, strict=True)]
+        by_ratio = sorted(range(len(ratio)), key=lambda job: ratio[job])
+        return [by_ratio.index(job) for job in range(len(ratio))]

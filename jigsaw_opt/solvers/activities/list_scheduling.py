@@ -1,0 +1,171 @@
+"""List scheduling of placed activities on the finite horizon, by a rank of all of them.
+
+At each moment every free GPU and link takes, of what is ready, the activity of the best rank for which memory suffices.
+It never locks itself up on memory. Beside the schedule there is a *reserve*: an order of all activities in which memory
+suffices when they are done one after the other. An activity is started only if the rest of the reserve is still such an
+order behind it. The first of the reserve can therefore always be started once nothing runs, and so it ends.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import chain
+
+from jigsaw_opt.solvers.activities.flat import FlatActivities
+from jigsaw_opt.solvers.activities.memory import HeldMemory
+
+__all__ = ["ListScheduler"]
+
+
+class ListScheduler:
+    """Schedules the same placed activities by one rank after another.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    reserve
+        An order of them, each after those that it waits for, in which memory suffices.
+    """
+
+    def __init__(self, flat: FlatActivities, reserve: Sequence[int]) -> None:
+        self.flat, self.successors = flat, flat.successors()
+        self.missing = [0] * len(flat.duration_us)
+        for later in self.successors:
+            for after, _ in later:
+                self.missing[after] += 1
+        self.reserves: list[list[int]] = [[] for _ in flat.room]
+        for activity in reserve:
+            for gpu in {gpu for gpu, _, _ in (*flat.opens[activity], *flat.closes[activity])}:
+                self.reserves[gpu].append(activity)
+        used = [resource for own in flat.resources for resource in own]
+        self.width = max([len(flat.room), *(resource + 1 for resource in used)])
+
+    def run(self, rank: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Schedule by a rank, least first.
+
+        Parameters
+        ----------
+        rank
+            By activity, a number from 0 on that no other one has.
+
+        Returns
+        -------
+        tuple
+            By activity, its start in microseconds; and all activities in the order in which they were started.
+        """
+        return _ListRun(self, rank).run()
+
+
+class _ListRun:
+    """One schedule in the making."""
+
+    def __init__(self, scheduler: ListScheduler, rank: Sequence[int]) -> None:
+        self.flat, self.successors, self.rank = scheduler.flat, scheduler.successors, rank
+        self.by_rank = [0] * len(rank)
+        for activity, place in enumerate(rank):
+            self.by_rank[place] = activity
+        self.missing, self.ready = list(scheduler.missing), list(scheduler.flat.release_us)
+        self.memory, self.safety = HeldMemory(self.flat), _ReserveSafety(self.flat, scheduler.reserves)
+        self.waiting: list[list[int]] = [[] for _ in range(scheduler.width)]
+        self.free = [0] * scheduler.width
+        self.start, self.order = [0] * len(rank), list[int]()
+        # What becomes ready, and (as negative numbers) resources that become free.
+        self.events = [(self.ready[a], a) for a, count in enumerate(self.missing) if count == 0]
+        self.events.sort()
+
+    def run(self) -> tuple[list[int], list[int]]:
+        events = self.events
+        while events:
+            now, looked_at = events[0][0], set[int]()
+            while events and events[0][0] == now:
+                _, number = heappop(events)
+                if number < 0:
+                    looked_at.add(~number)
+                elif not self.flat.resources[number]:
+                    self._start(number, now)
+                else:
+                    for resource in self.flat.resources[number]:
+                        insort(self.waiting[resource], self.rank[number])
+                        looked_at.add(resource)
+            for resource in sorted(looked_at):
+                if self.free[resource] <= now:
+                    self._take(resource, now)
+        return self.start, self.order
+
+    def _take(self, resource: int, now: int) -> None:
+        """Let a resource take the best of what waits for it, as far as there is any that may start."""
+        for place in self.waiting[resource]:
+            activity = self.by_rank[place]
+            if any(self.free[other] > now for other in self.flat.resources[activity]):
+                continue
+            if self.memory.fits(activity) and self.safety.holds(self.memory, activity):
+                for other in self.flat.resources[activity]:
+                    del self.waiting[other][bisect_left(self.waiting[other], place)]
+                self._start(activity, now)
+                return
+
+    def _start(self, activity: int, now: int) -> None:
+        self.start[activity] = now
+        self.order.append(activity)
+        self.memory.do(activity)
+        end = now + self.flat.duration_us[activity]
+        for resource in self.flat.resources[activity]:
+            self.free[resource] = end
+            heappush(self.events, (end, ~resource))
+        for after, length in self.successors[activity]:
+            self.ready[after] = max(self.ready[after], now + length)
+            self.missing[after] -= 1
+            if self.missing[after] == 0:
+                heappush(self.events, (self.ready[after], after))
+
+
+class _ReserveSafety:
+    """Whether the rest of the reserve can still be done behind an activity."""
+
+    def __init__(self, flat: FlatActivities, reserves: Sequence[list[int]]) -> None:
+        self.flat, self.reserves = flat, reserves
+        self.first = [0] * len(reserves)
+        self.seen = [0] * len(flat.opens)
+        self.epoch = 0
+
+    def holds(self, memory: HeldMemory, activity: int) -> bool:
+        """Whether it can where the activity is done now; it fits."""
+        if not memory.grows(activity):
+            return True
+        gpus = {gpu for gpu, _, _ in self.flat.opens[activity]}
+        return all(self._holds_on(gpu, memory, activity) for gpu in gpus)
+
+    def _holds_on(self, gpu: int, memory: HeldMemory, activity: int) -> bool:
+        done, seen = memory.done, self.seen
+        self.epoch += 1
+        epoch, level = self.epoch, memory.held[gpu]
+        for following in chain((activity,), self._reserve_before(gpu, memory, activity)):
+            level += sum(
+                amount
+                for where, amount, end in self.flat.opens[following]
+                if where == gpu and not done[end] and seen[end] != epoch
+            )
+            if level > memory.room[gpu]:
+                return False
+            seen[following] = epoch
+            level -= sum(
+                amount
+                for where, amount, start in self.flat.closes[following]
+                if where == gpu and (done[start] or seen[start] == epoch)
+            )
+        # Behind the activity the reserve is as it was: in either order the same is held there.
+        return True
+
+    def _reserve_before(self, gpu: int, memory: HeldMemory, activity: int) -> Iterator[int]:
+        """What is left of the reserve of a GPU up to an activity."""
+        reserve, done = self.reserves[gpu], memory.done
+        while done[reserve[self.first[gpu]]]:
+            self.first[gpu] += 1
+        place = self.first[gpu]
+        while reserve[place] != activity:
+            if not done[reserve[place]]:
+                yield reserve[place]
+            place += 1

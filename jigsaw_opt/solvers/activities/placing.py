@@ -1,0 +1,219 @@
+"""Placements of slots: GPUs of their types with room, loads balanced, slots that exchange transfers near each other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+from random import Random
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.solvers.activities.flat import one_iteration
+from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
+
+__all__ = ["Placement", "placements"]
+
+_TRIES = 200
+"""So many placements are drawn at most."""
+_MOST_FAILED_OPERATIONS = 2_000_000
+"""Once those that failed had so many operations in all, no other is drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """GPUs of all slots, and an order for each job in which memory suffices.
+
+    Parameters
+    ----------
+    gpus
+        By job, the GPU of each slot.
+    orders
+        By job, the operations of one iteration in an order in which, one after the other, they find the memory they
+        need.
+    """
+
+    gpus: tuple[tuple[Gpu, ...], ...]
+    orders: tuple[tuple[int, ...], ...]
+
+
+def placements(operations: Operations, seed: int) -> Iterator[Placement]:
+    """Different placements, each on GPUs that hold all slots and in an order in which memory suffices.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut; all its jobs have shapes.
+    seed
+        The same seed gives the same placements.
+    """
+    random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations)
+    found: set[tuple[tuple[Gpu, ...], ...]] = set()
+    failed = 0
+    for number in range(_TRIES):
+        gpus = placing.draw(random, number)
+        if gpus is not None and gpus not in found:
+            found.add(gpus)
+            orders = serial_orders(operations, gpus)
+            if orders is not None:
+                yield Placement(gpus, orders)
+                continue
+        failed += operations.blocks + operations.transfers
+        if failed > _MOST_FAILED_OPERATIONS:
+            return
+
+
+def serial_orders(operations: Operations, gpus: Sequence[Sequence[Gpu]]) -> tuple[tuple[int, ...], ...] | None:
+    """By job, an order of one iteration in which memory suffices beside the slots of all jobs; None without one."""
+    taken: Counter[Gpu] = Counter()
+    for graph, own in zip(operations.shaped, gpus, strict=True):
+        for slot, gpu in zip(graph.shape.slots, own, strict=True):
+            taken[gpu] += slot.memory
+    servers, orders = operations.cluster.servers, []
+    for graph, own in zip(operations.shaped, gpus, strict=True):
+        room = [servers[gpu[0]].gpu_memory - taken[gpu] for gpu in own]
+        order = serial_order(one_iteration(graph, room)) if min(room) >= 0 else None
+        if order is None:
+            return None
+        orders.append(tuple(order))
+    return tuple(orders)
+
+
+class _SlotPlacing:
+    """What is known of slots and GPUs beforehand."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations, cluster = operations, operations.cluster
+        self.gpus = [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        self.needs = [_needs(graph) for graph in operations.shaped]
+        self.partners = [_partners(graph) for graph in operations.shaped]
+
+    def draw(self, random: Random, number: int) -> tuple[tuple[Gpu, ...], ...] | None:
+        """GPUs of all slots; None where some slot found none. The first few draws are those without chance."""
+        plain = number < 3
+        nearness = (1.0, 8.0, 0.0)[number] if plain else random.choice((0.0, 0.5, 1.0, 2.0, 8.0))
+        # What holds need at once is a guess; every other draw leaves it to the search for an order.
+        careful = plain or number % 2 == 0
+        jobs = sorted(range(len(self.needs)), key=lambda job: -self._work(job))
+        if not plain:
+            random.shuffle(jobs)
+        draw = _PlacementDraw(self, random, 0.0 if plain else random.choice((0.0, 0.1, 1.0)), nearness, careful)
+        found: list[tuple[Gpu, ...]] = [()] * len(jobs)
+        for job in jobs:
+            own = draw.place(job)
+            if own is None:
+                return None
+            found[job] = own
+        return tuple(found)
+
+    def _work(self, job: int) -> int:
+        graph = self.operations.shaped[job]
+        return graph.job.iterations * sum(max(block.duration_us.values()) for block in graph.shape.blocks)
+
+
+class _PlacementDraw:
+    """One placement in the making."""
+
+    def __init__(self, placing: _SlotPlacing, random: Random, blur: float, nearness: float, careful: bool) -> None:
+        self.placing, self.random, self.blur, self.nearness = placing, random, blur, nearness
+        self.careful = careful
+        self.load = dict.fromkeys(placing.gpus, 0.0)
+        self.memory = dict.fromkeys(placing.gpus, 0)
+        self.most_held = dict.fromkeys(placing.gpus, 0)
+
+    def place(self, job: int) -> tuple[Gpu, ...] | None:
+        """GPUs of the slots of a job, in the part of the cluster where it weighs least; None where none has room."""
+        component = self.placing.operations.routes.component
+        found = []
+        for part in sorted(set(component)):
+            gpus = self._in_part(job, [gpu for gpu in self.placing.gpus if component[gpu[0]] == part])
+            if gpus is not None:
+                found.append((max(self.load[gpu] for gpu in gpus), self.random.random(), gpus))
+        if not found:
+            return None
+        gpus = min(found)[2]
+        graph = self.placing.operations.shaped[job]
+        for slot, gpu in enumerate(gpus):
+            self.load[gpu] += self._load(graph, slot, gpu)
+            self.memory[gpu] += graph.shape.slots[slot].memory
+            self.most_held[gpu] = max(self.most_held[gpu], self._need(job, slot))
+        return gpus
+
+    def _in_part(self, job: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:
+        graph = self.placing.operations.shaped[job]
+        chosen: dict[int, Gpu] = {}
+        allowed = [[gpu for gpu in gpus if self._has_room(job, slot, gpu)] for slot in range(len(graph.shape.slots))]
+        # Slots with fewest GPUs to choose from go first; else they stay in their order, which mostly is the chain.
+        scarce = sorted(range(len(allowed)), key=lambda slot: len(allowed[slot]))
+        whole = self._whole_server(job, allowed)
+        for slot in scarce:
+            free = [gpu for gpu in allowed[slot] if gpu not in chosen.values() and (whole is None or gpu[0] == whole)]
+            if not free:
+                return None
+            chosen[slot] = min(free, key=lambda gpu: self._cost(job, slot, gpu, chosen))
+        return tuple(chosen[slot] for slot in range(len(allowed)))
+
+    def _whole_server(self, job: int, allowed: Sequence[Sequence[Gpu]]) -> int | None:
+        """The server of least load with room for all slots; None where there is none, or nearness does not count."""
+        if self.nearness < 1.0 or len(allowed) < 2:
+            return None
+        servers = self.placing.operations.cluster.servers
+        fitting = []
+        for server in range(len(servers)):
+            gpus = [gpu for gpu in allowed[0] if gpu[0] == server]
+            if len(gpus) >= len(allowed) and all(set(gpus) <= set(own) for own in allowed):
+                fitting.append((sorted(self.load[gpu] for gpu in gpus)[len(allowed) - 1], server))
+        return min(fitting)[1] if fitting else None
+
+    def _has_room(self, job: int, slot: int, gpu: Gpu) -> bool:
+        graph, server = self.placing.operations.shaped[job], self.placing.operations.cluster.servers[gpu[0]]
+        if server.gpu_type not in graph.gpu_types[slot]:
+            return False
+        memory = self.memory[gpu] + graph.shape.slots[slot].memory
+        return memory + max(self.most_held[gpu], self._need(job, slot)) <= server.gpu_memory
+
+    def _need(self, job: int, slot: int) -> int:
+        return self.placing.needs[job][slot] if self.careful else 0
+
+    def _load(self, graph: ShapedGraph, slot: int, gpu: Gpu) -> float:
+        gpu_type = self.placing.operations.cluster.servers[gpu[0]].gpu_type
+        blocks = graph.blocks_of[slot]
+        return graph.job.iterations * sum(graph.shape.blocks[block].duration_us[gpu_type] for block in blocks)
+
+    def _cost(self, job: int, slot: int, gpu: Gpu, chosen: dict[int, Gpu]) -> tuple[float, int]:
+        """Load of the GPU with the slot, and what transfers to slots that are placed take."""
+        operations = self.placing.operations
+        graph = operations.shaped[job]
+        cost = self.load[gpu] + self._load(graph, slot, gpu)
+        for other, transfers in self.placing.partners[job][slot].items():
+            if other not in chosen or not self.nearness:
+                continue
+            for operation in transfers:
+                channel = graph.channel(operation, (gpu[0], chosen[other][0]), operations.routes)
+                if channel is not None:
+                    takes = graph.transfer_us(operation, channel)
+                    cost += self.nearness * graph.job.iterations * takes * (1 + len(channel.links))
+        return cost * (1 + self.blur * self.random.random()), len(chosen)
+
+
+def _needs(graph: ShapedGraph) -> list[int]:
+    """By slot, the most that its holds take in an order in which memory counts, wherever it is."""
+    flat = one_iteration(graph, [sum(hold.bytes for hold in graph.holds)] * len(graph.shape.slots))
+    memory, most = HeldMemory(flat), [0] * len(flat.room)
+    for activity in serial_order(flat) or ():
+        for slot, amount, end in flat.opens[activity]:
+            if not memory.done[end]:
+                most[slot] = max(most[slot], memory.held[slot] + amount)
+        memory.do(activity)
+    return most
+
+
+def _partners(graph: ShapedGraph) -> list[dict[int, list[int]]]:
+    """By slot, the slots that it exchanges transfers with, and which these are."""
+    found: list[dict[int, list[int]]] = [{} for _ in graph.shape.slots]
+    for operation in range(graph.blocks, graph.size):
+        for slot, other in permutations(graph.takes_part[operation], 2):
+            found[slot].setdefault(other, []).append(operation)
+    return found

@@ -1,0 +1,101 @@
+"""The least period at which a finite schedule repeats, with its orders on GPUs and links kept.
+
+On each GPU and link, activities of a period come in the order of the schedule, and the first of the next period behind
+the last one. What is held is then the same as in the schedule. The period is the largest ratio of length to periods
+over all circuits of what waits for one another (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*,
+1992, section 3.2). It is raised from one circuit that is too long to the next until none is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+
+__all__ = ["repeated"]
+
+
+def repeated(flat: FlatActivities, order: Sequence[int], limit: int) -> tuple[int, list[int]] | None:
+    """Least period of an order, and starts that keep it; None where it is above a limit.
+
+    Parameters
+    ----------
+    flat
+        The activities, with what they wait for on the cyclic horizon.
+    order
+        All of them in an order that their waits within one period allow.
+    limit
+        The largest period of interest, in microseconds.
+    """
+    arcs: list[list[tuple[int, int, int]]] = [[] for _ in order]
+    for before, after, length, periods in (*flat.arcs, *_neighbours(flat, order)):
+        arcs[after].append((before, length, periods))
+    period = max(1, *flat.duration_us)
+    while period <= limit:
+        found = _starts(arcs, order, period)
+        if isinstance(found, list):
+            return period, found
+        period = max(period + 1, found)
+    return None
+
+
+def _neighbours(flat: FlatActivities, order: Sequence[int]) -> list[Arc]:
+    """On each GPU and link, each activity waits for the one before it, the first one for the last a period before."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    arcs = []
+    for activity in order:
+        for resource in flat.resources[activity]:
+            if resource in last:
+                arcs.append(Arc(last[resource], activity, flat.duration_us[last[resource]], 0))
+            first.setdefault(resource, activity)
+            last[resource] = activity
+    arcs += [Arc(a, first[resource], flat.duration_us[a], 1) for resource, a in last.items()]
+    return arcs
+
+
+def _starts(arcs: Sequence[Sequence[tuple[int, int, int]]], order: Sequence[int], period: int) -> list[int] | int:
+    """Earliest starts at a period; or, where it is too short, a period that no plan of this order is below."""
+    start, cause = [0] * len(order), [-1] * len(order)
+    while True:
+        changed = False
+        for activity in order:
+            moment = start[activity]
+            for before, length, periods in arcs[activity]:
+                earliest = start[before] + length - periods * period
+                if earliest > moment:
+                    moment, cause[activity] = earliest, before
+            if moment > start[activity]:
+                start[activity], changed = moment, True
+        if not changed:
+            return start
+        least = _circuit(arcs, cause, period)
+        if least is not None:
+            return least
+
+
+def _circuit(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], period: int) -> int | None:
+    """Ratio of a circuit of causes, rounded up; None where there is no circuit yet."""
+    seen = [-1] * len(cause)
+    for begin in range(len(cause)):
+        at = begin
+        while at != -1 and seen[at] == -1:
+            seen[at] = begin
+            at = cause[at]
+        if at != -1 and seen[at] == begin:
+            return _ratio(arcs, cause, at, period)
+    return None
+
+
+def _ratio(arcs: Sequence[Sequence[tuple[int, int, int]]], cause: Sequence[int], begin: int, period: int) -> int:
+    """Length over periods of a circuit, rounded up."""
+    total = turns = 0
+    at = begin
+    while True:
+        used = [(length, periods) for before, length, periods in arcs[at] if before == cause[at]]
+        length, periods = max(used, key=lambda it: it[0] - it[1] * period)
+        total, turns = total + length, turns + periods
+        at = cause[at]
+        if at == begin:
+            return ceil_div(total, turns)

@@ -1,0 +1,127 @@
+"""`greedy` on jobs with a shape: list schedules, placements, and memory that never locks them up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Edge, Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.solvers.activities.flat import one_iteration
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
+from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+from tests.random_shapes import random_shaped_instance
+from tests.solvers.test_cpsat_shaped import FT06, instance_of, one_server, pipeline
+
+HORIZONS: list[tuple[Horizon, Objective]] = [
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+]
+
+
+def greedy(instance: Instance, seed: int = 0) -> Result:
+    return solve(instance, "greedy", Options(seed=seed))
+
+
+def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
+    instance = random_shaped_instance(seed, horizon, objective)
+    return replace(instance, jobs=instance.shaped)
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_a_plan_is_found_wherever_there_is_one(seed: int, horizon: Horizon, objective: Objective) -> None:
+    pytest.importorskip("ortools")
+    instance = shaped_only(seed, horizon, objective)
+    best = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    found = greedy(instance)
+    assert (found.plan is None) == (best.status is Status.INFEASIBLE)
+    if found.objective is not None and best.objective is not None:
+        assert found.bound <= best.objective <= found.objective
+
+
+def test_a_job_shop_comes_near_its_optimum() -> None:
+    blocks = [
+        ShapedBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
+        for j, job in enumerate(FT06)
+        for k, (machine, time) in enumerate(job)
+    ]
+    edges = [Edge(f"{j}.{k}", f"{j}.{k + 1}") for j in range(6) for k in range(5)]
+    shop = ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
+    result = greedy(instance_of(one_server(6), shop))
+    assert result.objective is not None
+    assert 55 <= result.objective <= 60
+
+
+@pytest.mark.parametrize(
+    # A pipeline that flushes takes (stages - 1 + batches) times a forward and a backward pass with memory for as many
+    # batches as stages, and with memory for one batch the whole chain of each.
+    ("stages", "batches", "memory", "period"),
+    [(2, 5, 2, 18), (3, 3, 3, 15), (4, 8, 4, 33), (4, 8, 8, 33), (3, 3, 1, 27)],
+)
+def test_a_pipeline_that_flushes_becomes_1f1b(stages: int, batches: int, memory: int, period: int) -> None:
+    job = ShapedJob("pipe", pipeline(stages, batches, 1, "slot"), 1)
+    assert greedy(instance_of(one_server(stages, memory), job, horizon="cyclic")).objective == period
+
+
+def test_memory_never_locks_a_schedule_up() -> None:
+    # Each forward pass fits by itself; started as they come, those of the first stage would leave no room to the
+    # last stage's batch on the same GPUs.
+    first = ShapedJob("a", pipeline(2, 4, 6), 2)
+    turned = replace(first, name="b", shape=replace(first.shape, slots=first.shape.slots[::-1]))
+    for memory in (6, 11, 12, 13):
+        result = greedy(instance_of(one_server(2, memory), first, turned))
+        assert result.status in (Status.FEASIBLE, Status.OPTIMAL)
+
+
+def test_an_order_that_holds_the_least_is_found_by_taking_choices_back() -> None:
+    # `a` is begun first by its tail, but what it holds leaves no room for `c`, which `b` and then `d` wait for.
+    names = ("a", "b", "c", "d")
+    blocks = tuple(ShapedBlock(name, ("s",), {"v": 1}) for name in names)
+    holds = (Hold("a", "d", 3), Hold("b", "b", 1), Hold("c", "c", 5))
+    shape = Shape((Slot("s"),), blocks, (), (Edge("c", "b"), Edge("b", "d"), Edge("a", "d")), holds=holds)
+    flat = one_iteration(cut_shape(ShapedJob("j", shape, 1)), [5])
+    order = serial_order(flat)
+    assert order is not None
+    assert order.index(2) < order.index(0)
+    assert serial_order(one_iteration(cut_shape(ShapedJob("j", shape, 1)), [4])) is None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_the_rank_every_activity_is_started_and_memory_suffices(seed: int) -> None:
+    operations = cut(shaped_only(seed), shaped=True)
+    for placement in list(placements(operations, seed))[:3]:
+        jobs = PlacedJobs(operations, placement)
+        size = len(jobs.flat.duration_us)
+        for step in range(size):
+            starts, order = jobs.scheduler.run(sorted(range(size), key=lambda a: (a * 7 + step) % size))
+            assert sorted(order) == list(range(size))
+            memory = HeldMemory(jobs.flat)
+            for activity in order:
+                assert memory.fits(activity)
+                memory.do(activity)
+            assert all(starts[a.after] >= starts[a.before] + a.length_us for a in jobs.flat.arcs)
+
+
+def test_the_same_seed_gives_the_same_plan() -> None:
+    for seed in range(4):
+        instance = shaped_only(seed, "cyclic", "period")
+        first, second = greedy(instance, 3).plan, greedy(instance, 3).plan
+        assert (first is None) == (second is None)
+        if first is not None and second is not None:
+            assert first.jobs == second.jobs
+
+
+def test_mixed_instances_are_refused_by_name() -> None:
+    instance = next(it for it in map(random_shaped_instance, range(50)) if len(it.shaped) < len(it.jobs))
+    with pytest.raises(UsageError, match="has a shape, and others have none"):
+        greedy(instance)
