@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.operations import Operations
@@ -15,6 +16,9 @@ from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.search.moves import Move
 
 __all__ = ["PORTFOLIO", "Portfolio"]
 
@@ -62,9 +66,10 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
+    first, second = _moves_of_both(operations)
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        search, limit = Driver(control), math.inf if work is None else work
-        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun)
+        search, limit = Driver(control, only=first), math.inf if work is None else work
+        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun, second)
         proof = pool.submit(in_context(prove))
         try:
             reason = search.run()
@@ -72,6 +77,16 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
             search.begun.set()
         ended = proof.result()
     return reason if reason is not StoppedBy.COMPLETED else ended or reason
+
+
+def _moves_of_both(operations: Operations) -> tuple[type[Move] | None, type[Move] | None]:
+    """The one class of moves of the first search, and of the second one; None for all."""
+    from jigsaw_opt.solvers.cpsat_model import is_small
+    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
+
+    if operations.horizon == "finite":
+        return None, None
+    return (None, OtherHorizon) if is_small(operations) else (OtherHorizon, None)
 
 
 def _in_turn(control: Control, operations: Operations) -> StoppedBy:
@@ -97,15 +112,16 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     return explore(control, operations, 1, work * (1 - _FIRST_SHARE - _SEARCH_SHARE)) or reason
 
 
-def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:
+def _prove(
+    control: Control, operations: Operations, workers: int, work: float, begun: Event, only: type[Move] | None
+) -> StoppedBy | None:
     """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
 
-    `begun` says when the first search has been through what the second would begin with.
+    `begun` says when the first search has been through what the second would begin with, `only` what moves that makes.
     """
     from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
-    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
     exact = fits(control, operations)
     limit = math.inf if control.limit is None else control.limit
@@ -122,14 +138,16 @@ def _prove(control: Control, operations: Operations, workers: int, work: float, 
     if closing and control.best is not None:
         _close_in(control, operations, work, in_between)
     elif shared and control.best is not None:
-        explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
+        # Of larger cyclic models the engine proves nothing, and moves find more.
+        if operations.horizon == "finite":
+            explore(control, operations, workers, work, max(0.0, _EXACT_SHARE * limit - control.seconds))
     elif exact:
         return explore(control, operations, workers, work)
     while control.reason() is None and not begun.wait(_POLL_SECONDS):
         pass
     if control.reason() is None:
         # Cyclic moves share out and time groups side by side already.
-        return Driver(control, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
+        return Driver(control, stream=1, only=only).run()
     return control.reason()
 
 

@@ -14,13 +14,14 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers import cpsat_search
+from jigsaw_opt.solvers import cpsat_model, cpsat_search
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
 from jigsaw_opt.solvers.result import Event, Result, Status, StoppedBy
 from jigsaw_opt.solvers.search import Move, driver
+from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance
@@ -83,6 +84,25 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
     result = run(load("server/oversubscribed"), workers, work_limit=0.1, time_limit=time_limit)
     assert len(set(draws)) == len(draws) == searches
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
+
+
+@pytest.mark.parametrize(("small", "first", "second"), [(True, None, OtherHorizon), (False, OtherHorizon, None)])
+def test_one_of_two_searches_for_a_period_looks_at_the_finite_horizon(
+    small: bool, first: type[Move] | None, second: type[Move] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    class Recorded(driver.Driver):
+        def __init__(self, control: Control, stream: int = 0, only: type[Move] | None = None) -> None:
+            super().__init__(control, stream, only=only)
+            if control.operations.horizon == "cyclic":
+                made.append((stream, only))
+
+    monkeypatch.setattr(driver, "Driver", Recorded)
+    monkeypatch.setattr(cpsat_model, "is_small", lambda operations: small)
+    monkeypatch.setattr(cpsat_search, "fits", lambda control, operations: False)
+    run(generate("crowded", 1013), 2, work_limit=0.1)
+    assert made == [(0, first), (1, second)]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)

@@ -38,7 +38,7 @@ class Driver:
     moves
         Classes of moves beside the registered ones, tried before them.
     only
-        The one class of moves to make, without an opening; None for all.
+        The one class of moves to make, without an opening, where it applies; None for all.
 
     Attributes
     ----------
@@ -83,7 +83,10 @@ class Driver:
         self.context = context = Context(self.control, asked, self.rng, budget, self._propose, self.stream)
         # With the moves come the compiled functions that they need, and the opening waits for these.
         kinds = self._kinds_left(context)
-        if self.only is None:
+        if self.only in kinds and self.only.applies(context):
+            kinds = [self.only]
+            self.begun.set()
+        else:
             self._credited("opening", partial(open_search, context, self.begun))
         # Only now: whether a move applies takes a look at all candidate server sets, and a plan should not wait.
         self._moves = {kind.name: kind(context) for kind in kinds if kind.applies(context)}
@@ -136,5 +139,4 @@ class Driver:
 
     def _kinds_left(self, context: Context) -> list[type[Move]]:
         """All classes of moves that are not left out."""
-        kinds = (*self.kinds, *move_types()) if self.only is None else (self.only,)
-        return [kind for kind in kinds if kind.name not in context.params.without]
+        return [kind for kind in (*self.kinds, *move_types()) if kind.name not in context.params.without]
