@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.lanes import Picture
@@ -11,7 +14,7 @@ __all__ = ["timeline_html"]
 
 
 def timeline_html(picture: Picture) -> str:
-    """The page: a lane a GPU and a link, with hover, zoom and highlighted jobs.
+    """The page: a lane a GPU, a link and the memory that a GPU holds over time, with hover, zoom and highlighted jobs.
 
     Names from the instance are data to the page and never markup.
     """
@@ -31,12 +34,26 @@ def _data(picture: Picture) -> dict[str, object]:
         "solver": printable(str(plan.solver.get("name", ""))),
         "facts": picture.facts,
         "jobs": [
-            {"name": printable(job.name), "colour": job_colour(k), "depth": depth, "model": printable(spec.model)}
-            for k, (job, depth, spec) in enumerate(
-                zip(plan.jobs, picture.depths, picture.instance.data_parallel, strict=True)
+            {
+                "name": printable(job.name),
+                "colour": job_colour(k),
+                "depth": depth,
+                "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
+                "operations": list(map(printable, names)),
+            }
+            for k, (job, depth, names) in enumerate(
+                zip(picture.instance.jobs, picture.depths, picture.operations, strict=True)
             )
         ],
-        "lanes": [
-            {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals} for lane in picture.lanes
-        ],
+        "lanes": [*_lanes(picture)],
     }
+
+
+def _lanes(picture: Picture) -> Iterator[dict[str, object]]:
+    """Every lane, and behind a GPU what is taken of its memory."""
+    for lane in picture.lanes:
+        yield {"name": printable(lane.name), "kind": lane.kind, "intervals": lane.intervals}
+        use = picture.memory.get(lane.name) if lane.kind == "gpu" else None
+        if use:
+            name = f"{printable(lane.name)} memory"
+            yield {"name": name, "kind": "memory", "intervals": use.steps, "bytes": use.bytes}

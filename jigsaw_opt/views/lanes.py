@@ -7,16 +7,20 @@ to ``[0, T)`` and split where they reach past its end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.cluster import Cluster, Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, MeasuredJob
+from jigsaw_opt.problem.shape import Shape, ShapedJob
+from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.views.memory import MemoryUse, memory_use
 
 __all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "picture"]
 
@@ -26,7 +30,8 @@ _MOST_LANES = 1_000_000
 class Interval(NamedTuple):
     """One block or transfer on a lane.
 
-    `number` is the worker of a block and the bucket of a transfer; `level` is 0 for a transfer.
+    `number` is the worker of a block and the bucket of a transfer; where the job has a shape, that of the operation in
+    it. `level` is 0 for a transfer; a block of a shape has level 1 of 1.
     Times are microseconds; `job` and `iteration` count from 0.
     """
 
@@ -66,6 +71,8 @@ class Picture:
         Right edge: the latest end, or the period of a cyclic plan.
     facts
         What else there is to say, each with its name.
+    memory
+        By GPU, where a job holds memory for some time only, what is taken of it.
     """
 
     instance: Instance
@@ -73,11 +80,18 @@ class Picture:
     lanes: tuple[Lane, ...]
     end_us: int
     facts: tuple[tuple[str, str], ...] = ()
+    memory: Mapping[str, MemoryUse] = field(default_factory=dict)
 
     @property
     def depths(self) -> list[int]:
-        """Number of levels of each job."""
-        return [self.instance.models[job.model].depth for job in self.instance.data_parallel]
+        """Number of levels of each job; 1 where it has a shape."""
+        return [self.instance.models[job.model].depth if isinstance(job, Job) else 1 for job in self.instance.jobs]
+
+    @property
+    def operations(self) -> list[tuple[str, ...]]:
+        """Names of the operations of each job that has a shape, blocks first; of others none."""
+        shapes = [job.shape if isinstance(job, ShapedJob) else Shape((), ()) for job in self.instance.jobs]
+        return [(*(it.name for it in shape.blocks), *(it.name for it in shape.transfers)) for shape in shapes]
 
 
 class ClusterLanes:
@@ -128,6 +142,24 @@ class ClusterLanes:
                 for lane in links:
                     yield lane, Interval(transfer.start_us, transfer.end_us, index, number, transfer.bucket, 0)
 
+    def shaped_intervals(self, index: int, graph: ShapedGraph, job: ShapedJobPlan) -> Iterator[tuple[Lane, Interval]]:
+        """Intervals of job number `index`, which has a shape, each with its lane."""
+        lanes = [self._lanes_of(graph, job, operation) for operation in range(graph.size)]
+        for number, iteration in enumerate(job.iterations):
+            for operation, done in enumerate((*iteration.blocks, *iteration.transfers)):
+                level = int(operation < graph.blocks)
+                for lane in lanes[operation]:
+                    yield lane, Interval(done.start_us, done.end_us, index, number, operation, level)
+
+    def _lanes_of(self, graph: ShapedGraph, job: ShapedJobPlan, operation: int) -> list[Lane]:
+        """GPUs of a block, links of a transfer."""
+        gpus = [job.gpus[slot] for slot in graph.takes_part[operation]]
+        if operation < graph.blocks:
+            return [self.gpus[gpu] for gpu in gpus]
+        servers = [self._server_of[gpu.rsplit("/", 1)[0]] for gpu in gpus]
+        channel = graph.channel(operation, servers, self._routes)
+        return [self.links[link] for link in channel.links] if channel else []
+
 
 def picture(instance: Instance, plan: Plan) -> Picture:
     """Lanes of a correct plan.
@@ -137,11 +169,16 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
-    board = ClusterLanes(instance.cluster)
-    for index, job in enumerate(plan.data_parallel):
-        for lane, interval in board.intervals(index, job):
-            lane.intervals.extend(_wrapped(interval, plan.period_us))
-    return Picture(instance, plan, board.lanes, plan.period_us or max(map(job_end, plan.data_parallel)))
+    board, period = ClusterLanes(instance.cluster), plan.period_us
+    for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
+        if isinstance(job, JobPlan):
+            found = board.intervals(index, job)
+        elif isinstance(asked, ShapedJob):
+            found = board.shaped_intervals(index, cut_shape(asked), job)
+        for lane, interval in found:
+            lane.intervals.extend(_wrapped(interval, period))
+    end = period or max(map(job_end, plan.jobs))
+    return Picture(instance, plan, board.lanes, end, memory=memory_use(instance, plan))
 
 
 def _wrapped(interval: Interval, period: int | None) -> Iterator[Interval]:

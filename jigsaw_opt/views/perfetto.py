@@ -10,19 +10,21 @@ from jigsaw_opt.views.lanes import Interval, Lane, Picture
 __all__ = ["perfetto_trace"]
 
 _PROCESSES = {"gpu": 1, "link": 2, "measured gpu": 3, "measured link": 4}
+_MEMORY = 5
 
 
 def perfetto_trace(picture: Picture) -> bytes:
-    """Trace events as JSON: one track for each GPU and link, times in microseconds.
+    """Trace events as JSON: one track for each GPU and link, one counter for memory held, times in microseconds.
 
     A link that is shared by several lanes' names stays one track, so no two events of a track overlap.
     """
     import msgspec
 
     events = list(_metadata(picture))
-    names = [job.name for job in picture.plan.jobs]
+    names = [(job.name, own) for job, own in zip(picture.plan.jobs, picture.operations, strict=True)]
     for track, lane in enumerate(picture.lanes):
-        events.extend(_event(lane, track, names[interval.job], interval) for interval in lane.intervals)
+        events.extend(_event(lane, track, *names[interval.job], interval) for interval in lane.intervals)
+    events.extend(_memory(picture))
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
@@ -36,15 +38,26 @@ def _metadata(picture: Picture) -> Iterator[dict[str, Any]]:
         yield {**where, "name": "thread_sort_index", "args": {"sort_index": track}}
 
 
-def _event(lane: Lane, track: int, job: str, interval: Interval) -> dict[str, Any]:
+def _event(lane: Lane, track: int, job: str, operations: tuple[str, ...], interval: Interval) -> dict[str, Any]:
+    """An interval under the name of its job, or that of its operation where the job has a shape."""
     part = {"worker": interval.number, "level": interval.level} if interval.level else {"bucket": interval.number}
     return {
         "ph": "X",
-        "name": job,
+        "name": operations[interval.number] if operations else job,
         "cat": "block" if interval.level else "transfer",
         "pid": _PROCESSES[lane.kind],
         "tid": track,
         "ts": interval.start_us,
         "dur": interval.end_us - interval.start_us,
-        "args": {"iteration": interval.iteration, **part},
+        "args": {"iteration": interval.iteration, **({"job": job} if operations else part)},
     }
+
+
+def _memory(picture: Picture) -> Iterator[dict[str, Any]]:
+    """A counter for each GPU that holds memory over time; its last value is 0, at the end."""
+    if picture.memory:
+        yield {"ph": "M", "name": "process_name", "pid": _MEMORY, "tid": 0, "args": {"name": "memory"}}
+    for gpu, use in picture.memory.items():
+        values = [*((step.start_us, step.bytes) for step in use.steps), (picture.end_us, 0)]
+        for moment, size in values:
+            yield {"ph": "C", "name": gpu, "pid": _MEMORY, "tid": 0, "ts": moment, "args": {"bytes": size}}

@@ -10,7 +10,7 @@ from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.label import label, plain_text
-from jigsaw_opt.views.lanes import Picture
+from jigsaw_opt.views.lanes import Lane, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["timeline_png"]
 
 _LEGEND_JOBS = 24
+_LETTERS = 160
+"""Letters of an operation's name that fit side by side into the picture."""
 _MOST_US = 2**63
 
 
@@ -57,6 +59,17 @@ def _draw_lanes(axes: Axes, picture: Picture) -> None:
         # One call a lane: a call a bar takes thirty times as long.
         shades = [to_rgba(colours[i.job], _opacity(i.level, depths[i.job])) for i in lane.intervals]
         axes.broken_barh(spans, (row - 0.4, 0.8), facecolors=shades, edgecolors="black", linewidth=0.2)
+        _name_operations(axes, picture, row, lane)
+
+
+def _name_operations(axes: Axes, picture: Picture, row: int, lane: Lane) -> None:
+    """Names of operations of shapes, where they fit into their bars."""
+    operations = picture.operations
+    for interval in lane.intervals:
+        names, length = operations[interval.job], interval.end_us - interval.start_us
+        if names and _LETTERS * length >= len(names[interval.number]) * picture.end_us:
+            middle = (interval.start_us + interval.end_us) / 2000
+            axes.text(middle, row, label(names[interval.number]), ha="center", va="center", fontsize=6, clip_on=True)
 
 
 def _opacity(level: int, depth: int) -> float:
