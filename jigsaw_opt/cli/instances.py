@@ -13,7 +13,9 @@ HELP = "list the bundled instances"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("set", nargs="?", metavar="SET", help="only this set: tiny, server, rack, pod or cluster")
+    parser.add_argument(
+        "set", nargs="?", metavar="SET", help="only this set: tiny, server, rack, pod, cluster, pipeline or shop"
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
@@ -48,8 +50,8 @@ def _rows(only: str | None) -> list[dict[str, object]]:
                 "horizon": instance.horizon,
                 "gpus": instance.cluster.gpu_count,
                 "jobs": len(instance.jobs),
-                "workers": sum(job.workers for job in instance.data_parallel),
-                "blocks": sum(job.workers * job.iterations for job in instance.data_parallel),
+                "workers": instance.workers,
+                "blocks": instance.blocks,
                 "best": best.objective if best else None,
                 "bound": best.bound if best else None,
                 "gap": _gap(best),

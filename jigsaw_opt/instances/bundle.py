@@ -9,18 +9,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from jigsaw_opt.documents import encode_instance, write_atomically
-from jigsaw_opt.instances.catalogue import names, path_of, sets
+from jigsaw_opt.instances.catalogue import names, path_of
 from jigsaw_opt.instances.families import generate
+from jigsaw_opt.instances.pipelines import PIPELINES, pipeline_instance
+from jigsaw_opt.instances.recipes import FAMILIES
+from jigsaw_opt.instances.shops import SHOPS, shop_instance
 
 __all__ = ["main", "rendered"]
 
 
 def rendered() -> Iterator[tuple[str, bytes]]:
-    """Name and document of every bundled instance; its place in its set is its seed."""
-    for family in sets():
+    """Name and document of every bundled instance; in a family its place is its seed."""
+    for family in FAMILIES:
         for seed, name in enumerate(names(family)):
             instance = replace(generate(family, seed), name=name.replace("/", "-"))
             yield name, encode_instance(instance)
+    for recipe, pipeline in PIPELINES.items():
+        yield f"pipeline/{recipe}", encode_instance(pipeline_instance(pipeline, recipe))
+    for recipe, shop in SHOPS.items():
+        yield f"shop/{recipe}", encode_instance(shop_instance(shop, recipe))
 
 
 def main() -> None:

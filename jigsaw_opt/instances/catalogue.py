@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.instances.pipelines import PIPELINES
 from jigsaw_opt.instances.recipes import FAMILIES
+from jigsaw_opt.instances.shops import SHOPS
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -33,6 +35,12 @@ DATA = Path(__file__).parent / "data"
 BEST_KNOWN = DATA / "best_known.json"
 """File of the best known values."""
 
+_RECIPES: Mapping[str, tuple[str, ...]] = {
+    **{family: tuple(recipe.name for recipe in recipes) for family, recipes in FAMILIES.items()},
+    "pipeline": tuple(PIPELINES),
+    "shop": tuple(SHOPS),
+}
+"""Names of the recipes of each set."""
 _SEEDS: Mapping[str, int] = {"tiny": 72}
 """Number of bundled instances of a set that has more than one a recipe."""
 
@@ -68,8 +76,8 @@ class BestKnown:
 
 
 def sets() -> tuple[str, ...]:
-    """Names of the bundled sets, from small to large; each is made by the family of its name."""
-    return tuple(FAMILIES)
+    """Names of the bundled sets: those of the families, from small to large, then those of jobs with a shape."""
+    return tuple(_RECIPES)
 
 
 def names(set_name: str | None = None) -> tuple[str, ...]:
@@ -84,12 +92,12 @@ def names(set_name: str | None = None) -> tuple[str, ...]:
         For an unknown set.
     """
     if set_name is None:
-        return tuple(name for each in FAMILIES for name in names(each))
-    if set_name not in FAMILIES:
-        raise UsageError(f"no set {set_name!r}; there are {', '.join(FAMILIES)}")
+        return tuple(name for each in _RECIPES for name in names(each))
+    if set_name not in _RECIPES:
+        raise UsageError(f"no set {set_name!r}; there are {', '.join(_RECIPES)}")
     if set_name in _SEEDS:
         return tuple(f"{set_name}/{seed:03}" for seed in range(_SEEDS[set_name]))
-    return tuple(f"{set_name}/{recipe.name}" for recipe in FAMILIES[set_name])
+    return tuple(f"{set_name}/{recipe}" for recipe in _RECIPES[set_name])
 
 
 def resolve(name: str) -> str:

@@ -36,6 +36,18 @@ class Instance:
         return tuple(job for job in self.jobs if isinstance(job, ShapedJob))
 
     @property
+    def workers(self) -> int:
+        """Workers of all jobs; where a job has a shape, its slots."""
+        return sum(job.workers if isinstance(job, Job) else len(job.shape.slots) for job in self.jobs)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of all jobs in all iterations."""
+        return sum(
+            job.iterations * (job.workers if isinstance(job, Job) else len(job.shape.blocks)) for job in self.jobs
+        )
+
+    @property
     def data_parallel(self) -> tuple[Job, ...]:
         """All of its jobs, for whoever takes data-parallel ones alone.
 

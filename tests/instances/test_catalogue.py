@@ -28,8 +28,10 @@ def test_every_bundled_file_decodes_and_bears_its_name() -> None:
 
 
 def test_sets_are_of_the_promised_size() -> None:
-    assert sets() == ("tiny", "server", "rack", "pod", "cluster")
-    assert [len(names(each)) >= least for each, least in zip(sets(), (60, 12, 10, 6, 4))] == [True] * 5
+    assert sets() == ("tiny", "server", "rack", "pod", "cluster", "pipeline", "shop")
+    assert [len(names(each)) >= least for each, least in zip(sets(), (60, 12, 10, 6, 4, 8, 6), strict=True)] == [
+        True
+    ] * 7
     assert sum(path.stat().st_size for path in DATA.rglob("*.json")) < 6_000_000
 
 

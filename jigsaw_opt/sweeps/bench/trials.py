@@ -100,5 +100,5 @@ def _labels(entry: Entry) -> dict[str, Any]:
         "horizon": instance.horizon,
         "objective_kind": instance.objective,
         "gpus": instance.cluster.gpu_count,
-        "workers": sum(job.workers for job in instance.data_parallel),
+        "workers": instance.workers,
     }

@@ -1,0 +1,139 @@
+"""The bundled set ``pipeline``: micro-batches through stages, as jobs with a shape (specification: shaped-jobs)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from random import Random
+
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.shape import Barrier, Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+
+__all__ = ["PIPELINES", "Pipeline", "pipeline_instance", "pipeline_shape"]
+
+_GB = 10**9
+_ACTIVATIONS = 64 * 10**6
+"""Bytes that go from one stage to the next, and that a stage keeps of a micro-batch for its backward pass, times 32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Everything that an instance of a pipeline is made from.
+
+    Parameters
+    ----------
+    devices, batches
+        GPUs of a pipeline, and micro-batches of an iteration.
+    chunks
+        Stages on each device; from the second one on they run back and forth, as a V.
+    split
+        Whether the gradient of the weights is a block of its own, which nothing waits for.
+    sharded
+        Whether the last layer is sharded over all devices.
+    kept
+        Micro-batches whose activations fit into the memory of a device beside its stages.
+    barrier, objective
+        Of the job and the instance; ``period`` makes the horizon cyclic.
+    servers
+        Over how many servers the GPUs are spread, joined by a switch.
+    jobs
+        Number of pipelines, with weights 1, 2, and so on.
+    """
+
+    devices: int
+    batches: int
+    chunks: int = 1
+    split: bool = False
+    sharded: bool = False
+    kept: int = 100
+    barrier: Barrier = "slot"
+    objective: Objective = "period"
+    servers: int = 1
+    jobs: int = 1
+
+    @property
+    def stages(self) -> int:
+        """Stages on all devices."""
+        return self.devices * self.chunks
+
+    def device(self, stage: int) -> str:
+        """Slot of a stage."""
+        turn, place = divmod(stage, self.devices)
+        return f"d{self.devices - 1 - place if turn % 2 else place}"
+
+
+def pipeline_instance(recipe: Pipeline, name: str) -> Instance:
+    """The instance of a recipe; times are drawn by its name, the same every time."""
+    memory = 8 * _GB + recipe.kept * recipe.chunks * 32 * _ACTIVATIONS
+    gpus = -(-recipe.devices // recipe.servers)
+    servers = tuple(Server(f"s{k}", "v100", gpus, memory, 150 * _GB, 5) for k in range(recipe.servers))
+    switches = ("switch",) if recipe.servers > 1 else ()
+    links = tuple(Link(f"l{k}", (f"s{k}", "switch"), 12 * _GB, 10) for k in range(recipe.servers) if switches)
+    draw = Random(f"pipeline/{name}")
+    jobs = tuple(
+        ShapedJob(f"pipe{k}" if recipe.jobs > 1 else "pipe", pipeline_shape(recipe, draw), 1, weight=k + 1)
+        for k in range(recipe.jobs)
+    )
+    horizon: Horizon = "cyclic" if recipe.objective == "period" else "finite"
+    return Instance(f"pipeline-{name}", Cluster(servers, switches, links), {}, jobs, horizon, recipe.objective)
+
+
+def pipeline_shape(recipe: Pipeline, draw: Random) -> Shape:
+    """Blocks, transfers, edges and holds of all micro-batches; forward passes take 8 to 12 ms over all chunks."""
+    times = [draw.randrange(8, 13) * 1000 // recipe.chunks for _ in range(recipe.stages)]
+    blocks: list[ShapedBlock] = []
+    transfers: list[ShapedTransfer] = []
+    edges: list[Edge] = []
+    for batch in range(recipe.batches):
+        own = list(_blocks(recipe, batch, times))
+        blocks += own
+        slots = {block.name: block.slots for block in own}
+        # The gradients of weights are off the chain: each follows its backward pass, and nothing follows it.
+        chain = [block.name for block in own if not block.name.startswith("W")]
+        for before, after in pairwise(chain):
+            if slots[before] == slots[after] or (recipe.sharded and "H" in before[0] + after[0]):
+                edges.append(Edge(before, after))
+                continue
+            moved = f"{before}-{after}"
+            transfers.append(ShapedTransfer(moved, _ACTIVATIONS, slots[before][0], slots[after][0]))
+            edges += [Edge(before, moved), Edge(moved, after)]
+        edges += [Edge(f"B{name[1:]}", name) for name in slots if name.startswith("W")]
+    last = "W" if recipe.split else "B"
+    holds = tuple(
+        Hold(f"F{batch}.{stage}", f"{last}{batch}.{stage}", 32 * _ACTIVATIONS)
+        for batch in range(recipe.batches)
+        for stage in range(recipe.stages)
+    )
+    devices = tuple(Slot(f"d{k}", 8 * _GB) for k in range(recipe.devices))
+    return Shape(devices, tuple(blocks), tuple(transfers), tuple(edges), recipe.barrier, holds)
+
+
+def _blocks(recipe: Pipeline, batch: int, times: list[int]) -> Iterator[ShapedBlock]:
+    """Blocks of a micro-batch in the order of its way through the stages."""
+    stages = range(recipe.stages)
+    for stage in stages:
+        yield ShapedBlock(f"F{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
+    if recipe.sharded:
+        yield ShapedBlock(f"H{batch}", tuple(f"d{k}" for k in range(recipe.devices)), {"v100": 3000})
+    for stage in reversed(stages):
+        backward = times[stage] * (1 if recipe.split else 2)
+        yield ShapedBlock(f"B{batch}.{stage}", (recipe.device(stage),), {"v100": backward})
+        if recipe.split:
+            yield ShapedBlock(f"W{batch}.{stage}", (recipe.device(stage),), {"v100": times[stage]})
+
+
+_PLAIN = Pipeline(devices=4, batches=6)
+PIPELINES: Mapping[str, Pipeline] = {
+    "plain": _PLAIN,
+    "overlapped": replace(_PLAIN, barrier="none"),
+    "tight-memory": replace(_PLAIN, kept=2),
+    "split-backward": replace(_PLAIN, batches=4, split=True, kept=4),
+    "v-shape": replace(_PLAIN, devices=3, batches=3, chunks=2, kept=3),
+    "sharded": replace(_PLAIN, devices=3, batches=4, sharded=True, objective="makespan"),
+    "two-servers": replace(_PLAIN, batches=4, servers=2, objective="makespan"),
+    "two-servers-cyclic": replace(_PLAIN, batches=2, servers=2, barrier="none"),
+    "two-jobs": replace(_PLAIN, devices=2, batches=3, jobs=2, objective="weighted_completion"),
+}
+"""Recipes of the set by name."""
