@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.solver import GREEDY
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -21,6 +23,8 @@ class Auto:
     name: str = "auto"
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
+    shapes: ClassVar[bool] = True
+
     @property
     def engines(self) -> tuple[str, ...]:
         """Those of the chosen solver."""
@@ -32,8 +36,8 @@ class Auto:
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Never: it takes every instance."""
-        return None
+        """Shaped jobs and data-parallel ones together."""
+        return mixed(instance)
 
     def run(self, control: Control) -> Result:
         """Solve with the chosen solver; the result names it."""

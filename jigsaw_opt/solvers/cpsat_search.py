@@ -22,7 +22,7 @@ from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["explore", "fits", "solve_exactly"]
+__all__ = ["explore", "fits", "solve_exactly", "solve_shaped"]
 
 _MOST_INTERVALS = 60_000
 """Above so many optional intervals the engine's presolve takes gigabytes, and its search finds nothing."""
@@ -52,7 +52,8 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     """
     work = math.inf if control.options.work_limit is None else control.options.work_limit
     if operations.shaped:
-        return _solve_shaped(control, operations, work)
+        offer_greedy(control, operations, control.options.seed)
+        return control.reason() or solve_shaped(control, operations, control.options.workers, work)
     _warm_start(control, operations)
     if operations.objective == "weighted_completion" and control.reason() is None and fits(control, operations):
         # What bounds say of the ends of single jobs makes the model smaller.
@@ -60,14 +61,27 @@ def solve_exactly(control: Control, operations: Operations) -> StoppedBy | None:
     return control.reason() or explore(control, operations, control.options.workers, work)
 
 
-def _solve_shaped(control: Control, operations: Operations, work: float) -> StoppedBy | None:
-    """Solve an instance of shaped jobs; None where its model is too large to be built."""
-    offer_greedy(control, operations, control.options.seed)
-    if control.reason() is not None:
-        return control.reason()
+def solve_shaped(control: Control, operations: Operations, workers: int, work: float) -> StoppedBy | None:
+    """Run the exact model of an instance of shaped jobs from the incumbent and the bound at hand.
+
+    Parameters
+    ----------
+    control
+        The solve under way; it may receive plans and bounds from elsewhere at the same time.
+    operations
+        The instance, cut.
+    workers
+        Number of the engine's threads.
+    work
+        Limit in the engine's deterministic seconds.
+
+    Returns
+    -------
+    StoppedBy or None
+        Why it ended; None where the model is too large to be built.
+    """
     if not exact.fits(operations):
         return None
-    workers = control.options.workers
     if operations.horizon == "cyclic" and not spans_suffice(operations):
         return exact.prove_period(control, operations, workers, work)
     model = build_model(control, operations, control.bound, control.objective)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from jigsaw_opt.problem.clock import in_context
+from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
@@ -45,6 +48,12 @@ class Portfolio(OrtoolsSolver):
     name: str = "portfolio"
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
+    shapes: ClassVar[bool] = True
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Shaped jobs and data-parallel ones together."""
+        return mixed(instance)
+
     def run(self, control: Control) -> Result:
         """Solve the instance.
 
@@ -54,7 +63,10 @@ class Portfolio(OrtoolsSolver):
             For more blocks than a plan is written for.
         """
         require_size(control.operations)
+        run: Callable[[Control, Operations], StoppedBy | None]
         run = _side_by_side if control.options.workers > 1 else _in_turn
+        if control.operations.shaped:
+            from jigsaw_opt.solvers.activities.portfolio import run_shaped as run
         return control.conclude(lambda: run(control, control.operations), engines=["ortools"])
 
 

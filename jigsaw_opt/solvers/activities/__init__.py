@@ -1,1 +1,1 @@
-"""Methods for jobs with a shape: list schedules, and exact models of activities, on both horizons."""
+"""Methods for jobs with a shape: list schedules, neighbourhoods and exact models of activities, on both horizons."""

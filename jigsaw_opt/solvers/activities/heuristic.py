@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from math import inf
 from random import Random
 
-from jigsaw_opt.problem.activities import ActivityNetwork, ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
@@ -15,14 +15,17 @@ from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.memory import longest_tails
 from jigsaw_opt.solvers.activities.placing import Placement, placements
 from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.timing import timetable_of
 
 __all__ = ["PlacedJobs", "shaped_timetables"]
 
 _PLACEMENTS = 8
 """So many placements are scheduled by all rules."""
-_STEP_OPERATIONS, _MOST_STEPS = 100_000, 200
+_STEP_OPERATIONS, _MOST_STEPS = 30_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
 _RULES = ("release", "leaves_last", "critical", "in_order", "by_job")
+_PATIENCE = (0, 2, 4)
+"""How long an activity is put off for one of better rank, in quarters of its duration."""
 
 
 def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
@@ -36,19 +39,19 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
         The same seed gives the same schedules.
     """
     random, least = Random(f"lists/{seed}"), inf
-    placed: list[tuple[float, int, PlacedJobs, str]] = []
+    placed: list[tuple[float, int, PlacedJobs, str, int]] = []
     for placement in islice(placements(operations, seed), _PLACEMENTS):
         jobs = PlacedJobs(operations, placement)
-        for rule in _RULES:
-            value, timetable = jobs.schedule(jobs.rank(rule), least)
-            placed.append((value, len(placed), jobs, rule))
+        for rule, patience in product(_RULES, _PATIENCE):
+            value, timetable = jobs.schedule(jobs.rank(rule), least, patience)
+            placed.append((value, len(placed), jobs, rule, patience))
             least = min(least, value)
             yield timetable
     placed.sort(key=lambda it: it[:2])
     size = operations.blocks + operations.transfers
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
-        _, _, jobs, rule = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
-        value, timetable = jobs.schedule(jobs.rank(rule, random), least)
+        _, _, jobs, rule, patience = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
+        value, timetable = jobs.schedule(jobs.rank(rule, random), least, patience)
         least = min(least, value)
         yield timetable
 
@@ -114,9 +117,9 @@ class PlacedJobs:
             found[activity] = place
         return found
 
-    def schedule(self, rank: Sequence[int], least: float) -> tuple[float, Timetable | None]:
+    def schedule(self, rank: Sequence[int], least: float, patience: int = 0) -> tuple[float, Timetable | None]:
         """Objective by a rank, and the timetable where that is less than `least`."""
-        starts, order = self.scheduler.run(rank)
+        starts, order = self.scheduler.run(rank, patience)
         period = None
         if self.operations.horizon == "cyclic":
             end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))
@@ -127,26 +130,15 @@ class PlacedJobs:
         return self._value(starts, period, least)
 
     def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
-        timetable = self.timetable(starts, period)
+        timetable = timetable_of(self.operations, self.network.jobs, self.placement.gpus, starts, period)
         value = objective_of(self.operations, (), period, timetable.shaped)
         return value, timetable if value < least else None
-
-    def timetable(self, starts: Sequence[int], period: int | None) -> Timetable:
-        """The timetable of starts by activity, and of a period on the cyclic horizon."""
-        decisions = []
-        for begin, graph, gpus in zip(self.network.jobs, self.operations.shaped, self.placement.gpus, strict=True):
-            rows = [
-                starts[begin + iteration * graph.size : begin + (iteration + 1) * graph.size]
-                for iteration in range(graph.job.iterations)
-            ]
-            decisions.append(ShapedDecision(gpus, rows))
-        return Timetable((), period, assemble_shaped(self.operations, decisions))
 
     def _leaves(self) -> list[bool]:
         """By activity, whether nothing of its iteration waits for it."""
         leaf = [True] * len(self.flat.duration_us)
-        for before, after, _, _ in self.flat.arcs:
-            if self.flat.iteration[before] == self.flat.iteration[after] and before != after:
+        for before, after, _, periods in self.flat.arcs:
+            if periods == 0 and self.flat.iteration[before] == self.flat.iteration[after]:
                 leaf[before] = False
         return leaf
 

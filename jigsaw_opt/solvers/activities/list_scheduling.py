@@ -43,33 +43,38 @@ class ListScheduler:
         used = [resource for own in flat.resources for resource in own]
         self.width = max([len(flat.room), *(resource + 1 for resource in used)])
 
-    def run(self, rank: Sequence[int]) -> tuple[list[int], list[int]]:
+    def run(self, rank: Sequence[int], patience: int = 0) -> tuple[list[int], list[int]]:
         """Schedule by a rank, least first.
 
         Parameters
         ----------
         rank
             By activity, a number from 0 on that no other one has.
+        patience
+            An activity is put off where one of better rank is known to become ready within so many quarters of its
+            duration.
 
         Returns
         -------
         tuple
             By activity, its start in microseconds; and all activities in the order in which they were started.
         """
-        return _ListRun(self, rank).run()
+        return _ListRun(self, rank, patience).run()
 
 
 class _ListRun:
     """One schedule in the making."""
 
-    def __init__(self, scheduler: ListScheduler, rank: Sequence[int]) -> None:
+    def __init__(self, scheduler: ListScheduler, rank: Sequence[int], patience: int) -> None:
         self.flat, self.successors, self.rank = scheduler.flat, scheduler.successors, rank
+        self.patience = patience
         self.by_rank = [0] * len(rank)
         for activity, place in enumerate(rank):
             self.by_rank[place] = activity
         self.missing, self.ready = list(scheduler.missing), list(scheduler.flat.release_us)
         self.memory, self.safety = HeldMemory(self.flat), _ReserveSafety(self.flat, scheduler.reserves)
         self.waiting: list[list[int]] = [[] for _ in range(scheduler.width)]
+        self.coming: list[set[int]] = [set() for _ in range(scheduler.width)]
         self.free = [0] * scheduler.width
         self.start, self.order = [0] * len(rank), list[int]()
         # What becomes ready, and (as negative numbers) resources that become free.
@@ -88,6 +93,7 @@ class _ListRun:
                     self._start(number, now)
                 else:
                     for resource in self.flat.resources[number]:
+                        self.coming[resource].discard(number)
                         insort(self.waiting[resource], self.rank[number])
                         looked_at.add(resource)
             for resource in sorted(looked_at):
@@ -101,6 +107,8 @@ class _ListRun:
             activity = self.by_rank[place]
             if any(self.free[other] > now for other in self.flat.resources[activity]):
                 continue
+            if self._better_comes(activity, place, now):
+                continue
             if self.memory.fits(activity) and self.safety.holds(self.memory, activity):
                 for other in self.flat.resources[activity]:
                     del self.waiting[other][bisect_left(self.waiting[other], place)]
@@ -108,18 +116,35 @@ class _ListRun:
                 return
 
     def _start(self, activity: int, now: int) -> None:
-        self.start[activity] = now
-        self.order.append(activity)
-        self.memory.do(activity)
-        end = now + self.flat.duration_us[activity]
-        for resource in self.flat.resources[activity]:
-            self.free[resource] = end
-            heappush(self.events, (end, ~resource))
-        for after, length in self.successors[activity]:
-            self.ready[after] = max(self.ready[after], now + length)
-            self.missing[after] -= 1
-            if self.missing[after] == 0:
+        """Start an activity, and at their times those behind it that nothing else holds up."""
+        pending = [(activity, now)]
+        for number, moment in pending:
+            self.start[number] = moment
+            self.order.append(number)
+            self.memory.do(number)
+            for resource in self.flat.resources[number]:
+                self.free[resource] = moment + self.flat.duration_us[number]
+                heappush(self.events, (self.free[resource], ~resource))
+            for after, length in self.successors[number]:
+                self.ready[after] = max(self.ready[after], moment + length)
+                self.missing[after] -= 1
+                if self.missing[after] > 0:
+                    continue
+                if not self.flat.resources[after]:
+                    pending.append((after, self.ready[after]))
+                    continue
+                for resource in self.flat.resources[after]:
+                    self.coming[resource].add(after)
                 heappush(self.events, (self.ready[after], after))
+
+    def _better_comes(self, activity: int, place: int, now: int) -> bool:
+        """Whether one of better rank is known to become ready soon on its GPUs and links."""
+        until = 4 * now + self.patience * self.flat.duration_us[activity]
+        return any(
+            self.rank[other] < place and 4 * self.ready[other] < until
+            for resource in self.flat.resources[activity]
+            for other in self.coming[resource]
+        )
 
 
 class _ReserveSafety:

@@ -1,0 +1,294 @@
+"""Large neighbourhood search over the orders of a plan: CP-SAT reorders a window of time, all else keeps its order.
+
+Only orders are kept, not times: everything may move. Placements stay. On the cyclic horizon the blocks of a GPU, and
+the transfers of a link, stay within one period of one another, as in what `repeating` makes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import gcd
+from random import Random
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Gpu, Timetable
+from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.timing import starts_of, timetable_of
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["search_neighbourhoods"]
+
+_FIRST_SIZE, _MOST_SIZE, _LEAST_SIZE = 30, 400, 8
+"""Activities of a window: at first, at most, at least."""
+_EFFORT = 0.3
+"""Deterministic seconds for a window."""
+_SECONDS_OF_EFFORT = 15.0
+"""What such a second may take at most where no work is counted."""
+_PATIENCE = 300
+"""Windows in a row without a better plan after which it ends."""
+
+
+def search_neighbourhoods(
+    control: Control, operations: Operations, work: float = math.inf, seconds: float = math.inf
+) -> float:
+    """Improve the incumbent window by window, until there is a reason to stop.
+
+    Parameters
+    ----------
+    control
+        The solve under way; it has a plan, and may receive others from elsewhere at the same time.
+    operations
+        The instance, cut; all its jobs have shapes.
+    work
+        Limit in the engine's deterministic seconds.
+    seconds
+        Limit of the clock, beside those of the solve.
+
+    Returns
+    -------
+    float
+        Deterministic seconds spent.
+    """
+    search = _WindowSearch(control, operations)
+    end = control.seconds + seconds
+    while control.reason() is None and search.spent < work and control.seconds < end and not search.exhausted:
+        search.step(work - search.spent, end - control.seconds)
+    return search.spent
+
+
+@dataclass(slots=True)
+class _Current:
+    """The plan that is being improved."""
+
+    objective: int
+    gpus: list[list[Gpu]]
+    flat: FlatActivities
+    begins: list[int]
+    starts: list[int]
+
+
+class _WindowSearch:
+    """The search, window by window."""
+
+    def __init__(self, control: Control, operations: Operations) -> None:
+        self.control, self.operations = control, operations
+        self.random = Random(f"windows/{control.options.seed}")
+        self.current: _Current | None = None
+        self.size, self.spent, self.idle = float(_FIRST_SIZE), 0.0, 0
+        self.exhausted = False
+
+    def step(self, work: float, seconds: float) -> None:
+        """Reorder one window."""
+        from ortools.sat.python import cp_model
+
+        current = self._adopt()
+        if current is None:
+            self.exhausted = True
+            return
+        model = _WindowModel(self.operations, current, self._window(current))
+        solver = new_solver(1, self.control.options.seed + self.random.randrange(10**6))
+        effort = min(_EFFORT, work)
+        solver.parameters.max_deterministic_time = effort
+        if self.control.options.work_limit is None:
+            seconds = min(seconds, _SECONDS_OF_EFFORT * effort)
+        left = self.control.remaining
+        solver.parameters.max_time_in_seconds = min(seconds, 1e6 if left is None else left)
+        solver.parameters.cp_model_probing_level = 0
+        solver.parameters.linearization_level = 0
+        configure(solver, self.control.options.engine_parameters, self.control.engine_listener)
+        status = self.control.run(lambda: solver.solve(model.proto), solver.stop_search)
+        self.spent += max(1e-4, solver.response_proto.deterministic_time)
+        if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+            self._take(current, model, solver)
+        self._resize(status == cp_model.OPTIMAL or status == cp_model.INFEASIBLE, len(current.starts))
+
+    def _adopt(self) -> _Current | None:
+        """The plan to go on from: the incumbent, where it is better and its orders repeat."""
+        incumbent = self.control.incumbent
+        if incumbent is not None and (self.current is None or incumbent[0] < self.current.objective):
+            found = _current_of(self.operations, *incumbent)
+            if found is not None:
+                self.current = found
+        return self.current
+
+    def _window(self, current: _Current) -> set[int]:
+        """Activities that may be reordered: those that start within a window of time, on some or all resources."""
+        flat, order = current.flat, sorted(range(len(current.starts)), key=lambda a: (current.starts[a], a))
+        order = [activity for activity in order if flat.resources[activity]]
+        size = int(self.size)
+        if self.random.random() < 0.3:
+            used = sorted({resource for activity in order for resource in flat.resources[activity]})
+            first = self.random.choice(used)
+            some = {r for r in used if abs(r - first) <= self.random.randrange(1, 4)}
+            order = [activity for activity in order if some & set(flat.resources[activity])]
+        begin = self.random.randrange(-size // 2, max(1, len(order) - size // 2))
+        return set(order[max(0, begin) : begin + size])
+
+    def _take(self, current: _Current, model: _WindowModel, solver: cp_model.CpSolver) -> None:
+        starts = [int(solver.value(start)) for start in model.starts]
+        period = int(solver.value(model.period)) if model.period is not None else None
+        timetable = timetable_of(self.operations, current.begins, current.gpus, starts, period)
+        current.starts = starts
+        if self.control.offer(timetable) is not None:
+            self.idle = 0
+            incumbent = self.control.incumbent
+            assert incumbent is not None, "a plan was taken"
+            current.objective = incumbent[0]
+
+    def _resize(self, proven: bool, most: int) -> None:
+        """Windows that are soon at their best grow, others shrink."""
+        largest = min(_MOST_SIZE, most)
+        self.idle += 1
+        self.exhausted = self.idle > _PATIENCE or (proven and self.size >= most and self.idle > 3)
+        self.size = min(largest, self.size * 1.1) if proven else max(_LEAST_SIZE, self.size / 1.15)
+
+
+def _current_of(operations: Operations, objective: int, timetable: Timetable) -> _Current | None:
+    """A plan as activities; None where on some GPU or link it reaches over more than a period."""
+    names = {
+        operations.cluster.gpu_name(s, k): (s, k)
+        for s, server in enumerate(operations.cluster.servers)
+        for k in range(server.gpus)
+    }
+    gpus = [[names[name] for name in plan.gpus] for plan in timetable.shaped]
+    network = network_of(operations, gpus)
+    flat, starts = flatten(network), starts_of(timetable)
+    if timetable.period_us is not None:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for activity, used in enumerate(flat.resources):
+            for resource in used:
+                end = starts[activity] + flat.duration_us[activity]
+                first[resource] = min(first.get(resource, end), starts[activity])
+                last[resource] = max(last.get(resource, 0), end)
+        if any(last[resource] - first[resource] > timetable.period_us for resource in first):
+            return None
+    return _Current(objective, gpus, flat, network.jobs, starts)
+
+
+class _WindowModel:
+    """The CP-SAT model of a window.
+
+    Attributes
+    ----------
+    proto
+        The model.
+    starts
+        By activity.
+    period
+        On the cyclic horizon.
+    """
+
+    def __init__(self, operations: Operations, current: _Current, window: set[int]) -> None:
+        from jigsaw_opt.formulations.cpsat_model import new_model
+
+        self.proto, self.flat, self.operations = new_model(), current.flat, operations
+        ends = [start + length for start, length in zip(current.starts, self.flat.duration_us, strict=True)]
+        self.limit = max(ends)
+        self.starts = [self.proto.new_int_var(min(r, self.limit), self.limit, "") for r in self.flat.release_us]
+        cyclic = operations.horizon == "cyclic"
+        self.period = self.proto.new_int_var(1, current.objective, "period") if cyclic else None
+        for start, value in zip(self.starts, current.starts, strict=True):
+            self.proto.add_hint(start, value)
+        for before, after, length, periods in self.flat.arcs:
+            later = periods * self.period if self.period is not None else 0
+            self.proto.add(self.starts[after] + later >= self.starts[before] + length)
+        self._add_orders(current.starts, window)
+
+    def _add_orders(self, starts: Sequence[int], window: set[int]) -> None:
+        """On each GPU and link the order, free within the window, and what it leads to."""
+        on: dict[int, list[int]] = {}
+        for activity in sorted(range(len(starts)), key=lambda a: (starts[a], a)):
+            for resource in self.flat.resources[activity]:
+                on.setdefault(resource, []).append(activity)
+        firsts, lasts = [], []
+        for resource, own in sorted(on.items()):
+            free = [place for place, activity in enumerate(own) if activity in window]
+            # What is between the first and the last that may move may move as well.
+            begin, end = (free[0], free[-1] + 1) if free else (1, 1)
+            self._add_order(own[:begin], own[begin:end], own[end:])
+            if free and resource < len(self.flat.room):
+                self._add_memory(resource, own, begin, end)
+            firsts.append(self._before_all(own[:1] if begin else own[:end]))
+            lasts.append(self._behind_all(own[-1:] if end < len(own) else own[begin - 1 if begin else 0 :]))
+        self._add_objective(firsts, lasts)
+
+    def _end(self, activity: int) -> cp_model.LinearExpr:
+        return self.starts[activity] + self.flat.duration_us[activity]
+
+    def _add_order(self, before: Sequence[int], free: Sequence[int], behind: Sequence[int]) -> None:
+        """Those before and behind in their order, the free ones anyhow in between."""
+        joined = [*before, *behind] if not free else None
+        for chain in [joined] if joined is not None else [before, behind]:
+            for one, other in pairwise(chain):
+                self.proto.add(self.starts[other] >= self._end(one))
+        for activity in free:
+            if before:
+                self.proto.add(self.starts[activity] >= self._end(before[-1]))
+            if behind:
+                self.proto.add(self.starts[behind[0]] >= self._end(activity))
+        lengths = self.flat.duration_us
+        self.proto.add_no_overlap(self.proto.new_fixed_size_interval_var(self.starts[a], lengths[a], "") for a in free)
+
+    def _add_memory(self, gpu: int, own: Sequence[int], begin: int, end: int) -> None:
+        """Holds that reach into the free part; what is before and behind it stays as it was."""
+        place = {activity: number for number, activity in enumerate(own)}
+        room, intervals, demands = self.flat.room[gpu], [], []
+        for first in own:
+            for where, amount, last in self.flat.opens[first]:
+                if where != gpu or place[first] >= end or place[last] < begin:
+                    continue
+                one, other = place[first], place[last]
+                if other < one and (other >= end or one < begin):
+                    continue
+                if one < begin and other >= end:
+                    room -= amount
+                    continue
+                length, stop = self.proto.new_int_var(0, self.limit, ""), self.proto.new_int_var(0, 2 * self.limit, "")
+                self.proto.add(length >= self._end(last) - self.starts[first])
+                intervals.append(self.proto.new_interval_var(self.starts[first], length, stop, ""))
+                demands.append(amount)
+        if intervals:
+            unit = gcd(*demands)
+            self.proto.add_cumulative(intervals, [amount // unit for amount in demands], room // unit)
+
+    def _before_all(self, activities: Sequence[int]) -> cp_model.IntVar:
+        moment = self.proto.new_int_var(0, self.limit, "")
+        for activity in activities:
+            self.proto.add(moment <= self.starts[activity])
+        return moment
+
+    def _behind_all(self, activities: Sequence[int]) -> cp_model.IntVar:
+        moment = self.proto.new_int_var(0, 2 * self.limit, "")
+        for activity in activities:
+            self.proto.add(moment >= self._end(activity))
+        return moment
+
+    def _add_objective(self, firsts: Sequence[cp_model.IntVar], lasts: Sequence[cp_model.IntVar]) -> None:
+        """The objective, and among equal ones the shortest use of all GPUs and links."""
+        if self.period is not None:
+            spans = [last - first for first, last in zip(firsts, lasts, strict=True)]
+            for span in spans:
+                self.proto.add(self.period >= span)
+            self.proto.minimize(len(spans) * self.period + sum(spans))
+            return
+        ends: dict[int, cp_model.IntVar] = {}
+        for activity, job in enumerate(self.flat.job):
+            if job not in ends:
+                ends[job] = self.proto.new_int_var(0, self.limit, "")
+            self.proto.add(ends[job] >= self._end(activity))
+        if self.operations.objective == "weighted_completion":
+            weights = [graph.job.weight for graph in self.operations.shaped]
+            self.proto.minimize(sum(weights[job] * end for job, end in ends.items()))
+            return
+        latest = self.proto.new_int_var(0, self.limit, "")
+        self.proto.add_max_equality(latest, ends.values())
+        self.proto.minimize(len(lasts) * latest + sum(lasts))

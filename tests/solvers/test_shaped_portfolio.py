@@ -1,0 +1,79 @@
+"""`auto` on jobs with a shape: never worse than `greedy`, as good as `cpsat` on small ones, the same for a seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.problem import Instance, ShapedJob
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.solvers.activities import neighbourhoods
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.live import LiveEvent
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
+from tests.random_shapes import random_shaped_instance
+from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
+
+pytest.importorskip("ortools")
+HORIZONS: list[tuple[Horizon, Objective]] = [
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+]
+
+
+def shaped_only(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
+    instance = random_shaped_instance(seed, horizon, objective)
+    return replace(instance, jobs=instance.shaped)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Objective, workers: int) -> None:
+    instance = shaped_only(seed, horizon, objective)
+    found = solve(instance, "auto", Options(workers=workers, work_limit=20.0))
+    best = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
+    assert (found.status, found.objective) == (best.status, best.objective)
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
+    job = ShapedJob("pipe", pipeline(4, 6, 1, "slot"), 2)
+    instance = instance_of(one_server(4, 2), job, replace(job, name="other", iterations=1), horizon=horizon)
+    options = Options(workers=1, work_limit=1.0)
+    first, second = (solve(instance, "auto", options) for _ in range(2))
+    greedy = solve(instance, "greedy", options)
+    assert first.objective is not None and greedy.objective is not None
+    assert first.objective <= greedy.objective
+    assert first.plan is not None and second.plan is not None
+    assert first.plan.jobs == second.plan.jobs
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_windows_improve_a_poor_plan_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
+    operations = cut(shaped_only(seed, horizon, objective), shaped=True)
+    placement = next(placements(operations, 0), None)
+    if placement is None:
+        assert solve(operations.instance, "cpsat", Options(work_limit=5.0)).status is Status.INFEASIBLE
+        return
+    events: list[LiveEvent] = []
+    control = Control("windows", operations, Options(workers=1, work_limit=5.0), events.append)
+    jobs = PlacedJobs(operations, placement)
+    _, timetable = jobs.schedule(jobs.rank("in_order"), 10**9)
+    assert timetable is not None
+    control.offer(timetable)
+    before = control.objective
+    spent = neighbourhoods.search_neighbourhoods(control, operations, 0.5)
+    assert before is not None and control.objective is not None
+    assert spent > 0 or control.reason() is not None
+    assert control.bound <= control.objective <= before
+    # Asked for, each plan is checked.
+    assert all(event.plan is not None for event in events[1:])
