@@ -8,10 +8,12 @@ import pytest
 
 from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.shape import Barrier
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from tests.random_shapes import random_shaped_instance
+from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
 
 pytest.importorskip("ortools")
 
@@ -56,3 +58,15 @@ def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:
     result = solve(instance, "cpsat", Options(workers=1, work_limit=20.0))
     assert result.status in (Status.OPTIMAL, Status.INFEASIBLE)
     assert result.objective == shaped_optimum(instance)
+
+
+@pytest.mark.parametrize("barrier", ["none", "slot"])
+def test_the_optimum_where_memory_holds_a_pipeline_back(barrier: Barrier) -> None:
+    job = ShapedJob("pipe", pipeline(2, 2, 1, barrier), 1)
+    found = []
+    for memory in (1, 2):
+        instance = instance_of(one_server(2, memory), job, horizon="cyclic")
+        found.append(shaped_optimum(instance))
+        assert solve(instance, "cpsat", Options(workers=1, work_limit=20.0)).objective == found[-1]
+    tight, ample = found
+    assert tight is not None and ample is not None and tight > ample
