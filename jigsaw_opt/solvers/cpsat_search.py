@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.formulations.cpsat_model import CpSatModel
 from jigsaw_opt.formulations.cpsat_timetable import interval_count, readiness_count
 from jigsaw_opt.problem.operations import Operations
@@ -82,7 +81,7 @@ def solve_shaped(control: Control, operations: Operations, workers: int, work: f
     """
     if not exact.fits(operations):
         return None
-    if operations.horizon == "cyclic" and not spans_suffice(operations):
+    if operations.horizon == "cyclic":
         return exact.prove_period(control, operations, workers, work)
     model = build_model(control, operations, control.bound, control.objective)
     if control.best is not None:

@@ -8,9 +8,11 @@ from itertools import pairwise
 import pytest
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts
 from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.shape import Barrier
+from jigsaw_opt.problem.shaped_graph import cut_shape
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
@@ -76,6 +78,14 @@ def test_periods_of_a_pipeline(memory: int, barrier: Barrier, period: int) -> No
     job = ShapedJob("pipe", pipeline(3, 3, 1, barrier), 1)
     result = solved(instance_of(one_server(3, memory), job, horizon="cyclic"))
     assert (result.status, result.objective) == (Status.OPTIMAL, period)
+
+
+def test_micro_batches_are_alike_and_chains_of_other_times_are_not() -> None:
+    graph = cut_shape(ShapedJob("pipe", pipeline(2, 3, 1), 1))
+    assert alike_parts(graph) == [[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]]
+    blocks = graph.shape.blocks
+    other = replace(graph.shape, blocks=(replace(blocks[0], duration_us={"v": 9}), *blocks[1:]))
+    assert alike_parts(cut_shape(ShapedJob("pipe", other, 1))) == [[[4, 5, 6, 7], [8, 9, 10, 11]]]
 
 
 def test_a_hold_longer_than_the_period_counts_as_often_as_it_overlaps_itself() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_activities.holds import add_memory
 from jigsaw_opt.formulations.cpsat_activities.placement import add_order_of_gpus, add_placement, add_sizes
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
+from jigsaw_opt.formulations.cpsat_activities.symmetry import add_order_of_parts
 from jigsaw_opt.formulations.cpsat_activities.timing import (
     add_blocks_disjoint,
     add_starts,
@@ -107,6 +108,7 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
         add_sizes(proto, gpus, it)
         add_starts(proto, it, axis)
         add_waits(proto, it, axis)
+        add_order_of_parts(proto, it)
     add_order_of_gpus(proto, gpus, jobs)
     add_blocks_disjoint(proto, gpus, jobs, axis)
     add_transfers_disjoint(proto, jobs, axis)

@@ -1,0 +1,62 @@
+"""Parts of a job that could change places without effect, such as micro-batches: they begin in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.variables import ShapedVariables
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["add_order_of_parts", "alike_parts"]
+
+
+def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
+    """Of parts that are alike, the one before starts its first operation no later."""
+    for parts in alike_parts(it.graph):
+        for one, other in pairwise(parts):
+            model.add(it.starts[0][one[0]].start <= it.starts[0][other[0]].start)
+
+
+def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:
+    """Parts of a job in groups of two or more that are alike.
+
+    A part is a set of operations that edges or holds join. Two are alike where their operations, in the order of the
+    shape, have the same slots, durations, edges and holds: then all that binds a plan stays true where they change
+    places in every iteration.
+    """
+    groups: dict[Hashable, list[Sequence[int]]] = {}
+    for part in _parts(graph):
+        groups.setdefault(_pattern(graph, part), []).append(part)
+    return [parts for parts in groups.values() if len(parts) > 1]
+
+
+def _parts(graph: ShapedGraph) -> list[list[int]]:
+    """Operations that edges or holds join, each part in the order of the shape."""
+    import networkx as nx
+
+    joined: nx.Graph[int] = nx.Graph()
+    joined.add_nodes_from(range(graph.size))
+    joined.add_edges_from((before, after) for before, after, _ in graph.edges)
+    joined.add_edges_from((hold.start, hold.end) for hold in graph.holds)
+    return sorted(sorted(part) for part in nx.connected_components(joined))
+
+
+def _pattern(graph: ShapedGraph, part: Sequence[int]) -> Hashable:
+    """All that there is to a part, its operations numbered by their place in it."""
+    place = {operation: number for number, operation in enumerate(part)}
+    edges = sorted((place[a], place[b], lag) for a, b, lag in graph.edges if a in place)
+    holds = sorted((place[h.start], place[h.end], h.slot, h.bytes) for h in graph.holds if h.start in place)
+    return tuple(_operation(graph, operation) for operation in part), tuple(edges), tuple(holds)
+
+
+def _operation(graph: ShapedGraph, operation: int) -> Hashable:
+    """Slots and durations of an operation."""
+    if operation < graph.blocks:
+        return graph.takes_part[operation], tuple(sorted(graph.shape.blocks[operation].duration_us.items()))
+    transfer = graph.shape.transfers[operation - graph.blocks]
+    return graph.takes_part[operation], transfer.bytes, bool(transfer.among)
