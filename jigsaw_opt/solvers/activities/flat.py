@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
@@ -32,7 +33,8 @@ class FlatActivities(NamedTuple):
     resources
         By activity, the GPUs and links that it occupies; none where it takes no time, for that overlaps nothing.
     arcs
-        What waits for what.
+        What waits for what. Whatever waits for a period before it on the same GPU or link is left out: all use of it
+        within one period is behind all of the period before (`repeating`).
     opens, closes
         By activity, its holds as (GPU, bytes, the activity at the other end): those that begin with its start, and
         those that end with its end.
@@ -94,13 +96,19 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
         durations,
         [it.release_us for it in network.activities],
         resources,
-        [Arc(b, a, durations[b] if offset is None else offset, periods) for b, a, periods, offset in network.waits],
+        list(_arcs(network, durations, resources)),
         opens,
         closes,
         [cluster.servers[gpu[0]].gpu_memory - network.memory_bytes[gpu] for gpu in gpus],
         [it.job for it in network.activities],
         [it.iteration for it in network.activities],
     )
+
+
+def _arcs(network: ActivityNetwork, durations: Sequence[int], resources: Sequence[tuple[int, ...]]) -> Iterator[Arc]:
+    for before, after, periods, offset in looking(network.waits):
+        if periods == 0 or set(resources[before]).isdisjoint(resources[after]):
+            yield Arc(before, after, durations[before] if offset is None else offset, periods)
 
 
 def one_iteration(graph: ShapedGraph, room: Sequence[int]) -> FlatActivities:

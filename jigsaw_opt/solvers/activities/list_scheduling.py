@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 
+from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.memory import HeldMemory
 
@@ -84,6 +85,7 @@ class _ListRun:
     def run(self) -> tuple[list[int], list[int]]:
         events = self.events
         while events:
+            look()
             now, looked_at = events[0][0], set[int]()
             while events and events[0][0] == now:
                 _, number = heappop(events)
