@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from jigsaw_opt.checking import check
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance, cut
 from jigsaw_opt.problem.timetable import objective_of
@@ -78,8 +79,23 @@ def test_a_finite_plan_becomes_a_period_of_at_most_its_makespan() -> None:
     assert plan is not None
     makespan = objective_of(other, plan.jobs)
     after = brought_over(plan, context_of(control, taken))
-    assert [candidate.value for candidate in taken] == [makespan, after.value]
+    assert taken == [after]
     assert after.value <= makespan
+
+
+def test_a_finite_plan_is_not_lost_where_its_move_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    control, taken = control_of(crowded("cyclic")), list[Candidate]()
+    move, plan = OtherHorizon(context_of(control, taken)), greedy_timetable(twin(control.operations), 0)
+    assert plan is not None
+
+    def cut_off(budget: Budget) -> bool:
+        assert move.control.offer(plan)
+        raise OutOfTimeError("the time limit was reached")
+
+    monkeypatch.setattr(Driver, "open", lambda driver, budget: cut_off(budget))
+    with pytest.raises(OutOfTimeError):
+        move.run(None, Budget(control))
+    assert [candidate.value for candidate in taken] == [objective_of(move.control.operations, plan.jobs)]
 
 
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])

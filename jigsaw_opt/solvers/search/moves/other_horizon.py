@@ -14,7 +14,7 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, job_end
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Event, StoppedBy
+from jigsaw_opt.solvers.result import Accepted, Event, StoppedBy
 from jigsaw_opt.solvers.search.budget import Budget
 from jigsaw_opt.solvers.search.context import Candidate, Context
 from jigsaw_opt.solvers.search.driver import Driver
@@ -36,11 +36,13 @@ def twin(operations: Operations) -> Operations:
 
 def brought_over(plan: Timetable, context: Context) -> Candidate:
     """A plan of the other horizon as one of a search, which it is proposed to."""
-    end = max(map(job_end, plan.jobs))
-    given = Timetable(plan.jobs, max(1, end) if context.cyclic else None)
-    if context.cyclic:
-        context.propose(Candidate(max(1, end), lambda: given))
+    given = repeated(plan) if context.cyclic else Timetable(plan.jobs)
     return context.shared(SequenceAnnealing).compressed(given)
+
+
+def repeated(plan: Timetable) -> Timetable:
+    """A finite plan as a cyclic one, its makespan the period."""
+    return Timetable(plan.jobs, max(1, *map(job_end, plan.jobs)))
 
 
 class OtherHorizon:
@@ -52,7 +54,7 @@ class OtherHorizon:
     name: ClassVar[str] = "other_horizon"
 
     def __init__(self, context: Context) -> None:
-        self.context, self.control = context, _TwinControl(context.control)
+        self.context, self.control = context, _TwinControl(context)
         self._driver = Driver(self.control, context.stream)
         self._more: bool | None = None
         self._known = 0
@@ -84,11 +86,22 @@ class OtherHorizon:
 
 
 class _TwinControl(Control):
-    """The control of the search on the other horizon; it stops for whatever ends the solve."""
+    """The control of the search on the other horizon; it stops for whatever ends the solve.
 
-    def __init__(self, parent: Control) -> None:
-        self._parent = parent
-        super().__init__(parent.name, twin(parent.operations), _options(parent.options), _ignore)
+    A finite plan is proposed as a cyclic one at once, so that none is lost where the time ends before its move does.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._parent = context, context.control
+        options = _options(self._parent.options)
+        super().__init__(self._parent.name, twin(context.operations), options, _ignore)
+
+    def offer(self, timetable: Timetable) -> Accepted | None:
+        """Take a plan as the new incumbent if it is better."""
+        accepted = super().offer(timetable)
+        if accepted is not None and self._context.cyclic:
+            self._context.propose(self._context.candidate(repeated(timetable)))
+        return accepted
 
     def reason(self) -> StoppedBy | None:
         """Why the search should stop now, or None."""
