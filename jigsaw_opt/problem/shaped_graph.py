@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.costs import ceil_div, transfer_us
 from jigsaw_opt.problem.instance import Horizon
@@ -109,14 +110,27 @@ class ShapedGraph:
         return ceil_div(transfer.bytes * 10**6, channel.rate) + channel.latency_us
 
     def precedences(self, horizon: Horizon) -> Iterator[Precedence]:
-        """Everything that operations of all iterations wait for: edges and barrier, each once."""
+        """Everything that operations of all iterations wait for: edges and barrier, each once.
+
+        Raises
+        ------
+        OutOfTimeError
+            The time of the solve is over.
+        """
         count = self.job.iterations
-        steps = [*self.edges, *((before, after, 1) for before, after in self._barrier)]
-        for before, after, lag in dict.fromkeys(steps):
+        for before, after, lag in looking(self._steps()):
             for iteration in range(count):
                 periods, later = divmod(iteration + lag, count)
                 if periods == 0 or horizon == "cyclic":
                     yield Precedence((iteration, before), (later, after), periods)
+
+    def _steps(self) -> Iterator[tuple[int, int, int]]:
+        """What waits for what, and so many iterations later: edges and barrier, each once."""
+        yield from self.edges
+        known = set(self.edges)
+        for before, after in self._barrier:
+            if (before, after, 1) not in known:
+                yield before, after, 1
 
     @cached_property
     def _barrier(self) -> tuple[tuple[int, int], ...]:
@@ -131,7 +145,8 @@ class ShapedGraph:
             inside = [(a, b) for a, b, lag in self.edges if lag == 0 and a in members and b in members]
             before, after = {a for a, _ in inside}, {b for _, b in inside}
             last, first = [o for o in group if o not in before], [o for o in group if o not in after]
-            found |= dict.fromkeys((a, b) for a in last for b in first)
+            for a in looking(last):
+                found |= dict.fromkeys((a, b) for b in first)
         return tuple(found)
 
 
