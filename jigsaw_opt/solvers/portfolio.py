@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.instance import Instance
@@ -20,16 +20,15 @@ from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.stronger import BOUND_WORK, raise_bounds
 
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.search.moves import Move
-
 __all__ = ["PORTFOLIO", "Portfolio"]
 
 _POLL_SECONDS = 0.05
 _LONG_BOUND_WORK = 10.0
 """Seconds of a usual core for the stronger bounds where the exact model does not fit."""
 _FIRST_BOUND_WORK, _SECOND_BOUND_WORK = 0.3, 1.0
-"""The same before targets of makespan or period are put to a small model, and once one of them is left open."""
+"""The same before targets of makespan or period are put to a small model, and once one of them is left open.
+
+Larger cyclic instances have the first before the second search."""
 _BOUND_SHARE, _FIRST_SHARE, _SEARCH_SHARE = 0.4, 0.05, 0.4
 """On one thread: shares of the limits for bounds and a first look at a small model, and of what is left for search."""
 _EXACT_SHARE = 0.35
@@ -78,10 +77,9 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
     from jigsaw_opt.solvers.search.driver import Driver
 
     work = control.options.work_limit
-    first, second = _moves_of_both(operations)
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
-        search, limit = Driver(control, only=first), math.inf if work is None else work
-        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun, second)
+        search, limit = Driver(control), math.inf if work is None else work
+        prove = partial(_prove, control, operations, control.options.workers - 1, limit, search.begun)
         proof = pool.submit(in_context(prove))
         try:
             reason = search.run()
@@ -89,16 +87,6 @@ def _side_by_side(control: Control, operations: Operations) -> StoppedBy:
             search.begun.set()
         ended = proof.result()
     return reason if reason is not StoppedBy.COMPLETED else ended or reason
-
-
-def _moves_of_both(operations: Operations) -> tuple[type[Move] | None, type[Move] | None]:
-    """The one class of moves of the first search, and of the second one; None for all."""
-    from jigsaw_opt.solvers.cpsat_model import is_small
-    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
-
-    if operations.horizon == "finite":
-        return None, None
-    return (None, OtherHorizon) if is_small(operations) else (OtherHorizon, None)
 
 
 def _in_turn(control: Control, operations: Operations) -> StoppedBy:
@@ -124,16 +112,15 @@ def _in_turn(control: Control, operations: Operations) -> StoppedBy:
     return explore(control, operations, 1, work * (1 - _FIRST_SHARE - _SEARCH_SHARE)) or reason
 
 
-def _prove(
-    control: Control, operations: Operations, workers: int, work: float, begun: Event, only: type[Move] | None
-) -> StoppedBy | None:
+def _prove(control: Control, operations: Operations, workers: int, work: float, begun: Event) -> StoppedBy | None:
     """Raise the bound, with the exact model where it fits, and search a second time; returns why that ended.
 
-    `begun` says when the first search has been through what the second would begin with, `only` what moves that makes.
+    `begun` says when the first search has been through what the second would begin with.
     """
     from jigsaw_opt.solvers.cpsat_model import is_small
     from jigsaw_opt.solvers.cpsat_search import explore, fits
     from jigsaw_opt.solvers.search.driver import Driver
+    from jigsaw_opt.solvers.search.moves.other_horizon import OtherHorizon
 
     exact = fits(control, operations)
     limit = math.inf if control.limit is None else control.limit
@@ -141,7 +128,9 @@ def _prove(
     closing = shared and is_small(operations)
     # What bounds say of the weighted ends of single jobs, they say soon, and the exact model is the smaller for it.
     in_between = closing and operations.objective != "weighted_completion"
-    raise_bounds(control, operations, work if not exact else _FIRST_BOUND_WORK if in_between else BOUND_WORK)
+    # Bounds at length gain larger cyclic instances next to nothing, and the second search waits for them.
+    brief = in_between or (operations.horizon == "cyclic" and not is_small(operations))
+    raise_bounds(control, operations, _FIRST_BOUND_WORK if brief else BOUND_WORK if exact else work)
     if exact:
         _require_plan(control, operations)
     if control.reason() is not None:
@@ -159,7 +148,7 @@ def _prove(
         pass
     if control.reason() is None:
         # Cyclic moves share out and time groups side by side already.
-        return Driver(control, stream=1, only=only).run()
+        return Driver(control, stream=1, only=OtherHorizon if operations.horizon == "cyclic" else None).run()
     return control.reason()
 
 

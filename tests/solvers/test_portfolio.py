@@ -14,7 +14,7 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Model, Operations, Segment, Server, cut
 from jigsaw_opt.problem.instance import Horizon, Objective
-from jigsaw_opt.solvers import cpsat_model, cpsat_search
+from jigsaw_opt.solvers import cpsat_search
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
@@ -86,10 +86,7 @@ def test_a_second_search_follows_where_the_exact_model_does_not_fit_or_has_had_i
     assert (result.status, result.stopped_by) == (Status.FEASIBLE, StoppedBy.TIME)
 
 
-@pytest.mark.parametrize(("small", "first", "second"), [(True, None, OtherHorizon), (False, OtherHorizon, None)])
-def test_one_of_two_searches_for_a_period_looks_at_the_finite_horizon(
-    small: bool, first: type[Move] | None, second: type[Move] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_search_for_a_period_looks_at_the_finite_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
 
     class Recorded(driver.Driver):
@@ -99,10 +96,9 @@ def test_one_of_two_searches_for_a_period_looks_at_the_finite_horizon(
                 made.append((stream, only))
 
     monkeypatch.setattr(driver, "Driver", Recorded)
-    monkeypatch.setattr(cpsat_model, "is_small", lambda operations: small)
     monkeypatch.setattr(cpsat_search, "fits", lambda control, operations: False)
     run(generate("crowded", 1013), 2, work_limit=0.1)
-    assert made == [(0, first), (1, second)]
+    assert made == [(0, None), (1, OtherHorizon)]
 
 
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
