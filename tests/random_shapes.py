@@ -34,7 +34,7 @@ from jigsaw_opt.problem import (
     Transfer,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
-from tests.random_instances import MICRO
+from tests.random_instances import MICRO, random_instance
 
 
 def random_shaped_instance(seed: int, horizon: Horizon = "finite", objective: Objective = "makespan") -> Instance:
@@ -62,6 +62,21 @@ def random_shaped_instance(seed: int, horizon: Horizon = "finite", objective: Ob
     return Instance(
         f"shapes-{seed}", cluster, models, tuple(jobs), horizon, "period" if horizon == "cyclic" else objective
     )
+
+
+def random_mixed_instance(
+    seed: int, horizon: Horizon = "finite", objective: Objective = "makespan", operations: int = 4
+) -> Instance:
+    """A valid instance of one shaped job and a few data-parallel ones, in any order; it may be infeasible.
+
+    Same arguments, same instance. It has what `random_shaped_instance` and `tests.random_instances` cover, the
+    data-parallel jobs with at most about `operations` blocks and transfers.
+    """
+    shaped = random_shaped_instance(seed, horizon, objective)
+    others = random_instance(seed, horizon, objective, operations)
+    jobs: list[Job | ShapedJob] = [*shaped.shaped[:1], *others.jobs]
+    Random(f"mixed/{seed}").shuffle(jobs)
+    return replace(shaped, name=f"mixed-{seed}", models=others.models, jobs=tuple(jobs))
 
 
 def _cluster(random: Random) -> Cluster:

@@ -87,7 +87,9 @@ class ActivityNetwork:
     jobs
         By job added, how many activities there were before it.
     memory_bytes
-        By GPU, bytes of slots that it holds all the time.
+        By GPU, bytes of slots and of states of workers that it holds all the time.
+    activation_bytes
+        By GPU, the most activations of a worker there at its largest level, for which it keeps room all the time.
     """
 
     routes: Routes
@@ -97,6 +99,12 @@ class ActivityNetwork:
     holds: list[MemoryHold] = field(default_factory=list)
     jobs: list[int] = field(default_factory=list)
     memory_bytes: Counter[Gpu] = field(default_factory=Counter)
+    activation_bytes: Counter[Gpu] = field(default_factory=Counter)
+
+    def room(self, gpu: Gpu) -> int:
+        """Bytes of a GPU that are left for holds (specification: memory)."""
+        memory = self.routes.cluster.servers[gpu[0]].gpu_memory
+        return memory - self.memory_bytes[gpu] - self.activation_bytes[gpu]
 
     def add_data_parallel(self, graph: OperationGraph, gpus: Sequence[Gpu], levels: Sequence[Sequence[int]]) -> None:
         """Add a data-parallel job on its GPUs, with the level of each slot by iteration (specification: iteration).
@@ -122,6 +130,10 @@ class ActivityNetwork:
                 length = graph.transfer_us(transfer.bucket, contributors(row, transfer.bucket), channel)
                 self.activities.append(Activity(job, iteration, length, (), channel.links, graph.release_us))
         self.waits += _data_parallel_waits(graph, tables, levels, begin, self.horizon)
+        for slot, own in enumerate(gpus):
+            largest = graph.activation_bytes[max(row[slot] for row in levels) - 1]
+            self.memory_bytes[own] += graph.state_bytes
+            self.activation_bytes[own] = max(self.activation_bytes[own], largest)
 
     def add_shaped(self, graph: ShapedGraph, gpus: Sequence[Gpu]) -> None:
         """Add a shaped job on the GPUs of its slots (specification: shaped-jobs).

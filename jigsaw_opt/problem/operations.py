@@ -143,6 +143,11 @@ class Operations:
         return BestPace(self.cluster)
 
     @property
+    def weights(self) -> list[int]:
+        """Weight of each job, data-parallel ones before shaped ones."""
+        return [*(job.weight for job in self.jobs), *(graph.job.weight for graph in self.shaped)]
+
+    @property
     def blocks(self) -> int:
         """Number of blocks of all jobs and iterations."""
         shaped = sum(graph.job.iterations * graph.blocks for graph in self.shaped)

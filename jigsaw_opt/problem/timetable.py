@@ -55,6 +55,11 @@ class Timetable:
     period_us: int | None = None
     shaped: tuple[ShapedJobPlan, ...] = ()
 
+    @property
+    def plans(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
+        """All jobs, data-parallel ones before those with a shape."""
+        return (*self.jobs, *self.shaped)
+
 
 def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[JobPlan, ...]:
     """Timetable of the decisions, one for each job, with every end exactly its start plus its duration.
@@ -88,8 +93,7 @@ def objective_of(
     ends = [*map(job_end, jobs), *map(job_end, shaped)]
     if operations.objective == "makespan":
         return max(ends)
-    weights = [*(job.weight for job in operations.jobs), *(graph.job.weight for graph in operations.shaped)]
-    return sum(weight * end for weight, end in zip(weights, ends, strict=True))
+    return sum(weight * end for weight, end in zip(operations.weights, ends, strict=True))
 
 
 def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:

@@ -11,7 +11,10 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
 
-__all__ = ["Arc", "FlatActivities", "flatten", "network_of", "one_iteration"]
+__all__ = ["Arc", "FlatActivities", "JobLevels", "flatten", "network_of", "one_iteration"]
+
+JobLevels = Sequence[Sequence[int]]
+"""Level of each worker of a data-parallel job, by iteration."""
 
 
 class Arc(NamedTuple):
@@ -39,7 +42,7 @@ class FlatActivities(NamedTuple):
         By activity, its holds as (GPU, bytes, the activity at the other end): those that begin with its start, and
         those that end with its end.
     room
-        By GPU, the bytes that slots leave free.
+        By GPU, the bytes that slots and workers leave free.
     job, iteration
         By activity.
     """
@@ -63,16 +66,29 @@ class FlatActivities(NamedTuple):
         return found
 
 
-def network_of(operations: Operations, gpus: Sequence[Sequence[Gpu]]) -> ActivityNetwork:
-    """The activity network of an instance of shaped jobs on the GPUs of their slots, by job.
+def network_of(
+    operations: Operations, gpus: Sequence[Sequence[Gpu]], levels: Sequence[JobLevels] = ()
+) -> ActivityNetwork:
+    """The activity network of an instance, data-parallel jobs before shaped ones.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    gpus
+        By job, the GPU of each worker or slot.
+    levels
+        By data-parallel job.
 
     Raises
     ------
     ValueError
         No path joins two servers of a job.
     """
-    network = ActivityNetwork(operations.routes, operations.horizon)
-    for graph, own in zip(operations.shaped, gpus, strict=True):
+    network, count = ActivityNetwork(operations.routes, operations.horizon), len(operations.jobs)
+    for job, workers, rows in zip(operations.jobs, gpus[:count], levels, strict=True):
+        network.add_data_parallel(job, workers, rows)
+    for graph, own in zip(operations.shaped, gpus[count:], strict=True):
         network.add_shaped(graph, own)
     return network
 
@@ -99,7 +115,7 @@ def flatten(network: ActivityNetwork) -> FlatActivities:
         list(_arcs(network, durations, resources)),
         opens,
         closes,
-        [cluster.servers[gpu[0]].gpu_memory - network.memory_bytes[gpu] for gpu in gpus],
+        [network.room(gpu) for gpu in gpus],
         [it.job for it in network.activities],
         [it.iteration for it in network.activities],
     )

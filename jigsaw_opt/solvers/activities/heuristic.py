@@ -1,4 +1,4 @@
-"""List schedules of shaped jobs on both horizons: several placements, several ranks, the best of what comes out."""
+"""List schedules of shaped jobs, also beside data-parallel ones: several placements and ranks, on both horizons."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.memory import longest_tails
+from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import Placement, placements
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
@@ -23,6 +24,8 @@ _PLACEMENTS = 8
 """So many placements are scheduled by all rules."""
 _STEP_OPERATIONS, _MOST_STEPS = 30_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
+_MOVED = 0.5
+"""Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""
 _RULES = ("release", "leaves_last", "critical", "in_order", "by_job")
 _PATIENCE = (0, 2, 4)
 """How long an activity is put off for one of better rank, in quarters of its duration."""
@@ -34,7 +37,7 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
     Parameters
     ----------
     operations
-        The instance, cut; all its jobs have shapes.
+        The instance, cut; some of its jobs have shapes.
     seed
         The same seed gives the same schedules.
     """
@@ -48,10 +51,15 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
             least = min(least, value)
             yield timetable
     placed.sort(key=lambda it: it[:2])
-    size = operations.blocks + operations.transfers
+    size, moves = operations.blocks + operations.transfers, WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
         _, _, jobs, rule, patience = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
-        value, timetable = jobs.schedule(jobs.rank(rule, random), least, patience)
+        moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
+        if moved is not None:
+            jobs = PlacedJobs(operations, moved)
+        value, timetable = jobs.schedule(jobs.rank(rule, None if moved else random), least, patience)
+        if moved is not None and value < least:
+            placed.insert(0, (value, len(placed), jobs, rule, patience))
         least = min(least, value)
         yield timetable
 
@@ -69,10 +77,11 @@ class PlacedJobs:
 
     def __init__(self, operations: Operations, placement: Placement) -> None:
         self.operations, self.placement = operations, placement
-        self.network: ActivityNetwork = network_of(operations, placement.gpus)
+        self.network: ActivityNetwork = network_of(operations, placement.gpus, placement.levels)
         self.flat: FlatActivities = flatten(self.network)
-        reserve = []
-        for begin, graph, order in zip(self.network.jobs, operations.shaped, placement.orders, strict=True):
+        begins = self.network.jobs[len(operations.jobs) :]
+        reserve = list(range(begins[0]))
+        for begin, graph, order in zip(begins, operations.shaped, placement.orders, strict=True):
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
         self.scheduler = ListScheduler(self.flat, reserve)
@@ -130,8 +139,9 @@ class PlacedJobs:
         return self._value(starts, period, least)
 
     def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
-        timetable = timetable_of(self.operations, self.network.jobs, self.placement.gpus, starts, period)
-        value = objective_of(self.operations, (), period, timetable.shaped)
+        placed, begins = self.placement, self.network.jobs
+        timetable = timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
+        value = objective_of(self.operations, timetable.jobs, period, timetable.shaped)
         return value, timetable if value < least else None
 
     def _leaves(self) -> list[bool]:
@@ -144,9 +154,10 @@ class PlacedJobs:
 
     def _jobs_by_ratio(self) -> list[int]:
         """By job, its place by work for each unit of its weight, least first."""
-        work = [0] * len(self.operations.shaped)
+        weights = self.operations.weights
+        work = [0] * len(weights)
         for activity, length in enumerate(self.flat.duration_us):
             work[self.flat.job[activity]] += length
-        ratio = [amount / graph.job.weight for amount, graph in zip(work, self.operations.shaped, strict=True)]
+        ratio = [amount / weight for amount, weight in zip(work, weights, strict=True)]
         by_ratio = sorted(range(len(ratio)), key=lambda job: ratio[job])
         return [by_ratio.index(job) for job in range(len(ratio))]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Gpu, Timetable
-from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
-from jigsaw_opt.solvers.activities.timing import starts_of, timetable_of
+from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
+from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 
@@ -46,7 +46,7 @@ def search_neighbourhoods(
     control
         The solve under way; it has a plan, and may receive others from elsewhere at the same time.
     operations
-        The instance, cut; all its jobs have shapes.
+        The instance, cut.
     work
         Limit in the engine's deterministic seconds.
     seconds
@@ -70,6 +70,7 @@ class _Current:
 
     objective: int
     gpus: list[list[Gpu]]
+    levels: list[JobLevels]
     flat: FlatActivities
     begins: list[int]
     starts: list[int]
@@ -135,7 +136,7 @@ class _WindowSearch:
     def _take(self, current: _Current, model: _WindowModel, solver: cp_model.CpSolver) -> None:
         starts = [int(solver.value(start)) for start in model.starts]
         period = int(solver.value(model.period)) if model.period is not None else None
-        timetable = timetable_of(self.operations, current.begins, current.gpus, starts, period)
+        timetable = timetable_of(self.operations, current.begins, current.gpus, starts, period, current.levels)
         current.starts = starts
         if self.control.offer(timetable) is not None:
             self.idle = 0
@@ -158,8 +159,9 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
         for s, server in enumerate(operations.cluster.servers)
         for k in range(server.gpus)
     }
-    gpus = [[names[name] for name in plan.gpus] for plan in timetable.shaped]
-    network = network_of(operations, gpus)
+    gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
+    levels = levels_of(timetable)
+    network = network_of(operations, gpus, levels)
     flat, starts = flatten(network), starts_of(timetable)
     if timetable.period_us is not None:
         first: dict[int, int] = {}
@@ -171,7 +173,7 @@ def _current_of(operations: Operations, objective: int, timetable: Timetable) ->
                 last[resource] = max(last.get(resource, 0), end)
         if any(last[resource] - first[resource] > timetable.period_us for resource in first):
             return None
-    return _Current(objective, gpus, flat, network.jobs, starts)
+    return _Current(objective, gpus, levels, flat, network.jobs, starts)
 
 
 class _WindowModel:
@@ -286,7 +288,7 @@ class _WindowModel:
                 ends[job] = self.proto.new_int_var(0, self.limit, "")
             self.proto.add(ends[job] >= self._end(activity))
         if self.operations.objective == "weighted_completion":
-            weights = [graph.job.weight for graph in self.operations.shaped]
+            weights = self.operations.weights
             self.proto.minimize(sum(weights[job] * end for job, end in ends.items()))
             return
         latest = self.proto.new_int_var(0, self.limit, "")

@@ -1,4 +1,7 @@
-"""Placements of slots: GPUs of their types with room, loads balanced, slots that exchange transfers near each other."""
+"""Placements: GPUs of their types with room, loads balanced, slots that exchange transfers near each other.
+
+Data-parallel jobs are placed by `workers`, mostly once slots have their GPUs.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,12 @@ from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.problem.timetable import Gpu
 from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
+from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
 
-__all__ = ["Placement", "placements"]
+__all__ = ["Placement", "complete", "placements"]
+
+_Drawn = tuple[tuple[tuple[Gpu, ...], ...], tuple[PlacedWorkers, ...]]
+"""By shaped job the GPU of each slot, and the data-parallel jobs."""
 
 _TRIES = 200
 """So many placements are drawn at most."""
@@ -24,19 +31,22 @@ _MOST_FAILED_OPERATIONS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """GPUs of all slots, and an order for each job in which memory suffices.
+    """GPUs of all jobs, levels, and an order for each shaped job in which memory suffices.
 
     Parameters
     ----------
     gpus
-        By job, the GPU of each slot.
+        By job, data-parallel ones first, the GPU of each worker or slot.
     orders
-        By job, the operations of one iteration in an order in which, one after the other, they find the memory they
-        need.
+        By shaped job, the operations of one iteration in an order in which, one after the other, they find the memory
+        they need.
+    levels
+        By data-parallel job.
     """
 
     gpus: tuple[tuple[Gpu, ...], ...]
     orders: tuple[tuple[int, ...], ...]
+    levels: tuple[tuple[tuple[int, ...], ...], ...] = ()
 
 
 def placements(operations: Operations, seed: int) -> Iterator[Placement]:
@@ -45,40 +55,65 @@ def placements(operations: Operations, seed: int) -> Iterator[Placement]:
     Parameters
     ----------
     operations
-        The instance, cut; all its jobs have shapes.
+        The instance, cut.
     seed
         The same seed gives the same placements.
     """
     random, placing = Random(f"placing/{seed}"), _SlotPlacing(operations)
-    found: set[tuple[tuple[Gpu, ...], ...]] = set()
+    found: set[_Drawn] = set()
     failed = 0
     for number in range(_TRIES):
-        gpus = placing.draw(random, number)
-        if gpus is not None and gpus not in found:
-            found.add(gpus)
-            orders = serial_orders(operations, gpus)
-            if orders is not None:
-                yield Placement(gpus, orders)
+        drawn = placing.draw(random, number)
+        if drawn is not None and drawn not in found:
+            found.add(drawn)
+            placement = complete(operations, *drawn)
+            if placement is not None:
+                yield placement
                 continue
         failed += operations.blocks + operations.transfers
         if failed > _MOST_FAILED_OPERATIONS:
             return
 
 
-def serial_orders(operations: Operations, gpus: Sequence[Sequence[Gpu]]) -> tuple[tuple[int, ...], ...] | None:
-    """By job, an order of one iteration in which memory suffices beside the slots of all jobs; None without one."""
-    taken: Counter[Gpu] = Counter()
+def complete(
+    operations: Operations, gpus: Sequence[tuple[Gpu, ...]], workers: Sequence[PlacedWorkers] = ()
+) -> Placement | None:
+    """Slots of shaped jobs on GPUs beside placed workers, with an order for each; None where memory does not suffice.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    gpus
+        By shaped job, the GPU of each slot.
+    workers
+        The data-parallel jobs.
+    """
+    taken, activations = _taken_by(operations, workers)
     for graph, own in zip(operations.shaped, gpus, strict=True):
         for slot, gpu in zip(graph.shape.slots, own, strict=True):
             taken[gpu] += slot.memory
     servers, orders = operations.cluster.servers, []
+    if any(servers[gpu[0]].gpu_memory < size + activations[gpu] for gpu, size in taken.items()):
+        return None
     for graph, own in zip(operations.shaped, gpus, strict=True):
-        room = [servers[gpu[0]].gpu_memory - taken[gpu] for gpu in own]
-        order = serial_order(one_iteration(graph, room)) if min(room) >= 0 else None
+        room = [servers[gpu[0]].gpu_memory - taken[gpu] - activations[gpu] for gpu in own]
+        order = serial_order(one_iteration(graph, room))
         if order is None:
             return None
         orders.append(tuple(order))
-    return tuple(orders)
+    return Placement((*(it.gpus for it in workers), *gpus), tuple(orders), tuple(it.levels for it in workers))
+
+
+def _taken_by(operations: Operations, workers: Sequence[PlacedWorkers]) -> tuple[Counter[Gpu], Counter[Gpu]]:
+    """By GPU, the states of its workers, and the most activations of one of them."""
+    states: Counter[Gpu] = Counter()
+    activations: Counter[Gpu] = Counter()
+    for job, it in zip(operations.jobs, workers, strict=True):
+        for gpu, level in zip(it.gpus, it.deepest, strict=True):
+            states[gpu] += job.state_bytes
+            activations[gpu] = max(activations[gpu], job.activation_bytes[level - 1])
+    return states, activations
 
 
 class _SlotPlacing:
@@ -89,9 +124,13 @@ class _SlotPlacing:
         self.gpus = [(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
         self.needs = [_needs(graph) for graph in operations.shaped]
         self.partners = [_partners(graph) for graph in operations.shaped]
+        self.workers = WorkerPlacing(operations)
 
-    def draw(self, random: Random, number: int) -> tuple[tuple[Gpu, ...], ...] | None:
-        """GPUs of all slots; None where some slot found none. The first few draws are those without chance."""
+    def draw(self, random: Random, number: int) -> _Drawn | None:
+        """GPUs of all slots, and data-parallel jobs on theirs; None where some found none.
+
+        The first few draws are those without chance. Then every fourth places data-parallel jobs before slots.
+        """
         plain = number < 3
         nearness = (1.0, 8.0, 0.0)[number] if plain else random.choice((0.0, 0.5, 1.0, 2.0, 8.0))
         # What holds need at once is a guess; every other draw leaves it to the search for an order.
@@ -100,13 +139,34 @@ class _SlotPlacing:
         if not plain:
             random.shuffle(jobs)
         draw = _PlacementDraw(self, random, 0.0 if plain else random.choice((0.0, 0.1, 1.0)), nearness, careful)
+        ahead = self._place_workers(draw, random) if number % 4 == 3 else None
         found: list[tuple[Gpu, ...]] = [()] * len(jobs)
         for job in jobs:
             own = draw.place(job)
             if own is None:
                 return None
             found[job] = own
-        return tuple(found)
+        workers = ahead or self._place_workers(draw, None if plain else random)
+        return None if workers is None else (tuple(found), workers)
+
+    def _place_workers(self, draw: _PlacementDraw, random: Random | None) -> tuple[PlacedWorkers, ...] | None:
+        """Data-parallel jobs beside what is placed so far, each as one that takes its memory and load there."""
+        operations = self.operations
+        if not operations.jobs:
+            return ()
+        memory = {gpu: size + draw.most_held[gpu] for gpu, size in draw.memory.items()}
+        placed = self.workers.place(random, range(len(operations.jobs)), memory, draw.load)
+        if placed is None:
+            return None
+        workers = tuple(placed[job] for job in range(len(operations.jobs)))
+        states, activations = _taken_by(operations, workers)
+        for gpu, size in states.items():
+            draw.memory[gpu] += size + activations[gpu]
+        for job, it in zip(operations.jobs, workers, strict=True):
+            for slot, gpu in enumerate(it.gpus):
+                table = job.blocks[slot].duration_us[operations.cluster.servers[gpu[0]].gpu_type]
+                draw.load[gpu] += sum(table[row[slot] - 1] for row in it.levels)
+        return workers
 
     def _work(self, job: int) -> int:
         graph = self.operations.shaped[job]

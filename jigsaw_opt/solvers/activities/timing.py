@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, Timetable
+from jigsaw_opt.problem.timetable import Gpu, JobDecision, Timetable, assemble
+from jigsaw_opt.solvers.activities.flat import JobLevels
 
-__all__ = ["starts_of", "timetable_of"]
+__all__ = ["levels_of", "starts_of", "timetable_of"]
 
 
 def timetable_of(
@@ -17,34 +18,49 @@ def timetable_of(
     gpus: Sequence[Sequence[Gpu]],
     starts: Sequence[int],
     period: int | None,
+    levels: Sequence[JobLevels] = (),
 ) -> Timetable:
     """The timetable of starts.
 
     Parameters
     ----------
     operations
-        The instance, cut; all its jobs have shapes.
+        The instance, cut.
     begins
-        By job, how many activities there are before it.
+        By job, data-parallel ones first, how many activities there are before it.
     gpus
-        By job, the GPU of each slot.
+        By job, the GPU of each worker or slot.
     starts
         By activity, in microseconds.
     period
         In microseconds; None on the finite horizon.
+    levels
+        By data-parallel job.
     """
+    count, jobs = len(operations.jobs), []
+    for job, begin, own, rows in zip(operations.jobs, begins[:count], gpus[:count], levels, strict=True):
+        size = len(job.blocks) + len(job.transfers)
+        places = range(begin, begin + job.iterations * size, size)
+        blocks = [starts[at : at + len(job.blocks)] for at in places]
+        transfers = [starts[at + len(job.blocks) : at + size] for at in places]
+        jobs.append(JobDecision(own, rows, blocks, transfers))
     decisions = []
-    for begin, graph, own in zip(begins, operations.shaped, gpus, strict=True):
+    for begin, graph, own in zip(begins[count:], operations.shaped, gpus[count:], strict=True):
         places = range(begin, begin + graph.job.iterations * graph.size, graph.size)
         decisions.append(ShapedDecision(own, [starts[at : at + graph.size] for at in places]))
-    return Timetable((), period, assemble_shaped(operations, decisions))
+    return Timetable(assemble(operations, jobs), period, assemble_shaped(operations, decisions))
 
 
 def starts_of(timetable: Timetable) -> list[int]:
-    """Starts by activity of a timetable of shaped jobs, in microseconds."""
+    """Starts by activity of a timetable, in microseconds."""
     return [
         done.start_us
-        for plan in timetable.shaped
+        for plan in timetable.plans
         for iteration in plan.iterations
         for done in (*iteration.blocks, *iteration.transfers)
     ]
+
+
+def levels_of(timetable: Timetable) -> list[JobLevels]:
+    """Levels of the data-parallel jobs of a timetable."""
+    return [[[block.level for block in iteration.blocks] for iteration in plan.iterations] for plan in timetable.jobs]

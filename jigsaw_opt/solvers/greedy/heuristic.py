@@ -11,7 +11,6 @@ from math import inf
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, Operations
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.evaluation import Evaluator, Outcome
@@ -67,6 +66,9 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
     """
     require_size(operations)
     if operations.shaped:
+        # It places data-parallel jobs by what is here.
+        from jigsaw_opt.solvers.activities.heuristic import shaped_timetables
+
         yield from shaped_timetables(operations, seed)
         return
     asked = demands(operations)

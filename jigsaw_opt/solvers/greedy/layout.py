@@ -24,6 +24,12 @@ class Layout:
     ----------
     operations
         The instance, cut.
+
+    Attributes
+    ----------
+    memory, load
+        By GPU, its bytes, and the microseconds for which it is taken. Where other jobs are placed already, the caller
+        takes off from the one and adds to the other what is theirs.
     """
 
     def __init__(self, operations: Operations) -> None:
@@ -34,6 +40,7 @@ class Layout:
         self.server_of = [s for s, _ in self.gpus]
         self.type_of = [servers[s].gpu_type for s in self.server_of]
         self.memory = [servers[s].gpu_memory for s in self.server_of]
+        self.load = [0] * len(self.gpus)
         self.on_server: list[list[int]] = [[] for _ in servers]
         for gpu, server in enumerate(self.server_of):
             self.on_server[server].append(gpu)

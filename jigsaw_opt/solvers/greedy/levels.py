@@ -16,7 +16,7 @@ from itertools import accumulate, cycle, groupby
 from jigsaw_opt.problem.costs import lower_hull, staircase
 from jigsaw_opt.problem.operations import OperationGraph
 
-__all__ = ["SHAPES", "LevelPlan", "dominated", "level_plan", "mean_slot_us", "multisets"]
+__all__ = ["SHAPES", "LevelPlan", "by_caps", "dominated", "level_plan", "mean_slot_us", "multisets"]
 
 Levels = tuple[int, ...]
 
@@ -215,7 +215,7 @@ def _balanced(job: OperationGraph, rows: Sequence[Levels], caps: Sequence[int]) 
     spread, balance = job.slots * [0], job.rule.balance or 0
     matrix: list[list[int]] = []
     for row in rows:
-        levels = _by_caps(row, caps, spread) or [min(job.levels, cap) for cap in caps]
+        levels = by_caps(row, caps, spread) or [min(job.levels, cap) for cap in caps]
         matrix.append(levels)
         spread = [total + level for total, level in zip(spread, levels, strict=True)]
     least = max(spread) - balance
@@ -235,7 +235,7 @@ def _covers(job: OperationGraph, matrix: Sequence[Sequence[int]]) -> bool:
     return full and sum(map(sum, matrix)) >= job.rule.min_total
 
 
-def _by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:
+def by_caps(row: Levels, caps: Sequence[int], keys: Sequence[int]) -> list[int] | None:
     """Hand out levels, deepest first, each to the slot of the smallest key whose cap allows it."""
     levels = [0] * len(caps)
     left = sorted(range(len(caps)), key=lambda slot: (keys[slot], slot))

@@ -33,10 +33,10 @@ class _Board:
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         count = len(layout.gpus)
-        self.load = [0] * count
+        self.load = list(layout.load)
         self.room = list(layout.memory)
         self.activations = [0] * count
-        self.server_load = [0] * len(layout.servers)
+        self.server_load = [sum(self.load[g] for g in gpus) // len(gpus) for gpus in layout.on_server]
         self.server_traffic = [0] * len(layout.servers)
         self.link_load = [0] * layout.links
         self._alone: dict[tuple[int, int, int, tuple[str, ...]], tuple[int, int]] = {}

@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -29,8 +28,8 @@ class Greedy:
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Shaped jobs and data-parallel ones together."""
-        return mixed(instance)
+        """Nothing."""
+        return None
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

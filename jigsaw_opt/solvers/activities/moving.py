@@ -1,0 +1,68 @@
+"""Changes of a placement: a data-parallel job leaves its GPUs and levels, and finds others beside what is there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.solvers.activities.placing import Placement, complete
+from jigsaw_opt.solvers.activities.workers import PlacedWorkers, WorkerPlacing
+
+__all__ = ["WorkerMoves"]
+
+
+class WorkerMoves:
+    """Draws neighbours of placements.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations, self.placing = operations, WorkerPlacing(operations)
+
+    def moved(self, placement: Placement, random: Random) -> Placement | None:
+        """A placement with one data-parallel job elsewhere or at other levels; None where that finds no room.
+
+        Parameters
+        ----------
+        placement
+            What is changed.
+        random
+            Chooses the job, and its new place.
+        """
+        count = len(self.operations.jobs)
+        if not count:
+            return None
+        chosen = random.randrange(count)
+        workers = list(map(PlacedWorkers, placement.gpus, placement.levels))
+        memory, load = self._taken(placement, workers, chosen)
+        found = self.placing.place(random, [chosen], memory, load)
+        if found is None or found[chosen] == workers[chosen]:
+            return None
+        workers[chosen] = found[chosen]
+        return complete(self.operations, placement.gpus[count:], workers)
+
+    def _taken(
+        self, placement: Placement, workers: list[PlacedWorkers], without: int
+    ) -> tuple[Counter[Gpu], Counter[Gpu]]:
+        """Bytes and microseconds of each GPU that other jobs take all the time; what holds take is checked later."""
+        operations = self.operations
+        servers = operations.cluster.servers
+        memory: Counter[Gpu] = Counter()
+        load: Counter[Gpu] = Counter()
+        for number, (job, it) in enumerate(zip(operations.jobs, workers, strict=True)):
+            for worker, gpu in enumerate(it.gpus) if number != without else ():
+                table = job.blocks[worker].duration_us[servers[gpu[0]].gpu_type]
+                memory[gpu] += job.state_bytes
+                load[gpu] += sum(table[row[worker] - 1] for row in it.levels)
+        for graph, gpus in zip(operations.shaped, placement.gpus[len(workers) :], strict=True):
+            for slot, gpu, blocks in zip(graph.shape.slots, gpus, graph.blocks_of, strict=True):
+                tables = (graph.shape.blocks[block].duration_us for block in blocks)
+                memory[gpu] += slot.memory
+                load[gpu] += graph.job.iterations * sum(table[servers[gpu[0]].gpu_type] for table in tables)
+        return memory, load

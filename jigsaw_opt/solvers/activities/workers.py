@@ -1,0 +1,117 @@
+"""GPUs and levels of data-parallel jobs beside slots of shaped ones, by the placement of `greedy`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
+from jigsaw_opt.solvers.greedy.layout import Layout, demands, shapes
+from jigsaw_opt.solvers.greedy.levels import by_caps
+from jigsaw_opt.solvers.greedy.placement import balanced, packed
+
+__all__ = ["PlacedWorkers", "WorkerPlacing"]
+
+
+class PlacedWorkers(NamedTuple):
+    """A data-parallel job on its GPUs.
+
+    Parameters
+    ----------
+    gpus
+        GPU of each worker.
+    levels
+        Level of each worker, by iteration.
+    """
+
+    gpus: tuple[Gpu, ...]
+    levels: tuple[tuple[int, ...], ...]
+
+    @property
+    def deepest(self) -> list[int]:
+        """Largest level of each worker."""
+        return [max(column) for column in zip(*self.levels, strict=True)]
+
+
+class WorkerPlacing:
+    """Draws GPUs and levels for data-parallel jobs.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    """
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations = operations
+        self.forms = [shapes(demand) for demand in demands(operations) or ()]
+
+    def place(
+        self,
+        random: Random | None,
+        jobs: Iterable[int],
+        memory: Mapping[Gpu, int],
+        load: Mapping[Gpu, float],
+    ) -> dict[int, PlacedWorkers] | None:
+        """Place some jobs; None where one finds no room.
+
+        Parameters
+        ----------
+        random
+            Chance; None for the plain rules.
+        jobs
+            Which jobs.
+        memory, load
+            By GPU, bytes and microseconds that others take.
+        """
+        if not self.forms:
+            return None
+        layout = Layout(self.operations)
+        for g, gpu in enumerate(layout.gpus):
+            layout.memory[g] -= memory[gpu]
+            layout.load[g] = int(load[gpu] * (random.uniform(0.5, 1.5) if random else 1.0))
+        asked = [random.choice(forms) if random else forms[0] for forms in self.forms]
+        # The longest go first; they have the most to lose.
+        order = sorted(jobs, key=lambda job: -max(asked[job].slot_us.values()))
+        if random:
+            random.shuffle(order)
+        table = AssignmentTable(self.operations, layout, asked)
+        for strategy in (balanced, packed):
+            placement = strategy(layout, asked, order)
+            found = None if placement is None else self._assigned(table, placement, order)
+            if found is not None:
+                return self._with_levels(random, layout, found)
+        return None
+
+    def _assigned(
+        self, table: AssignmentTable, placement: list[list[int]], order: Sequence[int]
+    ) -> dict[int, Assignment] | None:
+        caps, found = table.caps(placement), dict[int, Assignment]()
+        for job in order:
+            assignment = table.assignment(job, table.demands[job], placement[job], caps[job])
+            if assignment is None:
+                return None
+            found[job] = assignment
+        return found
+
+    def _with_levels(
+        self, random: Random | None, layout: Layout, found: Mapping[int, Assignment]
+    ) -> dict[int, PlacedWorkers]:
+        """Where the order of levels is open, the deepest go to GPUs of least load, with blocks before or not."""
+        load, adding = list(layout.load), random is None or random.random() < 0.5
+        placed = {}
+        for job, it in found.items():
+            levels = []
+            for row in it.plan.rows:
+                keys = [load[gpu] for gpu in it.gpus]
+                caps = it.caps or [it.job.levels] * len(row)
+                own = row if it.plan.fixed else by_caps(row, caps, keys) or row
+                levels.append(tuple(own))
+                for gpu, table, level in zip(it.gpus, it.tables, own, strict=True):
+                    load[gpu] += table[level - 1] if adding else 0
+            placed[job] = PlacedWorkers(tuple(layout.gpus[gpu] for gpu in it.gpus), tuple(levels))
+        return placed
