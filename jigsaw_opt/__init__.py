@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents import validate as validate
     from jigsaw_opt.errors import CheckFailedError as CheckFailedError
     from jigsaw_opt.errors import EngineDiedError as EngineDiedError
+    from jigsaw_opt.errors import InfeasibleError as InfeasibleError
     from jigsaw_opt.errors import InvalidInputError as InvalidInputError
     from jigsaw_opt.errors import JigsawError as JigsawError
     from jigsaw_opt.errors import MissingEngineError as MissingEngineError
@@ -92,6 +93,7 @@ _HOMES = {
     "Depth": "problem.job",
     "Edge": "problem.shape",
     "EngineDiedError": "errors",
+    "InfeasibleError": "errors",
     "Event": "solvers.result",
     "Execution": "problem.plan",
     "Fix": "solvers.resolve",
@@ -173,6 +175,7 @@ __all__ = [
     "FreeDepth",
     "FullDepth",
     "Hold",
+    "InfeasibleError",
     "Instance",
     "InstanceBuilder",
     "InvalidInputError",

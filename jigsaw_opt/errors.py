@@ -10,6 +10,7 @@ from typing import ClassVar
 __all__ = [
     "CheckFailedError",
     "EngineDiedError",
+    "InfeasibleError",
     "InvalidInputError",
     "JigsawError",
     "MissingEngineError",
@@ -79,6 +80,12 @@ class InvalidInputError(JigsawError):
     def __reduce__(self) -> tuple[type[InvalidInputError], tuple[tuple[Problem, ...]]]:
         """How to make it anew in another process."""
         return type(self), (self.problems,)
+
+
+class InfeasibleError(JigsawError):
+    """What was asked for is proven not to exist."""
+
+    exit_code = 4
 
 
 class TooLargeError(JigsawError):

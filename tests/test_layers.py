@@ -19,6 +19,7 @@ ROOMS = (
     "formulations",
     "solvers",
     "instances",
+    "planning",
     "simulation",
     "executor",
     "sweeps",

@@ -26,6 +26,7 @@ COMMANDS = (
     "instances",
     "generate",
     "convert",
+    "partition",
     "profile",
     "run",
     "plot",

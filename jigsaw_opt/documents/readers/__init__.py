@@ -1,6 +1,6 @@
 """Readers of the profiles that other projects publish; each gives a model."""
 
 from jigsaw_opt.documents.readers.deeppool import read_deeppool
-from jigsaw_opt.documents.readers.pipedream import read_pipedream
+from jigsaw_opt.documents.readers.pipedream import read_layer_graph, read_pipedream
 
-__all__ = ["read_deeppool", "read_pipedream"]
+__all__ = ["read_deeppool", "read_layer_graph", "read_pipedream"]

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from graphlib import CycleError, TopologicalSorter
 
-from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, MeasuredLayer, model_of
+from jigsaw_opt.documents.readers.layers import MOST_LINES, Group, LayerGraph, MeasuredLayer, model_of
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem import Model
 
-__all__ = ["read_pipedream"]
+__all__ = ["read_layer_graph", "read_pipedream"]
 
 _NUMBER = r"[0-9]{1,20}(?:\.[0-9]{1,20})?"
 _NODE = re.compile(
@@ -81,6 +81,38 @@ def read_pipedream(
     UsageError
         If `segments` is below 1.
     """
+    graph, order = _read(data, source)
+    return model_of(_groups(graph, order), gpu_type, segments)
+
+
+def read_layer_graph(data: bytes | str, *, source: str = "graph.txt") -> LayerGraph:
+    """Read a profile graph of PipeDream or DAPPLE layer by layer, without `Input*` nodes and unused ``__getitem__``.
+
+    Parameters
+    ----------
+    data
+        The text of the file.
+    source
+        What problems call the text.
+
+    Returns
+    -------
+    LayerGraph
+        Times of one minibatch of the profile, in microseconds rounded to the nearest; sizes in bytes.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    graph, _ = _read(data, source)
+    number = {name: at for at, name in enumerate(graph.layers)}
+    edges = [(number[tail], number[head]) for head, tails in graph.before.items() for tail in tails]
+    return LayerGraph(tuple(graph.layers.values()), tuple(edges))
+
+
+def _read(data: bytes | str, source: str) -> tuple[_ProfileGraph, list[str]]:
+    """The graph without what has no place in a plan, and its nodes so that every edge goes forward."""
     lines = Lines(data, source, MOST_LINES)
     graph = _parse(lines)
     lines.raise_if_any()
@@ -90,7 +122,7 @@ def read_pipedream(
     if sum(layer.forward_us for layer in graph.layers.values()) == 0:
         lines.add(None, "no node with a forward time, inputs aside")
     lines.raise_if_any()
-    return model_of(_groups(graph, order), gpu_type, segments)
+    return graph, order
 
 
 def _parse(lines: Lines) -> _ProfileGraph:

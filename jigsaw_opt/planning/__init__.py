@@ -1,0 +1,1 @@
+"""Planners that make stages and shapes out of measured layers."""

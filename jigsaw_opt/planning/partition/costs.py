@@ -1,0 +1,138 @@
+"""What a stage costs on one level of the machines: as PipeDream's released optimiser counts, and as its paper does.
+
+Rows of a matrix stand for where a stage begins: row 0 at the first layer, row ``k + 1`` behind prefix ``k``. Columns
+stand for the prefix that it ends with. Times are seconds a minibatch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+from typing import TYPE_CHECKING, Literal
+
+from jigsaw_opt.planning.partition.prefixes import Prefixes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Times = NDArray[np.float64]
+
+__all__ = ["Level", "LevelCosts", "Variant"]
+
+Variant = Literal["released", "paper"]
+"""``released``: gradients are sent after the compute, ``4 (m - 1) / m`` times their bytes. ``paper``: sent meanwhile,
+``2 (m - 1)`` times; outputs between stages are always paid for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of the machines.
+
+    Parameters
+    ----------
+    machines
+        How many of the level below (of GPUs, on the innermost one) it joins.
+    bandwidth
+        Between them, in bytes per second.
+    """
+
+    machines: int
+    bandwidth: float
+
+
+class LevelCosts:
+    """Costs of stages on one level.
+
+    Parameters
+    ----------
+    prefixes
+        The prefixes of the model.
+    level
+        The machines that the stages share.
+    inner_s
+        Time of each stage on one machine of the level below; infinite where there is none.
+    inner_machines
+        How many machines that one joins in turn; 1 on the innermost level.
+    variant
+        Whose costs.
+    activations
+        Whether outputs sent between stages are paid for where the variant leaves that open.
+    memory
+        Bytes of a GPU; None for no limit.
+    """
+
+    def __init__(
+        self,
+        prefixes: Prefixes,
+        level: Level,
+        inner_s: Times,
+        inner_machines: int,
+        variant: Variant,
+        activations: bool,
+        memory: int | None,
+    ) -> None:
+        self.level, self.inner_s, self.inner_machines, self.variant = level, inner_s, inner_machines, variant
+        self.memory = memory
+        self.parameters = differences(prefixes.parameter_bytes)
+        self.stashed = self.parameters + differences(prefixes.activation_bytes)
+        self.sent = prefixes.released_crossing_bytes if variant == "released" else prefixes.crossing_bytes
+        self.pays = activations or variant == "paper"
+
+    def alone(self, replicas: int, begin: int) -> Times:
+        """By end, times of stages from `begin` that are the first, on so many machines."""
+        import numpy as np
+
+        rows = slice(begin, begin + 1)
+        times: Times = self._replicated(replicas, rows)[0]
+        if self.variant == "released":
+            # Only here does the released optimiser share gradients among the machines inside.
+            gradients = 4 * (replicas - 1) * self.parameters[begin] / (self.level.bandwidth * replicas)
+            times = (self.inner_s[begin] + gradients / self.inner_machines) / replicas
+        if self.memory is None:
+            return times
+        return np.where(self._in_flight(replicas, replicas) * self.stashed[begin] > self.memory, np.inf, times)
+
+    def behind_another(self, replicas: int) -> Times:
+        """Times of stages behind another one, on so many machines; rows are prefixes that they begin behind."""
+        import numpy as np
+
+        times = self._replicated(replicas, slice(1, None))
+        if not self.pays:
+            return times
+        if self.variant == "paper":
+            return _larger(times, (2 * self.sent / self.level.bandwidth)[:, None])
+        moved = 2 * self.sent / (self.level.bandwidth * replicas)
+        onward = np.append(moved[:-1], 0.0)
+        return _larger(_larger(times, moved[:, None]), onward)
+
+    def fits_behind_another(self, replicas: int, machines: int) -> NDArray[np.bool_] | None:
+        """Where memory suffices for stages on so many machines, when `machines` are used up to them."""
+        if self.memory is None:
+            return None
+        return self._in_flight(replicas, machines) * self.stashed[1:] <= self.memory
+
+    def _replicated(self, replicas: int, rows: slice) -> Times:
+        inner, parameters = self.inner_s[rows], self.parameters[rows]
+        if self.variant == "paper":
+            return _larger(inner, 2 * (replicas - 1) * parameters / self.level.bandwidth) / replicas
+        return (inner + 4 * (replicas - 1) * parameters / (self.level.bandwidth * replicas)) / replicas
+
+    def _in_flight(self, replicas: int, machines: int) -> int:
+        """Minibatches whose activations and weights a stage keeps, as the released optimiser counts them."""
+        return ceil((self.level.machines - machines) / replicas)
+
+
+def differences(by_prefix: Times) -> Times:
+    """By begin (row) and end (column) of a stage, what it has of something that grows with the prefix."""
+    import numpy as np
+
+    found: Times = by_prefix[None, :] - np.concatenate([[0.0], by_prefix])[:, None]
+    return found
+
+
+def _larger(one: Times, other: Times) -> Times:
+    import numpy as np
+
+    found: Times = np.maximum(one, other)
+    return found

@@ -1,0 +1,173 @@
+"""PipeDream's dynamic program over prefixes and machines, level by level (Narayanan et al., SOSP'19, section 3.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.planning.partition.costs import Level, LevelCosts, Variant, differences
+from jigsaw_opt.planning.partition.prefixes import Prefixes
+from jigsaw_opt.problem.clock import look
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Times = NDArray[np.float64]
+
+__all__ = ["LevelStage", "LevelTable", "partition_levels"]
+
+_BLOCK = 192
+"""Columns that are gone through at once, so that they stay in the processor's cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStage:
+    """A stage of one level, or all of a model on the outermost one.
+
+    Parameters
+    ----------
+    begin, end
+        It begins behind the prefix before `begin` and ends with prefix `end`.
+    replicas
+        How many machines of the level have a copy.
+    time_s
+        Seconds a minibatch.
+    """
+
+    begin: int
+    end: int
+    replicas: int
+    time_s: float
+
+
+class LevelTable:
+    """Least times of one level for every part of the model that may be asked for.
+
+    Parameters
+    ----------
+    costs
+        Costs of stages on this level.
+    within
+        Which prefix can become which.
+    rows
+        Where parts begin that are asked for.
+    replicate
+        Whether a stage may have several machines.
+    """
+
+    def __init__(self, costs: LevelCosts, within: NDArray[np.bool_], rows: Sequence[int], replicate: bool) -> None:
+        self.costs, self.within = costs, within
+        self.machines = costs.level.machines
+        self._most = self.machines if replicate else 1
+        self._stages = [_LastStages(costs.behind_another(replicas), within) for replicas in range(1, self._most + 1)]
+        self.best = {row: self._solve(row) for row in rows}
+
+    def least_s(self) -> Times:
+        """Least times on all machines by begin and end; infinite where that was not asked for."""
+        import numpy as np
+
+        size = len(self.within)
+        found = np.full((size + 1, size), np.inf)
+        for row, times in self.best.items():
+            found[row] = times[-1]
+        return found
+
+    def stages(self, begin: int, end: int) -> list[LevelStage]:
+        """Stages of a part that reach its least time, first to last."""
+        found: list[LevelStage] = []
+        machines = self.machines
+        while True:
+            time = float(self.best[begin][machines - 1, end])
+            split = self._split(begin, end, machines, time)
+            if split is None:
+                return [LevelStage(begin, end, machines, time), *reversed(found)]
+            before, replicas = split
+            length = float(self._stages[replicas - 1].times[before, end])
+            found.append(LevelStage(before + 1, end, replicas, length))
+            end, machines = before, machines - replicas
+
+    def _solve(self, row: int) -> Times:
+        """By number of machines and end, the least time of what begins at a row."""
+        import numpy as np
+
+        look()
+        best = np.full((self.machines, len(self.within)), np.inf)
+        for machines in range(1, self.machines + 1):
+            now = best[machines - 1]
+            if machines <= self._most:
+                now[:] = self.costs.alone(machines, row)
+            for replicas in range(1, min(self._most, machines - 1) + 1):
+                fits = self.costs.fits_behind_another(replicas, machines)
+                self._stages[replicas - 1].improve(now, best[machines - replicas - 1], fits)
+        return best
+
+    def _split(self, begin: int, end: int, machines: int, time: float) -> tuple[int, int] | None:
+        """Prefix before the last stage, and replicas of that, which reach a time; None where one stage does."""
+        if machines <= self._most and self.costs.alone(machines, begin)[end] == time:
+            return None
+        for replicas in range(1, min(self._most, machines - 1) + 1):
+            last = self._stages[replicas - 1].times[:, end]
+            fits = self.costs.fits_behind_another(replicas, machines)
+            before = self.best[begin][machines - replicas - 1]
+            for prefix in range(end):
+                reached = self.within[prefix, end] and max(before[prefix], last[prefix]) == time
+                if reached and (fits is None or fits[prefix, end]):
+                    return prefix, replicas
+        return None
+
+
+class _LastStages:
+    """Times of last stages by the prefix before them and the one that they end with."""
+
+    def __init__(self, times: Times, within: NDArray[np.bool_]) -> None:
+        import numpy as np
+
+        self.times = np.where(within, times, np.inf)
+        self._blocks = [(at, min(at + _BLOCK, len(times))) for at in range(0, len(times), _BLOCK)]
+
+    def improve(self, best: Times, before: Times, fits: NDArray[np.bool_] | None) -> None:
+        """Lower `best`, by end, to the least of the larger of `before`, by prefix, and the last stage."""
+        import numpy as np
+
+        for begin, end in self._blocks:
+            # A prefix is within larger ones only, and those come later.
+            both = np.maximum(before[:end, None], self.times[:end, begin:end])
+            if fits is not None:
+                both[~fits[:end, begin:end]] = np.inf
+            np.minimum(best[begin:end], both.min(axis=0), out=best[begin:end])
+
+
+def partition_levels(
+    prefixes: Prefixes,
+    levels: Sequence[Level],
+    variant: Variant,
+    activations: bool,
+    replicate: bool,
+    memory: int | None,
+) -> list[LevelTable]:
+    """Tables of all levels, innermost first; the last one knows the whole model.
+
+    Parameters
+    ----------
+    prefixes
+        The prefixes of the model.
+    levels
+        The machines, innermost level first.
+    variant, activations, replicate, memory
+        As in `partition`.
+    """
+    import numpy as np
+
+    size = len(prefixes.layers)
+    possible = np.concatenate([np.ones((1, size), dtype=np.bool_), prefixes.within])
+    inner = np.where(possible, differences(prefixes.compute_s), np.inf)
+    tables: list[LevelTable] = []
+    below = 1
+    for number, level in enumerate(levels):
+        costs = LevelCosts(prefixes, level, inner, below, variant, activations, memory)
+        rows = range(1) if number == len(levels) - 1 else range(size + 1)
+        tables.append(LevelTable(costs, prefixes.within, rows, replicate))
+        inner, below = tables[-1].least_s(), level.machines
+    return tables

@@ -1,0 +1,167 @@
+"""Prefixes of a graph of layers: what may lie before a cut of a pipeline.
+
+A prefix holds with each layer all that it reads from. From the first layer on, each step adds one that reads from the
+prefix, with what it reads from besides. PipeDream calls them by their antichains (Narayanan et al., SOSP'19; the
+released optimiser's graphs).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.documents.readers.layers import LayerGraph
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.clock import look
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Prefixes", "prefixes_of"]
+
+_MOST_PREFIXES = 4000
+"""The dynamic program takes their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """All prefixes that a step by layers reaches, smaller ones first; the last one has all layers.
+
+    Parameters
+    ----------
+    layers
+        By prefix, its layers as bits of a number.
+    compute_s
+        By prefix, seconds of its forward and backward passes.
+    parameter_bytes, activation_bytes
+        By prefix, what its layers have in all.
+    crossing_bytes
+        By prefix, outputs that are read behind it.
+    released_crossing_bytes
+        The same as the released optimiser counts it: also the outputs of its last layers, and of layers that some last
+        layer does not know all readers of.
+    within
+        Whether one prefix (row) can become another (column).
+    """
+
+    layers: tuple[int, ...]
+    compute_s: NDArray[np.float64]
+    parameter_bytes: NDArray[np.float64]
+    activation_bytes: NDArray[np.float64]
+    crossing_bytes: NDArray[np.float64]
+    released_crossing_bytes: NDArray[np.float64]
+    within: NDArray[np.bool_]
+
+
+def prefixes_of(graph: LayerGraph) -> Prefixes:
+    """The prefixes of a graph.
+
+    Raises
+    ------
+    UsageError
+        There are too many, or the graph is in several parts.
+    """
+    import numpy as np
+
+    readers, below = _readers(graph), _below(graph)
+    found, steps = _reachable(readers, below)
+    order = sorted(range(len(found)), key=lambda at: (found[at].bit_count(), at))
+    place = {at: new for new, at in enumerate(order)}
+    within = np.zeros((len(order), len(order)), dtype=np.bool_)
+    for at in order:
+        for following in steps[at]:
+            within[:, place[following]] |= within[:, place[at]]
+            within[place[at], place[following]] = True
+    layers = tuple(found[at] for at in order)
+    if layers[-1].bit_count() < len(graph.layers):
+        raise UsageError("the layers are in several parts that no edge joins; each part is a model of its own")
+
+    own = _membership(layers, len(graph.layers))
+    outputs = np.array([layer.activation_bytes for layer in graph.layers], dtype=np.float64)
+    crossing = _membership([_crossing(prefix, readers) for prefix in layers], len(graph.layers))
+    released = _membership([_released_crossing(prefix, readers, below) for prefix in layers], len(graph.layers))
+    return Prefixes(
+        layers,
+        own @ np.array([layer.time_us for layer in graph.layers], dtype=np.float64) / 1e6,
+        own @ np.array([layer.parameter_bytes for layer in graph.layers], dtype=np.float64),
+        own @ outputs,
+        crossing @ outputs,
+        released @ outputs,
+        within,
+    )
+
+
+def _membership(sets: Sequence[int], layers: int) -> NDArray[np.float64]:
+    """By set of layers (row) and layer (column) 1 where it has it, else 0."""
+    import numpy as np
+
+    size = layers // 8 + 1
+    packed = np.frombuffer(b"".join(own.to_bytes(size, "little") for own in sets), dtype=np.uint8)
+    bits = np.unpackbits(packed.reshape(len(sets), size), axis=1, count=layers, bitorder="little")
+    return bits.astype(np.float64)
+
+
+def _bits(layers: int) -> Iterator[int]:
+    """Numbers of the layers of a set."""
+    while layers:
+        lowest = layers & -layers
+        yield lowest.bit_length() - 1
+        layers ^= lowest
+
+
+def _readers(graph: LayerGraph) -> list[int]:
+    """By layer, those that read its output."""
+    readers = [0] * len(graph.layers)
+    for tail, head in graph.edges:
+        readers[tail] |= 1 << head
+    return readers
+
+
+def _below(graph: LayerGraph) -> list[int]:
+    """By layer, all that it reads from, directly or not."""
+    before: dict[int, list[int]] = {at: [] for at in range(len(graph.layers))}
+    for tail, head in graph.edges:
+        before[head].append(tail)
+    below = [0] * len(graph.layers)
+    for at in TopologicalSorter(before).static_order():
+        for tail in before[at]:
+            below[at] |= below[tail] | 1 << tail
+    return below
+
+
+def _reachable(readers: Sequence[int], below: Sequence[int]) -> tuple[list[int], list[set[int]]]:
+    """Prefixes in the order of their discovery, and for each the numbers of those one step further."""
+    first = next(1 << at for at, own in enumerate(below) if own == 0)
+    number, found, steps = {first: 0}, [first], list[set[int]]()
+    queue = deque(found)
+    while queue:
+        look()
+        prefix = queue.popleft()
+        longer = {prefix | below[to] | 1 << to for at in _bits(prefix) for to in _bits(readers[at] & ~prefix)}
+        for other in sorted(longer - number.keys()):
+            number[other] = len(found)
+            found.append(other)
+            queue.append(other)
+        if len(found) > _MOST_PREFIXES:
+            raise UsageError(f"the graph can be cut in more than {_MOST_PREFIXES} ways; merge branches of it first")
+        steps.append({number[other] for other in longer})
+    return found, steps
+
+
+def _crossing(prefix: int, readers: Sequence[int]) -> int:
+    """Layers whose output is read behind a prefix."""
+    return sum(1 << at for at in _bits(prefix) if readers[at] & ~prefix)
+
+
+def _released_crossing(prefix: int, readers: Sequence[int], below: Sequence[int]) -> int:
+    """Layers whose output the released optimiser counts as sent: those of its augmented antichain."""
+    last = [at for at in _bits(prefix) if not readers[at] & prefix]
+    counted = sum(1 << at for at in last)
+    for end in last:
+        known = below[end] | 1 << end
+        counted |= sum(1 << at for at in _bits(below[end] & ~counted) if readers[at] & ~known)
+    return counted

@@ -1,0 +1,219 @@
+"""The partition of a model: its stages, and what bounds their pace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, inf, prod
+
+from jigsaw_opt.documents.readers.layers import LayerGraph
+from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.planning.partition.costs import Level, Variant
+from jigsaw_opt.planning.partition.dynamic import LevelStage, LevelTable, partition_levels
+from jigsaw_opt.planning.partition.prefixes import Prefixes, prefixes_of
+
+__all__ = ["OuterStage", "Partition", "Stage", "partition"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage of the pipeline on GPUs.
+
+    Parameters
+    ----------
+    nodes
+        Names of its layers, each behind those that it reads from.
+    replicas
+        GPUs that have a copy, over all levels.
+    compute_s
+        Seconds of its forward and backward pass on one GPU.
+    forward_us, backward_us
+        The same in microseconds, pass by pass.
+    parameter_bytes, activation_bytes
+        Of all its layers.
+    output_bytes
+        What the next stages read of it and of those before; 0 for the last one.
+    time_s
+        Seconds a minibatch that it takes with its copies, on the innermost level.
+    """
+
+    nodes: tuple[str, ...]
+    replicas: int
+    compute_s: float
+    forward_us: int
+    backward_us: int
+    parameter_bytes: int
+    activation_bytes: int
+    output_bytes: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class OuterStage:
+    """A stage of one level of the machines.
+
+    Parameters
+    ----------
+    level
+        Number of the level, 1 for the innermost one.
+    stages
+        Numbers of the first stage on GPUs that it has, and of the one behind its last.
+    replicas
+        Machines of the level that have a copy.
+    time_s
+        Seconds a minibatch.
+    """
+
+    level: int
+    stages: tuple[int, int]
+    replicas: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Stages of a pipeline for a model.
+
+    Parameters
+    ----------
+    variant
+        Whose costs.
+    levels
+        The machines, innermost first.
+    time_s
+        Seconds a minibatch in steady state.
+    data_parallel_s
+        The same with the whole model on all GPUs.
+    single_worker_s
+        The same on one GPU.
+    stages
+        On GPUs, first to last.
+    outer
+        Stages of each level, innermost level first.
+    noam
+        Minibatches to be kept in flight (the paper's NOAM).
+    prefixes
+        In how many ways the model can be cut.
+    """
+
+    variant: Variant
+    levels: tuple[Level, ...]
+    time_s: float
+    data_parallel_s: float
+    single_worker_s: float
+    stages: tuple[Stage, ...]
+    outer: tuple[OuterStage, ...]
+    noam: int
+    prefixes: int
+
+
+def partition(
+    graph: LayerGraph,
+    levels: Sequence[Level],
+    *,
+    variant: Variant = "released",
+    activations: bool = False,
+    replicate: bool = True,
+    memory: int | None = None,
+) -> Partition:
+    """Cut a model into the stages of a pipeline so that the slowest takes least time.
+
+    Parameters
+    ----------
+    graph
+        The layers.
+    levels
+        The machines, innermost level first.
+    variant
+        Costs of the released optimiser, or of the paper.
+    activations
+        Whether outputs sent between stages are paid for; in the paper's costs they always are.
+    replicate
+        Whether a stage may be on several machines.
+    memory
+        Bytes of a GPU; None for no limit.
+
+    Raises
+    ------
+    UsageError
+        The graph can be cut in too many ways, is in several parts, or the machines make no sense.
+    InfeasibleError
+        No partition keeps the memory, or there are fewer layers than machines without replication.
+    """
+    if not levels or any(level.machines < 1 or not level.bandwidth > 0 for level in levels):
+        raise UsageError("each level has at least 1 machine and a bandwidth above 0")
+    prefixes = prefixes_of(graph)
+    tables = partition_levels(prefixes, levels, variant, activations, replicate, memory)
+    last = len(prefixes.layers) - 1
+    time = float(tables[-1].best[0][-1, last])
+    if time == inf:
+        raise InfeasibleError("no partition uses all machines" + (" within the memory" if memory is not None else ""))
+    stages, outer = _unfold(graph, prefixes, tables)
+    workers = prod(level.machines for level in levels)
+    return Partition(
+        variant,
+        tuple(levels),
+        time,
+        _data_parallel(prefixes, levels, variant),
+        float(prefixes.compute_s[last]),
+        stages,
+        outer,
+        ceil(workers / stages[0].replicas),
+        last + 1,
+    )
+
+
+def _unfold(
+    graph: LayerGraph, prefixes: Prefixes, tables: Sequence[LevelTable]
+) -> tuple[tuple[Stage, ...], tuple[OuterStage, ...]]:
+    """Stages on GPUs, and those of all levels, from the outermost level inward."""
+    whole = LevelStage(0, len(prefixes.layers) - 1, 1, 0.0)
+    parts: list[tuple[LevelStage, int]] = [(whole, 1)]
+    by_level: list[list[LevelStage]] = []
+    for table in reversed(tables):
+        inner = [(stage, copies * stage.replicas) for it, copies in parts for stage in table.stages(it.begin, it.end)]
+        by_level.append([stage for stage, _ in inner])
+        parts = inner
+    stages = tuple(_stage(graph, prefixes, it, copies) for it, copies in parts)
+    ends = [it.end for it, _ in parts]
+    begins = [it.begin for it, _ in parts]
+    outer = []
+    for number, level in enumerate(reversed(by_level), 1):
+        for it in level:
+            span = (begins.index(it.begin), ends.index(it.end) + 1)
+            outer.append(OuterStage(number, span, it.replicas, it.time_s))
+    return stages, tuple(outer)
+
+
+def _stage(graph: LayerGraph, prefixes: Prefixes, it: LevelStage, copies: int) -> Stage:
+    before = prefixes.layers[it.begin - 1] if it.begin else 0
+    own = prefixes.layers[it.end] & ~before
+    numbers = [at for at in range(len(graph.layers)) if own >> at & 1]
+    # In the order in which prefixes take them up.
+    numbers.sort(key=lambda at: next(n for n, prefix in enumerate(prefixes.layers) if prefix >> at & 1))
+    layers = [graph.layers[at] for at in numbers]
+    forward, backward = sum(it.forward_us for it in layers), sum(it.backward_us for it in layers)
+    return Stage(
+        tuple(layer.name for layer in layers),
+        copies,
+        (forward + backward) / 1e6,
+        forward,
+        backward,
+        sum(layer.parameter_bytes for layer in layers),
+        sum(layer.activation_bytes for layer in layers),
+        int(prefixes.crossing_bytes[it.end]),
+        it.time_s * it.replicas / copies,
+    )
+
+
+def _data_parallel(prefixes: Prefixes, levels: Sequence[Level], variant: Variant) -> float:
+    """Seconds a minibatch of the whole model on all GPUs."""
+    time, parameters, inside = float(prefixes.compute_s[-1]), float(prefixes.parameter_bytes[-1]), 1
+    for level in levels:
+        if variant == "paper":
+            time = max(time, 2 * (level.machines - 1) * parameters / level.bandwidth) / level.machines
+        else:
+            gradients = 4 * (level.machines - 1) * parameters / (level.bandwidth * level.machines) / inside
+            time = (time + gradients) / level.machines
+        inside = level.machines
+    return time

@@ -1,0 +1,69 @@
+"""``jigsaw partition``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+
+PROFILE = """\
+node1 -- Input0 -- forward_compute_time=9.000, backward_compute_time=0.000, activation_size=4.0, parameter_size=0.000
+node2 -- Conv2d(3, 8) -- forward_compute_time=1.000, backward_compute_time=2.000, activation_size=800.0, \
+parameter_size=100.000
+node3 -- Linear(8, 2) -- forward_compute_time=0.500, backward_compute_time=0.500, activation_size=8.0, \
+parameter_size=90000.000
+\tnode1 -- node2
+\tnode2 -- node3
+"""
+MACHINES = ["--machines", "4", "--bandwidth", "1000000"]
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "small.graph.txt"
+    path.write_text(PROFILE)
+    return path
+
+
+def test_stages_are_printed_as_json_and_written(
+    profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "partition.json"
+    assert main(["partition", str(profile), *MACHINES, "--json", "-o", str(written)]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert json.loads(written.read_text()) == printed
+    assert [(stage["nodes"], stage["replicas"]) for stage in printed["stages"]] == [(["node2"], 3), (["node3"], 1)]
+    assert printed["time_s"] == pytest.approx((0.003 + 4 * 2 * 100 / (1e6 * 3)) / 3)
+    assert printed["single_worker_s"] == pytest.approx(0.004)
+    assert printed["data_parallel_s"] == pytest.approx((0.004 + 4 * 3 * 90100 / (1e6 * 4)) / 4)
+
+
+def test_the_table_says_what_bounds_the_pace(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["partition", str(profile), *MACHINES]) == 0
+    printed = capsys.readouterr().out
+    assert "stage 1 bounds the pace" in printed
+    assert "2 minibatches in flight" in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--machines", "4,2", "--bandwidth", "1"], "--machines has 2 levels and --bandwidth 1"),
+        (["--machines", "0", "--bandwidth", "1"], "whole numbers above 0"),
+        (["--machines", "4", "--bandwidth", "1e9"], "whole numbers above 0"),
+        ([*MACHINES, "--memory", "0"], "--memory is at least 1"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    profile: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["partition", str(profile), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_cannot_be_has_its_own_exit_code(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["partition", str(profile), *MACHINES, "--no-replication"]) == 4
+    assert "no partition uses all machines" in capsys.readouterr().err

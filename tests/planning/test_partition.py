@@ -1,0 +1,164 @@
+"""Partitions against brute force, the exact model, and answers of the released optimiser."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from jigsaw_opt.documents.readers import read_layer_graph
+from jigsaw_opt.documents.readers.layers import LayerGraph, MeasuredLayer
+from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.planning.partition import Level, Partition, Variant, partition
+from jigsaw_opt.planning.partition.exact import exact_partition
+from jigsaw_opt.planning.partition.prefixes import prefixes_of
+
+
+def random_graph(seed: int, size: int) -> LayerGraph:
+    """A graph with one source, mostly a chain."""
+    random = Random(f"layers/{seed}")
+    layers = [
+        MeasuredLayer(f"n{k}", random.randint(1, 9), random.randint(0, 9), random.randint(0, 9), random.randint(1, 9))
+        for k in range(size)
+    ]
+    edges = {(random.randrange(max(0, k - 2), k), k) for k in range(1, size)}
+    edges |= {(k - 1, k) for k in range(1, size) if random.random() < 0.6}
+    return LayerGraph(tuple(layers), tuple(sorted(edges)))
+
+
+def chain(*layers: tuple[int, int, int]) -> LayerGraph:
+    """Layers one behind the other: microseconds, parameters, outputs."""
+    made = [MeasuredLayer(f"n{k}", time, 0, weights, sent) for k, (time, weights, sent) in enumerate(layers)]
+    return LayerGraph(tuple(made), tuple((k, k + 1) for k in range(len(made) - 1)))
+
+
+def brute_force(graph: LayerGraph, level: Level, variant: Variant, activations: bool) -> float:
+    """The least time of a chain on one level, by going through all cuts and copies."""
+    size, machines, rate, best = len(graph.layers), level.machines, level.bandwidth, float("inf")
+    for count in range(1, min(size, machines) + 1):
+        for cuts in combinations(range(1, size), count - 1):
+            for copies in product(range(1, machines + 1), repeat=count):
+                if sum(copies) == machines:
+                    ends = zip((0, *cuts), (*cuts, size), copies, strict=True)
+                    best = min(best, slowest(graph, list(ends), rate, variant, activations))
+    return best
+
+
+def slowest(
+    graph: LayerGraph, stages: list[tuple[int, int, int]], rate: float, variant: Variant, activations: bool
+) -> float:
+    """Time of the slowest stage or transfer (PAPERS: T and A of SOSP'19, and the released optimiser's)."""
+    times = []
+    for number, (begin, end, m) in enumerate(stages):
+        compute = sum(layer.time_us for layer in graph.layers[begin:end]) / 1e6
+        weights = sum(layer.parameter_bytes for layer in graph.layers[begin:end])
+        received = 2 * graph.layers[begin - 1].activation_bytes / rate if number else 0.0
+        onward = 2 * graph.layers[end - 1].activation_bytes / rate if 0 < number < len(stages) - 1 else 0.0
+        if variant == "paper":
+            times += [max(compute, 2 * (m - 1) * weights / rate) / m, received]
+        else:
+            times.append((compute + 4 * (m - 1) * weights / (rate * m)) / m)
+            times += [received / m, onward / m] if activations else []
+    return max(times)
+
+
+@pytest.mark.parametrize("variant", ["released", "paper"])
+@pytest.mark.parametrize("activations", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_chains_agree_with_brute_force(seed: int, variant: Variant, activations: bool) -> None:
+    random = Random(seed)
+    graph = chain(*((random.randint(1, 20), random.randint(0, 30), random.randint(0, 30)) for _ in range(5)))
+    level = Level(4, random.choice((1e6, 4e6, 2e7)))
+    found = partition(graph, [level], variant=variant, activations=activations)
+    assert found.time_s == pytest.approx(brute_force(graph, level, variant, activations), rel=1e-12)
+    bounds = [(len(stage.nodes), stage.replicas) for stage in found.stages]
+    ends = [sum(size for size, _ in bounds[: k + 1]) for k in range(len(bounds))]
+    stages = [(end - size, end, copies) for end, (size, copies) in zip(ends, bounds, strict=True)]
+    assert slowest(graph, stages, level.bandwidth, variant, activations) == pytest.approx(found.time_s, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_graphs_agree_with_the_exact_model(seed: int) -> None:
+    graph, level = random_graph(seed, 7), Level(3, 2e6)
+    found, exact = partition(graph, [level], variant="paper"), exact_partition(graph, level)
+    assert exact.bound_s <= found.time_s + 1e-9
+    assert found.time_s == pytest.approx(exact.time_s, abs=1e-7)
+    names = [name for stage in found.stages for name in stage.nodes]
+    assert sorted(names) == sorted(layer.name for layer in graph.layers)
+    assert all(names.index(f"n{tail}") < names.index(f"n{head}") for tail, head in graph.edges)
+
+
+def test_a_server_within_a_rack_is_a_machine_of_the_outer_level() -> None:
+    graph = chain((10, 0, 0), (10, 0, 0))
+    found = partition(graph, [Level(2, 1e6), Level(2, 1e6)])
+    assert found.time_s == pytest.approx(20e-6 / 4)
+    assert found.single_worker_s == pytest.approx(20e-6)
+    assert sum(stage.replicas for stage in found.stages) == 4
+    assert {it.level for it in found.outer} == {1, 2}
+
+
+def test_noam_is_workers_over_copies_of_the_first_stage() -> None:
+    found = partition(chain((30, 0, 0), (10, 9, 0)), [Level(4, 1e3)])
+    assert [stage.replicas for stage in found.stages] == [3, 1]
+    assert found.noam == 2
+
+
+def test_without_replication_each_stage_has_one_gpu() -> None:
+    found = partition(chain((3, 0, 0), (1, 0, 0), (2, 0, 0)), [Level(3, 1e6)], replicate=False)
+    assert [stage.replicas for stage in found.stages] == [1, 1, 1]
+    assert found.time_s == pytest.approx(3e-6)
+    with pytest.raises(InfeasibleError, match="all machines"):
+        partition(chain((3, 0, 0)), [Level(2, 1e6)], replicate=False)
+
+
+def test_memory_is_kept_or_nothing_is_found() -> None:
+    graph = chain((10, 5, 5), (10, 5, 5))
+    assert partition(graph, [Level(4, 1e9)], memory=20).time_s > 0
+    # One stage on all four keeps nothing in flight; so the released optimiser counts.
+    alone = partition(graph, [Level(4, 1e9)], memory=1)
+    assert [stage.replicas for stage in alone.stages] == [4]
+    with pytest.raises(InfeasibleError, match="memory"):
+        partition(graph, [Level(2, 1e9)], replicate=False, memory=1)
+
+
+def test_prefixes_are_closed_and_nested() -> None:
+    graph = LayerGraph(chain((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1)).layers, ((0, 1), (0, 2), (1, 3), (2, 3)))
+    prefixes = prefixes_of(graph)
+    assert prefixes.layers == (0b1, 0b11, 0b101, 0b111, 0b1111)
+    assert prefixes.within.tolist()[1] == [False, False, False, True, True]
+    assert prefixes.crossing_bytes.tolist() == [1, 2, 2, 2, 0]
+
+
+def test_parts_without_an_edge_are_refused() -> None:
+    graph = LayerGraph(chain((1, 1, 1), (1, 1, 1)).layers, ())
+    with pytest.raises(UsageError, match="several parts"):
+        partition(graph, [Level(1, 1.0)])
+
+
+def _answers(folder: Path, most_states: int) -> list[dict[str, object]]:
+    found = json.loads((folder / "pipeline" / "reference_results.json").read_text())["pipedream"]
+    return [entry for entry in found if entry["states"] <= most_states]
+
+
+def test_times_are_those_of_the_released_optimiser(shared_data: Path) -> None:
+    for entry in _answers(shared_data, 60):
+        graph = read_layer_graph((shared_data / "pipeline" / str(entry["input"])).read_bytes())
+        assert _solved(graph, entry).time_s == pytest.approx(entry["pipeline_s_per_minibatch"], rel=1e-6), entry
+
+
+def _solved(graph: LayerGraph, entry: dict[str, object]) -> Partition:
+    machines, rates = entry["machines_per_level"], entry["bandwidth_bytes_per_s"]
+    found = partition(
+        graph,
+        [Level(count, rate) for count, rate in zip(machines, rates, strict=True)],  # type: ignore[call-overload]
+        activations=bool(entry["activation_comm_modelled"]),
+        replicate=not entry["no_replication"],
+        memory=entry["memory_bytes"],  # type: ignore[arg-type]
+    )
+    assert found.data_parallel_s == pytest.approx(entry["data_parallel_s"], rel=1e-6)
+    assert found.single_worker_s == pytest.approx(entry["single_worker_s"], rel=1e-6)
+    assert found.prefixes == entry["states"]
+    return found
