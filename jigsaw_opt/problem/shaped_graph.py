@@ -133,6 +133,40 @@ class ShapedGraph:
                 yield before, after, 1
 
     @cached_property
+    def _after(self) -> list[list[int]]:
+        """By operation, what waits for it in its own iteration."""
+        found: list[list[int]] = [[] for _ in range(self.size)]
+        for before, after, lag in self.edges:
+            if lag == 0:
+                found[before].append(after)
+        return found
+
+    def longest_from(self, operation: int, lengths_us: Sequence[int]) -> dict[int, int]:
+        """Longest time from the start of an operation to the end of each that waits for it in its own iteration.
+
+        Parameters
+        ----------
+        operation
+            The operation; it is the first of the result.
+        lengths_us
+            Durations by operation, in microseconds.
+        """
+        order, open_, seen = list[int](), [(operation, iter(self._after[operation]))], {operation}
+        while open_:
+            at, later = open_[-1]
+            following = next((it for it in later if it not in seen), None)
+            if following is None:
+                order.append(open_.pop()[0])
+            else:
+                seen.add(following)
+                open_.append((following, iter(self._after[following])))
+        longest = {operation: lengths_us[operation]}
+        for at in reversed(order):
+            for following in self._after[at]:
+                longest[following] = max(longest.get(following, 0), longest[at] + lengths_us[following])
+        return longest
+
+    @cached_property
     def _barrier(self) -> tuple[tuple[int, int], ...]:
         """Pairs of operations between which the barrier lies; what follows from edges of lag 0 is left out."""
         barrier: Barrier = self.shape.barrier

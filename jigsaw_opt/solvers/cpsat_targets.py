@@ -123,7 +123,8 @@ class Targets:
         if self._strongly:
             propagate_strongly(solver)
         # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
-        # relaxation, several times sooner; several threads have both.
-        if self._workers == 1:
+        # relaxation, several times sooner; several threads have both. Where periods of shaped jobs overlap, what holds
+        # memory is found by the relaxation alone.
+        if self._workers == 1 and not (self._operations.shaped and self._operations.horizon == "cyclic"):
             solver.parameters.linearization_level = 0
         return solver

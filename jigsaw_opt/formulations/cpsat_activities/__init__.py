@@ -78,14 +78,14 @@ class CpSatActivities:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
+        first = timetable.shaped[0].iterations[0].blocks[0].start_us
         for it, plan in zip(self.jobs, timetable.shaped, strict=True):
             for at, name in zip(it.at, plan.gpus, strict=True):
                 for g, literal in at.items():
                     self.proto.add_hint(literal, g == number[name])
             for row, iteration in zip(it.starts, plan.iterations, strict=True):
                 for start, done in zip(row, (*iteration.blocks, *iteration.transfers), strict=True):
-                    modulo = isinstance(self.axis, ModuloAxis)
-                    self.proto.add_hint(start.phase, done.start_us % self.axis.limit if modulo else done.start_us)
+                    self.proto.add_hint(start.phase, self.axis.phase(done.start_us, first))
 
 
 def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
@@ -113,6 +113,9 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
     add_blocks_disjoint(proto, gpus, jobs, axis)
     add_transfers_disjoint(proto, jobs, axis)
     add_memory(proto, gpus, jobs, axis)
+    if isinstance(axis, ModuloAxis):
+        # All jobs together can be moved in time, and then come around.
+        proto.add(jobs[0].starts[0][0].phase == 0)
     if isinstance(axis, SpanAxis):
         proto.minimize(axis.period)
         add_loads(proto, gpus, jobs, axis.period)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["add_memory"]
 
+_MOST_NUMBER = 2**60
+"""The engine's sums stay below 2^63."""
+
 
 def add_memory(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
     """On no GPU do slots and holds exceed its memory at any moment."""
@@ -26,6 +29,9 @@ def add_memory(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariabl
     if unit == 0:
         return
     spans = {id(it): [_Span(model, it, hold, axis) for hold in it.graph.holds] for it in jobs}
+    if axis.horizon == "cyclic":
+        for it in jobs:
+            _add_held_time(model, gpus, it, spans[id(it)], axis, unit)
     for g in range(len(gpus.all)):
         taken = _Taken(model, axis, unit)
         for it in jobs:
@@ -62,26 +68,47 @@ class _Taken:
 
 
 class _Span:
-    """How long a hold lasts in each iteration."""
+    """How long a hold lasts in each iteration: a length within a period, and whole periods besides."""
 
     def __init__(self, model: cp_model.CpModel, it: ShapedVariables, hold: NumberedHold, axis: TimeAxis) -> None:
-        self.hold, self.rows = hold, list[tuple["cp_model.IntVar", "Expression", "Expression | None"]]()
+        self.hold, self.modulo = hold, isinstance(axis, ModuloAxis)
+        self.rows: list[tuple[cp_model.IntVar, cp_model.IntVar, Expression]] = []
+        forward = hold.end in it.graph.longest_from(hold.start, [0] * it.graph.size)
         for iteration, row in enumerate(it.starts):
             start, end = row[hold.start], it.end(iteration, hold.end)
             length = model.new_int_var(0, axis.limit, "")
-            periods: Expression | None = None
-            if isinstance(axis, ModuloAxis):
-                # Longer than a period, it overlaps copies of itself.
-                periods = model.new_int_var(0, 2 * it.graph.size * it.graph.job.iterations + 1, "")
-                model.add(length + axis.limit * periods >= end - start.start)
-            else:
-                model.add(length >= end - start.start)
+            # Longer than a period, it overlaps copies of itself.
+            most = 2 * it.graph.size * it.graph.job.iterations + 1
+            periods: Expression = model.new_int_var(0, most, "") if self.modulo else 0
+            whole = length + axis.limit * periods
+            model.add(whole == end - start.start if forward else whole >= end - start.start)
             self.rows.append((start.phase, length, periods))
+
+    def time(self, axis: TimeAxis) -> Expression:
+        """How long it lasts in all iterations."""
+        return sum(length + axis.limit * periods for _, length, periods in self.rows)
 
     def add_to(self, taken: _Taken, literal: cp_model.IntVar) -> None:
         """Take the bytes on a GPU where the slot is there."""
         demand = self.hold.bytes // taken.unit
         for phase, length, periods in self.rows:
             taken.add(taken.axis.intervals(taken.model, phase, length, literal), demand)
-            if periods is not None:
+            if self.modulo:
                 taken.always(literal, periods * demand)
+
+
+def _add_held_time(
+    model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables, spans: Sequence[_Span], axis: TimeAxis, unit: int
+) -> None:
+    """Bytes times time of the holds of a slot find room in a period; it follows, and the engine's relaxation needs it.
+
+    The lengths of holds are sums of waits, so waits alone then show that a period is too short.
+    """
+    for number, (slot, at) in enumerate(zip(it.graph.shape.slots, it.at, strict=True)):
+        own = [span for span in spans if span.hold.slot == number]
+        room = max((gpus.memory(g) - slot.memory for g in at), default=0) // unit
+        demands = [span.hold.bytes // unit for span in own]
+        longest = 2 * axis.limit * (it.graph.size * it.graph.job.iterations + 1)
+        if own and max(sum(demands), room) * it.graph.job.iterations * longest < _MOST_NUMBER:
+            taken = sum(demand * span.time(axis) for demand, span in zip(demands, own, strict=True))
+            model.add(taken <= room * axis.later(1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ShapedVariables, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -26,7 +26,11 @@ def add_starts(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> 
 def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> None:
     """Edges and barriers."""
     for (first, before), (later, after), periods in it.graph.precedences(axis.horizon):
-        model.add(it.starts[later][after].start + axis.later(periods) >= it.end(first, before))
+        one, other = it.starts[first][before], it.starts[later][after]
+        model.add(other.start + axis.later(periods) >= it.end(first, before))
+        if isinstance(axis, ModuloAxis) and one is not other:
+            # It follows, for residues are less than a period; the engine's relaxation gains by it.
+            model.add(other.turns + periods >= one.turns)
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:

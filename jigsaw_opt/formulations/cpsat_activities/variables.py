@@ -49,10 +49,13 @@ class Start:
         Its start.
     phase
         The variable that resources see: the start itself, or its residue modulo the period.
+    turns
+        Whole periods before it; 0 where times are absolute.
     """
 
     start: Expression
     phase: cp_model.IntVar
+    turns: Expression = 0
 
 
 @dataclass(slots=True)
@@ -110,6 +113,10 @@ class TimeAxis:
         """So many periods."""
         return 0
 
+    def phase(self, start_us: int, first_us: int) -> int:
+        """Where a start lies on the axis in a plan whose first operation starts at `first_us`."""
+        return start_us
+
     def intervals(
         self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar
     ) -> list[cp_model.IntervalVar]:
@@ -163,11 +170,16 @@ class ModuloAxis(TimeAxis):
     def start(self, model: cp_model.CpModel, release_us: int, most_periods: int) -> Start:
         """A new start, at most so many periods after the first one."""
         phase = model.new_int_var(0, self.limit - 1, "")
-        return Start(phase + self.limit * model.new_int_var(0, most_periods, ""), phase)
+        turns = model.new_int_var(0, most_periods, "")
+        return Start(phase + self.limit * turns, phase, turns)
 
     def later(self, periods: int) -> Expression:
         """So many periods."""
         return periods * self.limit
+
+    def phase(self, start_us: int, first_us: int) -> int:
+        """Its residue where the first operation has residue 0."""
+        return (start_us - first_us) % self.limit
 
     def intervals(
         self, model: cp_model.CpModel, phase: cp_model.IntVar, size: Expression, literal: cp_model.IntVar

@@ -1,0 +1,141 @@
+"""Repetends of Tessel's placements: our least periods, with their proofs, by memory.
+
+Run it as ``python benchmarks/tessel.py [--shapes V X M NN K] [--devices 4 8] [--memory 1 8] [--seconds 20]``. Tessel
+(Lin et al., *Tessel: Boosting distributed execution of large DNN models via flexible schedule search*, HPCA 2024)
+places the operators of one micro-batch on devices and searches for the part of a schedule that repeats. A forward block
+takes 1, a backward one 3, and one that is sharded over all devices takes 1 each way. A device holds 1 from a forward
+block up to the end of its backward one.
+
+Each placement becomes one shaped job on the cyclic horizon, with one iteration a period, barrier ``none``, and a slot
+a device. Memory is that of each device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from time import perf_counter
+
+from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result
+from jigsaw_opt.solvers.solve import solve
+
+SHAPES = ("V", "X", "M", "NN", "K")
+_FORWARD, _BACKWARD, _SHARDED = 1, 3, 1
+
+Step = tuple[str, Sequence[int], int]
+"""Name, devices and duration of a block."""
+
+
+def repetend(shape: str, devices: int, memory: int) -> Instance:
+    """The instance of a placement: one micro-batch a period on so many devices of so much memory.
+
+    Raises
+    ------
+    ValueError
+        The shape is none of Tessel's.
+    """
+    chains = _chains(shape, devices)
+    blocks = {name: (own, takes) for chain in chains for name, own, takes in chain}
+    edges = dict.fromkeys((a[0], b[0]) for chain in chains for a, b in pairwise(chain))
+    # All forward blocks hold memory but the sharded ones of M and NN, whose weights alone are large.
+    holding = [name for name in blocks if name[0] == "f" and (shape == "K" or len(blocks[name][0]) == 1)]
+    job = Shape(
+        tuple(Slot(f"d{device}") for device in range(devices)),
+        tuple(ShapedBlock(name, _slots(own), {"gpu": takes}) for name, (own, takes) in blocks.items()),
+        (),
+        tuple(Edge(*edge) for edge in edges),
+        "none",
+        tuple(Hold(f, f"b{f[1:]}", 1, slot) for f in holding for slot in _holders(blocks[f][0])),
+    )
+    cluster = Cluster((Server("server", "gpu", devices, memory, 10**12, 0),))
+    return Instance(f"{shape} on {devices}", cluster, {}, (ShapedJob("repetend", job, 1),), "cyclic", "period")
+
+
+def _slots(devices: Sequence[int]) -> tuple[str, ...]:
+    return tuple(f"d{device}" for device in devices)
+
+
+def _holders(devices: Sequence[int]) -> tuple[str | None, ...]:
+    """Slots of holds, stated where a block has several."""
+    return _slots(devices) if len(devices) > 1 else (None,)
+
+
+def _chains(shape: str, devices: int) -> list[list[Step]]:
+    """Blocks that follow one another; a block may be in several chains."""
+    whole, half, every = list(range(devices)), devices // 2, range(devices)
+    if shape == "V":
+        return [_there_and_back("a", whole)]
+    if shape == "X":
+        return [_there_and_back("a", whole), _there_and_back("b", whole[::-1])]
+    if shape == "K":
+        return [_there_and_back("a", own, {len(own): "s"}, every) for own in (whole[:half], whole[half:])]
+    if shape in ("M", "NN"):
+        return [_there_and_back("a", whole, {0: "s", half: "t"} if shape == "NN" else {0: "s"}, every)]
+    raise ValueError(f"shape {shape!r} is none of {', '.join(SHAPES)}")
+
+
+def _there_and_back(
+    chain: str, path: Sequence[int], sharded: dict[int, str] | None = None, every: Sequence[int] = ()
+) -> list[Step]:
+    """Forward blocks along a path and backward ones back, sharded ones before some devices of the path."""
+    names = [f"{chain}{device}" for device in path]
+    forward: list[Step] = [(f"f{name}", (device,), _FORWARD) for name, device in zip(names, path, strict=True)]
+    for place, name in sorted((sharded or {}).items(), reverse=True):
+        forward.insert(place, (f"f{name}", tuple(every), _SHARDED))
+    back = [(f"b{name[1:]}", own, _BACKWARD if len(own) == 1 else _SHARDED) for name, own, _ in forward[::-1]]
+    return [*forward, *back]
+
+
+def load(instance: Instance) -> int:
+    """Work of the busiest device in a period."""
+    job = instance.jobs[0]
+    assert isinstance(job, ShapedJob)
+    return max(
+        sum(block.duration_us["gpu"] for block in job.shape.blocks if slot.name in block.slots)
+        for slot in job.shape.slots
+    )
+
+
+def rows(shape: str, devices: int, memories: Sequence[int], solver: str, seconds: float) -> Iterator[str]:
+    """Lines of the table of one placement, each once it is there, and the least memory without a bubble."""
+    enough = None
+    for memory in memories:
+        instance, began = repetend(shape, devices, memory), perf_counter()
+        result = solve(instance, solver, Options(time_limit=seconds, workers=2))
+        period = "-" if result.objective is None else result.objective
+        if enough is None and result.objective == load(instance):
+            enough = memory
+        cells = (shape, devices, memory, load(instance), period, result.bound, _verdict(result))
+        yield f"| {' | '.join(map(str, cells))} | {perf_counter() - began:.1f} |"
+    least = "none of these" if enough is None else enough
+    print(f"{shape} on {devices} devices: no bubble from memory {least} on", file=sys.stderr)
+
+
+def _verdict(result: Result) -> str:
+    return result.status
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES)
+    parser.add_argument("--devices", nargs="+", type=int, default=[4, 8])
+    parser.add_argument("--memory", nargs=2, type=int, default=[1, 8], metavar=("LEAST", "MOST"))
+    parser.add_argument("--solver", default="auto")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    arguments = parser.parse_args()
+    memories = range(arguments.memory[0], arguments.memory[1] + 1)
+    print("| shape | devices | memory | load | period | bound | status | s |\n|---|---|---|---|---|---|---|---|")
+    for devices in arguments.devices:
+        for shape in arguments.shapes:
+            for row in rows(shape, devices, memories, arguments.solver, arguments.seconds):
+                print(row, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Periods of shaped jobs whose iterations overlap: known answers, where memory or sharded blocks set the period."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+
+pytest.importorskip("ortools")
+
+
+def there_and_back(devices: int, memory: int, *paths: list[int]) -> Instance:
+    """Forward blocks of 1 along each path, backward ones of 3 back; 1 is held from the one to the other."""
+    blocks, edges, holds = list[ShapedBlock](), list[Edge](), list[Hold]()
+    for number, path in enumerate(paths):
+        chain = [f"f{number}.{device}" for device in path] + [f"b{number}.{device}" for device in path[::-1]]
+        slots = [f"d{device}" for device in [*path, *path[::-1]]]
+        blocks += [ShapedBlock(n, (s,), {"v": 3 if n[0] == "b" else 1}) for n, s in zip(chain, slots, strict=True)]
+        edges += [Edge(before, after) for before, after in pairwise(chain)]
+        holds += [Hold(f"f{number}.{device}", f"b{number}.{device}", 1) for device in path]
+    own = tuple(Slot(f"d{device}") for device in range(devices))
+    shape = Shape(own, tuple(blocks), (), tuple(edges), "none", tuple(holds))
+    cluster = Cluster((Server("s", "v", devices, memory, 10**6),))
+    return Instance("there and back", cluster, {}, (ShapedJob("job", shape, 1),), "cyclic", "period")
+
+
+def solved(instance: Instance, solver: str = "auto") -> Result:
+    return solve(instance, solver, Options(workers=1, work_limit=20.0))
+
+
+@pytest.mark.parametrize(("memory", "period"), [(1, 16), (2, 8), (3, 8), (4, 4)])
+def test_one_chain_there_and_back(memory: int, period: int) -> None:
+    # The first device holds memory for all 16; with four units no device waits.
+    result = solved(there_and_back(4, memory, [0, 1, 2, 3]))
+    assert (result.objective, result.status) == (period, Status.OPTIMAL)
+
+
+@pytest.mark.parametrize(("memory", "period"), [(1, 26), (2, 13), (4, 8)])
+def test_two_chains_that_cross(memory: int, period: int) -> None:
+    result = solved(there_and_back(4, memory, [0, 1, 2, 3], [3, 2, 1, 0]))
+    assert (result.objective, result.status) == (period, Status.OPTIMAL)
