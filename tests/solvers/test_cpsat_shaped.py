@@ -56,15 +56,19 @@ def pipeline(stages: int, batches: int, activations: int = 0, barrier: Barrier =
     return Shape(slots, blocks, (), tuple(edges), barrier, holds if activations else ())
 
 
-def test_a_classic_job_shop() -> None:
+def ft06() -> ShapedJob:
+    """A classic job shop as one job."""
     blocks = [
         ShapedBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
         for j, job in enumerate(FT06)
         for k, (machine, time) in enumerate(job)
     ]
     edges = [Edge(f"{j}.{k}", f"{j}.{k + 1}") for j in range(6) for k in range(5)]
-    shop = ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
-    result = solved(instance_of(one_server(6), shop))
+    return ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
+
+
+def test_a_classic_job_shop() -> None:
+    result = solved(instance_of(one_server(6), ft06()))
     assert (result.status, result.objective) == (Status.OPTIMAL, 55)
 
 

@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.registry import find
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 from tests.random_shapes import random_mixed_instance, random_shaped_instance
-from tests.solvers.test_cpsat_shaped import FT06, instance_of, one_server, pipeline
+from tests.solvers.test_cpsat_shaped import ft06, instance_of, one_server, pipeline
 
 HORIZONS: list[tuple[Horizon, Objective]] = [
     ("finite", "makespan"),
@@ -52,14 +52,7 @@ def test_a_plan_is_found_wherever_there_is_one(seed: int, horizon: Horizon, obje
 
 
 def test_a_job_shop_comes_near_its_optimum() -> None:
-    blocks = [
-        ShapedBlock(f"{j}.{k}", (f"m{machine}",), {"v": time})
-        for j, job in enumerate(FT06)
-        for k, (machine, time) in enumerate(job)
-    ]
-    edges = [Edge(f"{j}.{k}", f"{j}.{k + 1}") for j in range(6) for k in range(5)]
-    shop = ShapedJob("shop", Shape(tuple(Slot(f"m{m}") for m in range(6)), tuple(blocks), (), tuple(edges)), 1)
-    result = greedy(instance_of(one_server(6), shop))
+    result = greedy(instance_of(one_server(6), ft06()))
     assert result.objective is not None
     assert 55 <= result.objective <= 60
 

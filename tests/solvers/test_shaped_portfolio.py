@@ -9,8 +9,8 @@ import pytest
 from jigsaw_opt.problem import Instance, ShapedJob
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import cut
-from jigsaw_opt.solvers.activities import neighbourhoods
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.improving import improve
 from jigsaw_opt.solvers.activities.placing import placements
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.live import LiveEvent
@@ -58,7 +58,7 @@ def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon)
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
-def test_windows_improve_a_poor_plan_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
+def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Horizon, objective: Objective) -> None:
     operations = cut(shaped_only(seed, horizon, objective), shaped=True)
     placement = next(placements(operations, 0), None)
     if placement is None:
@@ -71,7 +71,7 @@ def test_windows_improve_a_poor_plan_and_every_plan_is_right(seed: int, horizon:
     assert timetable is not None
     control.offer(timetable)
     before = control.objective
-    spent = neighbourhoods.search_neighbourhoods(control, operations, 0.5)
+    spent = improve(control, operations, 0.5)
     assert before is not None and control.objective is not None
     assert spent > 0 or control.reason() is not None
     assert control.bound <= control.objective <= before

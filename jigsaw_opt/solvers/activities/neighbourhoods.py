@@ -6,25 +6,21 @@ the transfers of a link, stay within one period of one another, as in what `repe
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import gcd
 from random import Random
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Gpu, Timetable
-from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
-from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_times
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["search_neighbourhoods"]
+__all__ = ["WindowSearch"]
 
 _FIRST_SIZE, _MOST_SIZE, _LEAST_SIZE = 30, 400, 8
 """Activities of a window: at first, at most, at least."""
@@ -36,10 +32,8 @@ _PATIENCE = 300
 """Windows in a row without a better plan after which it ends."""
 
 
-def search_neighbourhoods(
-    control: Control, operations: Operations, work: float = math.inf, seconds: float = math.inf
-) -> float:
-    """Improve the incumbent window by window, until there is a reason to stop.
+class WindowSearch:
+    """Reorders one window of the incumbent after the other.
 
     Parameters
     ----------
@@ -47,50 +41,27 @@ def search_neighbourhoods(
         The solve under way; it has a plan, and may receive others from elsewhere at the same time.
     operations
         The instance, cut.
-    work
-        Limit in the engine's deterministic seconds.
-    seconds
-        Limit of the clock, beside those of the solve.
 
-    Returns
-    -------
-    float
-        Deterministic seconds spent.
+    Attributes
+    ----------
+    spent
+        Deterministic seconds so far.
+    exhausted
+        Whether there is no point in going on.
     """
-    search = _WindowSearch(control, operations)
-    end = control.seconds + seconds
-    while control.reason() is None and search.spent < work and control.seconds < end and not search.exhausted:
-        search.step(work - search.spent, end - control.seconds)
-    return search.spent
-
-
-@dataclass(slots=True)
-class _Current:
-    """The plan that is being improved."""
-
-    objective: int
-    gpus: list[list[Gpu]]
-    levels: list[JobLevels]
-    flat: FlatActivities
-    begins: list[int]
-    starts: list[int]
-
-
-class _WindowSearch:
-    """The search, window by window."""
 
     def __init__(self, control: Control, operations: Operations) -> None:
         self.control, self.operations = control, operations
         self.random = Random(f"windows/{control.options.seed}")
-        self.current: _Current | None = None
+        self.current: CurrentPlan | None = None
         self.size, self.spent, self.idle = float(_FIRST_SIZE), 0.0, 0
         self.exhausted = False
 
     def step(self, work: float, seconds: float) -> None:
-        """Reorder one window."""
+        """Reorder one window, within limits in deterministic seconds and by the clock."""
         from ortools.sat.python import cp_model
 
-        current = self._adopt()
+        self.current = current = adopted(self.control, self.operations, self.current)
         if current is None:
             self.exhausted = True
             return
@@ -111,16 +82,7 @@ class _WindowSearch:
             self._take(current, model, solver)
         self._resize(status == cp_model.OPTIMAL or status == cp_model.INFEASIBLE, len(current.starts))
 
-    def _adopt(self) -> _Current | None:
-        """The plan to go on from: the incumbent, where it is better and its orders repeat."""
-        incumbent = self.control.incumbent
-        if incumbent is not None and (self.current is None or incumbent[0] < self.current.objective):
-            found = _current_of(self.operations, *incumbent)
-            if found is not None:
-                self.current = found
-        return self.current
-
-    def _window(self, current: _Current) -> set[int]:
+    def _window(self, current: CurrentPlan) -> set[int]:
         """Activities that may be reordered: those that start within a window of time, on some or all resources."""
         flat, order = current.flat, sorted(range(len(current.starts)), key=lambda a: (current.starts[a], a))
         order = [activity for activity in order if flat.resources[activity]]
@@ -133,16 +95,11 @@ class _WindowSearch:
         begin = self.random.randrange(-size // 2, max(1, len(order) - size // 2))
         return set(order[max(0, begin) : begin + size])
 
-    def _take(self, current: _Current, model: _WindowModel, solver: cp_model.CpSolver) -> None:
+    def _take(self, current: CurrentPlan, model: _WindowModel, solver: cp_model.CpSolver) -> None:
         starts = [int(solver.value(start)) for start in model.starts]
         period = int(solver.value(model.period)) if model.period is not None else None
-        timetable = timetable_of(self.operations, current.begins, current.gpus, starts, period, current.levels)
-        current.starts = starts
-        if self.control.offer(timetable) is not None:
+        if offer_times(self.control, self.operations, current, starts, period):
             self.idle = 0
-            incumbent = self.control.incumbent
-            assert incumbent is not None, "a plan was taken"
-            current.objective = incumbent[0]
 
     def _resize(self, proven: bool, most: int) -> None:
         """Windows that are soon at their best grow, others shrink."""
@@ -150,30 +107,6 @@ class _WindowSearch:
         self.idle += 1
         self.exhausted = self.idle > _PATIENCE or (proven and self.size >= most and self.idle > 3)
         self.size = min(largest, self.size * 1.1) if proven else max(_LEAST_SIZE, self.size / 1.15)
-
-
-def _current_of(operations: Operations, objective: int, timetable: Timetable) -> _Current | None:
-    """A plan as activities; None where on some GPU or link it reaches over more than a period."""
-    names = {
-        operations.cluster.gpu_name(s, k): (s, k)
-        for s, server in enumerate(operations.cluster.servers)
-        for k in range(server.gpus)
-    }
-    gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
-    levels = levels_of(timetable)
-    network = network_of(operations, gpus, levels)
-    flat, starts = flatten(network), starts_of(timetable)
-    if timetable.period_us is not None:
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        for activity, used in enumerate(flat.resources):
-            for resource in used:
-                end = starts[activity] + flat.duration_us[activity]
-                first[resource] = min(first.get(resource, end), starts[activity])
-                last[resource] = max(last.get(resource, 0), end)
-        if any(last[resource] - first[resource] > timetable.period_us for resource in first):
-            return None
-    return _Current(objective, gpus, levels, flat, network.jobs, starts)
 
 
 class _WindowModel:
@@ -189,7 +122,7 @@ class _WindowModel:
         On the cyclic horizon.
     """
 
-    def __init__(self, operations: Operations, current: _Current, window: set[int]) -> None:
+    def __init__(self, operations: Operations, current: CurrentPlan, window: set[int]) -> None:
         from jigsaw_opt.formulations.cpsat_model import new_model
 
         self.proto, self.flat, self.operations = new_model(), current.flat, operations

@@ -1,4 +1,4 @@
-"""`portfolio` on shaped jobs: list schedules, then neighbourhoods and the exact model on one incumbent."""
+"""`portfolio` on shaped jobs: list schedules, then searches for better orders and the exact model on one incumbent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from jigsaw_opt.problem.clock import in_context
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities import exact
-from jigsaw_opt.solvers.activities.neighbourhoods import search_neighbourhoods
+from jigsaw_opt.solvers.activities.improving import improve
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_search import solve_shaped
 from jigsaw_opt.solvers.greedy import offer_greedy
@@ -18,15 +18,15 @@ from jigsaw_opt.solvers.result import StoppedBy
 __all__ = ["run_shaped"]
 
 _FIRST_WORK = 2.0
-"""Deterministic seconds for neighbourhoods where nothing limits the exact model that follows."""
+"""Deterministic seconds for better orders where nothing limits the exact model that follows."""
 _SEARCH_SHARE = 0.6
-"""On one thread, share of the limits for neighbourhoods where the exact model follows."""
+"""On one thread, share of the limits for better orders where the exact model follows."""
 
 
 def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
     """Solve an instance of shaped jobs; None where nothing is left to be tried.
 
-    With two threads or more, one searches neighbourhoods and the others prove. With one thread, neighbourhoods come
+    With two threads or more, one searches for better orders and the others prove. With one thread, the search comes
     first and the exact model has the rest; then the same seed gives the same plan within a limit of work.
     """
     work = math.inf if control.options.work_limit is None else control.options.work_limit
@@ -41,7 +41,7 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
     seconds = math.inf if control.remaining is None else control.remaining
     share = _SEARCH_SHARE if fits else 1.0
     most = share * work if min(work, seconds) < math.inf else _FIRST_WORK
-    spent = search_neighbourhoods(control, operations, most, share * seconds)
+    spent = improve(control, operations, most, share * seconds)
     if control.reason() is not None or not fits:
         return control.reason()
     return solve_shaped(control, operations, 1, max(0.0, work - spent))
@@ -51,5 +51,5 @@ def _side_by_side(control: Control, operations: Operations, work: float) -> Stop
     with ThreadPoolExecutor(1, thread_name_prefix="jigsaw-proof") as pool:
         prove = partial(solve_shaped, control, operations, control.options.workers - 1, work)
         proof = pool.submit(in_context(prove))
-        search_neighbourhoods(control, operations, work)
+        improve(control, operations, work)
         return control.reason() or proof.result()

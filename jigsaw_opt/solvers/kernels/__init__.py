@@ -1,8 +1,8 @@
 """Every compiled function: plain Python on lists of numbers, which numba compiles for arrays where it is installed.
 
 ``list_scheduling`` times placed jobs, ``sequence_annealing`` and ``cyclic_annealing`` anneal operation sequences on the
-finite and the cyclic horizon, ``assignment_annealing`` anneals assignments of jobs to candidate server sets, and
-``order_insertion`` inserts jobs in an order.
+finite and the cyclic horizon, ``assignment_annealing`` anneals assignments of jobs to candidate server sets,
+``order_insertion`` inserts jobs in an order, and ``activity_annealing`` anneals orders of placed activities.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from importlib import import_module
 
 __all__ = ["compile_all"]
 
-_MODULES = ("list_scheduling", "sequence_annealing", "cyclic_annealing", "assignment_annealing", "order_insertion")
+_MODULES = (
+    "list_scheduling",
+    "sequence_annealing",
+    "cyclic_annealing",
+    "assignment_annealing",
+    "order_insertion",
+    "activity_annealing",
+)
 
 
 def compile_all() -> None:

@@ -1,0 +1,83 @@
+"""The plan that is being improved, as activities on the GPUs and at the levels that it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.timetable import Gpu, Timetable
+from jigsaw_opt.solvers.activities.flat import FlatActivities, JobLevels, flatten, network_of
+from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+from jigsaw_opt.solvers.control import Control
+
+__all__ = ["CurrentPlan", "adopted", "offer_times"]
+
+
+@dataclass(slots=True)
+class CurrentPlan:
+    """A plan.
+
+    Parameters
+    ----------
+    objective
+        Its objective.
+    gpus, levels
+        Its GPUs by job, and the levels of data-parallel jobs.
+    flat, begins
+        Its activities, and how many there are before each job.
+    starts
+        By activity, in microseconds.
+    """
+
+    objective: int
+    gpus: list[list[Gpu]]
+    levels: list[JobLevels]
+    flat: FlatActivities
+    begins: list[int]
+    starts: list[int]
+
+
+def adopted(control: Control, operations: Operations, current: CurrentPlan | None) -> CurrentPlan | None:
+    """The plan to go on from: the incumbent, where it is better than the current one and its orders repeat."""
+    incumbent = control.incumbent
+    if incumbent is None or (current is not None and incumbent[0] >= current.objective):
+        return current
+    return _current_of(operations, *incumbent) or current
+
+
+def offer_times(
+    control: Control, operations: Operations, current: CurrentPlan, starts: list[int], period: int | None
+) -> bool:
+    """Give a plan other starts, and offer it; says whether it was taken."""
+    timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
+    current.starts = starts
+    if control.offer(timetable) is None:
+        return False
+    incumbent = control.incumbent
+    assert incumbent is not None, "a plan was taken"
+    current.objective = incumbent[0]
+    return True
+
+
+def _current_of(operations: Operations, objective: int, timetable: Timetable) -> CurrentPlan | None:
+    """A plan as activities; None where on some GPU or link it reaches over more than a period."""
+    names = {
+        operations.cluster.gpu_name(s, k): (s, k)
+        for s, server in enumerate(operations.cluster.servers)
+        for k in range(server.gpus)
+    }
+    gpus = [[names[name] for name in plan.gpus] for plan in timetable.plans]
+    levels = levels_of(timetable)
+    network = network_of(operations, gpus, levels)
+    flat, starts = flatten(network), starts_of(timetable)
+    if timetable.period_us is not None:
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for activity, used in enumerate(flat.resources):
+            for resource in used:
+                end = starts[activity] + flat.duration_us[activity]
+                first[resource] = min(first.get(resource, end), starts[activity])
+                last[resource] = max(last.get(resource, 0), end)
+        if any(last[resource] - first[resource] > timetable.period_us for resource in first):
+            return None
+    return CurrentPlan(objective, gpus, levels, flat, network.jobs, starts)

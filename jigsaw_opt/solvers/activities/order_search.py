@@ -1,0 +1,163 @@
+"""Annealing of the orders of a plan: GPUs and links take activities in the order of one sequence of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.solvers.activities.flat import FlatActivities
+from jigsaw_opt.solvers.activities.memory import longest_tails
+from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, prepare
+from jigsaw_opt.solvers.kernels.activity_annealing import anneal_activities
+from jigsaw_opt.solvers.kernels.activity_order import ActivityGraph, ActivityOrder
+from jigsaw_opt.solvers.kernels.randomness import EXPONENTIALS, LARGEST_SEED
+
+__all__ = ["AnnealedOrder", "OrderSearch"]
+
+_VISITS, _FEW_VISITS = 4_000_000, 50_000
+"""Activities visited between two looks at the clock, by compiled functions and by Python; each step may visit all."""
+_LARGEST = 2**55
+"""Times that arrays of 64 bits hold: starts grow by many periods."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnealedOrder:
+    """The best order of a run.
+
+    Parameters
+    ----------
+    value
+        Its objective in microseconds; on the cyclic horizon some period that it admits.
+    sequence
+        All activities in their order.
+    starts
+        By activity, in microseconds; on the cyclic horizon in some period.
+    """
+
+    value: int
+    sequence: list[int]
+    starts: list[int]
+
+
+class OrderSearch:
+    """Anneals orders of the same placed activities.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    weights
+        By job, the weight of its end; none where the makespan or the period counts.
+    cyclic
+        Whether the period counts.
+    """
+
+    def __init__(self, flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> None:
+        self.size = len(flat.duration_us)
+        used = [resource for own in flat.resources for resource in own]
+        self._graph = _graph_of(flat, weights, cyclic)
+        self._order = _blank(self._graph, max([0, *(r + 1 for r in used)]), 1 + max(flat.job))
+        self._exponentials: Reals = EXPONENTIALS
+        # Whatever the order, no time is beyond the sum of all there are.
+        self._fits = 2 * (sum(flat.duration_us) + sum(arc.length_us for arc in flat.arcs)) < _LARGEST // 10**4
+        self._fits = self._fits and max(flat.release_us, default=0) < _LARGEST and sum(weights) < 2**20
+        self._compiled = False
+        if self._fits:
+            prepare(0)
+
+    def anneal(
+        self,
+        sequence: Sequence[int],
+        starts: Sequence[int],
+        steps: int,
+        hot: float,
+        seed: int,
+        stop: Callable[[int], bool],
+    ) -> AnnealedOrder:
+        """The best order that some steps lead to from another one; it is no worse than that.
+
+        Parameters
+        ----------
+        sequence
+            All activities in an order that their waits and memory admit.
+        starts
+            On the cyclic horizon, starts of that order that repeat; else they are not looked at.
+        steps
+            How many orders are tried.
+        hot
+            Share of the objective that the first steps may lose; it falls to 0.
+        seed
+            Of what is random.
+        stop
+            Called now and then with the number of activities visited since; true ends the run.
+        """
+        function = self._function()
+        order = self._order
+        order.sequence[:], order.start[:] = self._own(sequence), self._own(starts)
+        order.rng[0] = 1 + seed % (LARGEST_SEED - 1)
+        done = value = 0
+        while done < steps:
+            count = min(max(1, (_VISITS if self._compiled else _FEW_VISITS) // self.size), steps - done)
+            value = int(function(self._graph, self._order, done, count, steps, hot, self._exponentials))
+            done += count
+            if stop(int(self._order.visits[0])):
+                break
+            function = self._function()
+        return AnnealedOrder(value, integers(self._order.best), integers(self._order.best_start))
+
+    def _own(self, numbers: Sequence[int]) -> Numbers:
+        """A copy, as an array where arrays are at work."""
+        return arrays(list(numbers)) if self._compiled else list(numbers)
+
+    def _function(self) -> Callable[..., int]:
+        """The annealing, compiled as soon as it is."""
+        fast = compiled(anneal_activities) if self._fits else None
+        if fast is not None and not self._compiled:
+            self._compiled = True
+            self._graph, self._order = arrays(self._graph), arrays(self._order)
+            self._exponentials = arrays(self._exponentials)
+        return fast or anneal_activities
+
+
+def _graph_of(flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> ActivityGraph:
+    near: list[list[tuple[int, ...]]] = [[] for _ in flat.duration_us]
+    far: list[list[tuple[int, ...]]] = [[] for _ in flat.duration_us]
+    for before, after, length, periods in flat.arcs:
+        if periods:
+            far[after].append((before, length, periods))
+        else:
+            near[after].append((before, length))
+    tails = [0] * len(flat.duration_us)
+    if not cyclic and not weights:
+        tails = longest_tails(flat.successors())
+        tails = [max(tail, length) for tail, length in zip(tails, flat.duration_us, strict=True)]
+    ends = [
+        sorted({gpu for gpu, _, _ in (*opens, *closes)}) for opens, closes in zip(flat.opens, flat.closes, strict=True)
+    ]
+    columns = [
+        *_columns(near, 2),
+        *_columns(far, 3),
+        *_columns([[(resource,) for resource in own] for own in flat.resources], 1),
+        *_columns([[(gpu,) for gpu in own] for own in ends], 1),
+        *_columns(flat.opens, 3),
+        *_columns(flat.closes, 3),
+    ]
+    by_activity = [list(flat.duration_us), list(flat.release_us), tails]
+    others = [list(flat.room), list(flat.job), list(weights), [int(cyclic)]]
+    return ActivityGraph._make([*by_activity, *columns, *others])
+
+
+def _columns(rows: Sequence[Sequence[tuple[int, ...]]], width: int) -> list[list[int]]:
+    """Where the entries of each row begin, and the columns of all entries."""
+    at = [0]
+    for row in rows:
+        at.append(at[-1] + len(row))
+    return [at, *([entry[k] for row in rows for entry in row] for k in range(width))]
+
+
+def _blank(graph: ActivityGraph, resources: int, jobs: int) -> ActivityOrder:
+    """An order in which nothing is written yet."""
+    lengths = dict.fromkeys(ActivityOrder._fields, len(graph.duration)) | {"level": len(graph.hold), "end": jobs}
+    lengths |= dict.fromkeys(("free", "user", "taken"), resources) | dict.fromkeys(("held", "held_at"), len(graph.room))
+    one = ("criticals", "epoch", "last", "value", "best_value", "rng", "steps", "visits")
+    return ActivityOrder(**{name: [0] * length for name, length in (lengths | dict.fromkeys(one, 1)).items()})

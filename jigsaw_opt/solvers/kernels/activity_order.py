@@ -1,0 +1,306 @@
+"""Placed activities in an order, on flat numbers: their earliest starts, the objective, and what makes it no less.
+
+Every GPU and link takes activities in the order of one sequence of all of them. On the finite horizon, starts follow
+from one pass over it. On the cyclic one, the first activity of a GPU or link waits for the last one a period before.
+Starts of a period then follow from those of the period before: a max-plus linear map, whose eigenvalue is the least
+period of the order (Baccelli, Cohen, Olsder and Quadrat, *Synchronization and linearity*, 1992, section 3.7). The most
+by which it delays what another period waits for is a period that its starts keep.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jigsaw_opt.solvers.engines.compiled import Numbers
+
+__all__ = ["ActivityGraph", "ActivityOrder", "commit", "evaluate", "find_critical"]
+
+_MOST_ITERATIONS = 8
+"""Iterations of the map after which its largest delay is good enough."""
+_MOST_PERIODS = 2
+"""Periods that a walk along causes passes."""
+
+
+class ActivityGraph(NamedTuple):
+    """What activities use and wait for. Lists with ``_at`` say where the entries of an activity begin in the others.
+
+    Parameters
+    ----------
+    duration, release, tail
+        By activity; the tail is the longest way from its start to any end, and 0 where that is of no use.
+    pred_at, pred, lag
+        What it waits for within its period, and how long after the start of that.
+    far_at, far, far_lag, far_periods
+        What it waits for so many periods earlier.
+    use_at, use
+        GPUs and links that it has to itself.
+    hold_at, hold
+        GPUs on which holds begin or end with it.
+    open_at, open_on, open_bytes, open_end
+        Holds that begin with it, and the activity with which they end.
+    close_at, close_on, close_bytes, close_start
+        Holds that end with it, and the activity with which they begin.
+    room
+        By GPU, bytes that holds may take.
+    job, weight
+        The job of an activity; by job, what a microsecond of its end costs, nothing at all where the makespan counts.
+    cyclic
+        Whether the period counts, alone in its list.
+    """
+
+    duration: Numbers
+    release: Numbers
+    tail: Numbers
+    pred_at: Numbers
+    pred: Numbers
+    lag: Numbers
+    far_at: Numbers
+    far: Numbers
+    far_lag: Numbers
+    far_periods: Numbers
+    use_at: Numbers
+    use: Numbers
+    hold_at: Numbers
+    hold: Numbers
+    open_at: Numbers
+    open_on: Numbers
+    open_bytes: Numbers
+    open_end: Numbers
+    close_at: Numbers
+    close_on: Numbers
+    close_bytes: Numbers
+    close_start: Numbers
+    room: Numbers
+    job: Numbers
+    weight: Numbers
+    cyclic: Numbers
+
+
+class ActivityOrder(NamedTuple):
+    """An order that is changed step by step. What is one number is alone in its list.
+
+    Parameters
+    ----------
+    sequence, position, old
+        The activities in their order, their numbers in it, and the sequence before the last change.
+    start, cause, trial, trial_cause
+        By activity, of the order that is kept and of the one that is tried. A cause is three times the activity that it
+        waits for, plus 0 where it does by itself, 1 where on a GPU or link, and 2 where that is in the period before;
+        -1 where it waits for none.
+    previous
+        Starts in the period before.
+    mark, taken, held, held_at
+        By activity, by GPU and link, by GPU: the last change in which they took part, and bytes held.
+    level
+        By entry of `hold`, the bytes held there before the activity.
+    free, user
+        By GPU and link, the end of the last activity that uses it, and which it is.
+    end
+        By job.
+    critical, criticals
+        Activities on the critical path that wait for a GPU or link, and how many they are.
+    epoch
+        A number that nothing is marked with yet.
+    last
+        The activity at the end of the critical path.
+    value, best_value, best, best_start
+        Objectives of the order and of the best one, and that one with its starts.
+    rng, steps, visits
+        State of the random numbers, steps taken, and activities visited.
+    """
+
+    sequence: Numbers
+    position: Numbers
+    old: Numbers
+    start: Numbers
+    cause: Numbers
+    trial: Numbers
+    trial_cause: Numbers
+    previous: Numbers
+    mark: Numbers
+    taken: Numbers
+    held: Numbers
+    held_at: Numbers
+    level: Numbers
+    free: Numbers
+    user: Numbers
+    end: Numbers
+    critical: Numbers
+    criticals: Numbers
+    epoch: Numbers
+    last: Numbers
+    value: Numbers
+    best_value: Numbers
+    best: Numbers
+    best_start: Numbers
+    rng: Numbers
+    steps: Numbers
+    visits: Numbers
+
+
+def evaluate(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) -> int:
+    """Objective of the sequence, given where it first differs from the one that is kept.
+
+    Parameters
+    ----------
+    graph, order
+        Activities and sequence; `trial` becomes its starts, and `last` the end of the critical path.
+    first
+        What is in the sequence before this is as it was.
+    limit
+        It ends as soon as the objective passes it.
+
+    Returns
+    -------
+    int
+        The objective, or something beyond the limit. A period may be more than the least one.
+    """
+    if graph.cyclic[0] != 0:
+        return _period(graph, order, limit)
+    for r in range(len(order.free)):
+        order.free[r], order.user[r] = 0, -1
+    if len(graph.weight) == 0:
+        return _pass(graph, order, first, limit)
+    _pass(graph, order, first, -1)
+    return _weighted(graph, order)
+
+
+def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) -> int:
+    """Starts in the order from `first` on; returns the latest end, or what passes a limit that is not negative."""
+    sequence, position, trial, cause, free, user = (
+        order.sequence,
+        order.position,
+        order.trial,
+        order.trial_cause,
+        order.free,
+        order.user,
+    )
+    duration, pred_at, pred, lag, use_at, use = (
+        graph.duration,
+        graph.pred_at,
+        graph.pred,
+        graph.lag,
+        graph.use_at,
+        graph.use,
+    )
+    latest, cyclic, period = -1, graph.cyclic[0], order.value[0]
+    for n in range(first):
+        p = sequence[n]
+        stop = trial[p] + duration[p]
+        if stop > latest:
+            latest, order.last[0] = stop, p
+        for k in range(use_at[p], use_at[p + 1]):
+            free[use[k]], user[use[k]] = stop, p
+    for n in range(first, len(sequence)):
+        p = sequence[n]
+        moment, why = graph.release[p], -1
+        for k in range(pred_at[p], pred_at[p + 1]):
+            if trial[pred[k]] + lag[k] > moment:
+                moment, why = trial[pred[k]] + lag[k], 3 * pred[k]
+        if cyclic != 0:
+            for k in range(graph.far_at[p], graph.far_at[p + 1]):
+                q = graph.far[k]
+                earliest = order.previous[q] + graph.far_lag[k] - (graph.far_periods[k] - 1) * period
+                if earliest > moment:
+                    moment, why = earliest, 3 * q + 2
+        for k in range(use_at[p], use_at[p + 1]):
+            q = user[use[k]]
+            if q >= 0 and free[use[k]] >= moment:
+                moment, why = free[use[k]], 3 * q + (1 if position[q] < n else 2)
+        trial[p], cause[p] = moment, why
+        stop = moment + duration[p]
+        if stop > latest:
+            latest, order.last[0] = stop, p
+        if 0 <= limit < moment + graph.tail[p]:
+            order.visits[0] += n - first + 1
+            return limit + 1
+        for k in range(use_at[p], use_at[p + 1]):
+            free[use[k]], user[use[k]] = stop, p
+    order.visits[0] += len(sequence) - first
+    return latest
+
+
+def _weighted(graph: ActivityGraph, order: ActivityOrder) -> int:
+    """Weighted sum of the ends of jobs."""
+    for j in range(len(order.end)):
+        order.end[j] = 0
+    for p in range(len(order.trial)):
+        order.end[graph.job[p]] = max(order.end[graph.job[p]], order.trial[p] + graph.duration[p])
+    total = 0
+    for j in range(len(order.end)):
+        total += graph.weight[j] * order.end[j]
+    return total
+
+
+def _period(graph: ActivityGraph, order: ActivityOrder, limit: int) -> int:
+    """A period that the order admits: the least one, or near it."""
+    free, user, previous, trial = order.free, order.user, order.previous, order.trial
+    sequence, longest, found = order.sequence, 1, -1
+    for n in range(len(sequence)):
+        p = sequence[n]
+        previous[p] = order.start[p]
+        longest = max(longest, graph.duration[p])
+        for k in range(graph.use_at[p], graph.use_at[p + 1]):
+            free[graph.use[k]], user[graph.use[k]] = order.start[p] + graph.duration[p], p
+    for _ in range(_MOST_ITERATIONS):
+        _pass(graph, order, 0, -1)
+        delay, p = _largest_delay(graph, order)
+        found = max(longest, delay)
+        if p < 0:
+            return longest
+        order.last[0] = p
+        # Where the causes of the largest delay close a circuit within a period, it is the least period.
+        if found <= limit or _closes(order, p):
+            break
+        for q in range(len(trial)):
+            previous[q] = trial[q]
+    return found
+
+
+def _largest_delay(graph: ActivityGraph, order: ActivityOrder) -> tuple[int, int]:
+    """The most by which what another period waits for is later than in the period before, and which that is."""
+    most, latest = 0, -1
+    for r in range(len(order.user)):
+        q = order.user[r]
+        if q >= 0 and (latest < 0 or order.trial[q] - order.previous[q] > most):
+            most, latest = order.trial[q] - order.previous[q], q
+    for k in range(len(graph.far)):
+        q = graph.far[k]
+        if latest < 0 or order.trial[q] - order.previous[q] > most:
+            most, latest = order.trial[q] - order.previous[q], q
+    return most, latest
+
+
+def _closes(order: ActivityOrder, p: int) -> bool:
+    """Whether causes lead from an activity back to itself in the period before."""
+    why = order.trial_cause[p]
+    while why >= 0 and why % 3 != 2:
+        why = order.trial_cause[why // 3]
+    return why == 3 * p + 2
+
+
+def commit(order: ActivityOrder, first: int) -> None:
+    """Keep the order that was tried, which differs from `first` on."""
+    for n in range(first, len(order.sequence)):
+        p = order.sequence[n]
+        order.start[p], order.cause[p] = order.trial[p], order.trial_cause[p]
+
+
+def find_critical(graph: ActivityGraph, order: ActivityOrder, j: int) -> None:
+    """Write down what waits for a GPU or link on the critical path; where weights count, on the path to a job's end."""
+    p, size = order.last[0], len(order.sequence)
+    if len(graph.weight) > 0:
+        p = -1
+        for q in range(size):
+            if graph.job[q] == j and (p < 0 or order.start[q] + graph.duration[q] > order.start[p] + graph.duration[p]):
+                p = q
+    count, passed, why = 0, 0, 0
+    while p >= 0 and count < size and passed < _MOST_PERIODS:
+        why = order.cause[p]
+        if why >= 0 and why % 3 == 1:
+            order.critical[count] = p
+            count += 1
+        if why >= 0 and why % 3 == 2:
+            passed += 1
+        p = why // 3 if why >= 0 else -1
+    order.criticals[0] = count

@@ -1,0 +1,135 @@
+"""Orders of placed activities annealed: every rule kept, never worse, the same in Python and compiled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.problem import ShapedJob
+from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.memory import HeldMemory
+from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearch
+from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.timing import timetable_of
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.engines import compiled
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import StoppedBy
+from tests.extras import needs_fast
+from tests.random_shapes import random_shaped_instance
+from tests.solvers.test_cpsat_shaped import ft06, instance_of, one_server, pipeline
+
+HORIZONS: list[tuple[Horizon, Objective]] = [
+    ("finite", "makespan"),
+    ("finite", "weighted_completion"),
+    ("cyclic", "period"),
+]
+
+
+class Start:
+    """The reserve of a first placement as a plan, which does one thing after the other: poor, so there is room."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.operations, placement = operations, next(iter(placements(operations, 0)))
+        self.jobs = PlacedJobs(operations, placement)
+        starts, self.order = self.jobs.scheduler.run(self.jobs.rank("in_order"))
+        ends = [start + length for start, length in zip(starts, self.jobs.flat.duration_us, strict=True)]
+        self.value, self.starts = max(ends), starts
+        self.weights = operations.weights if operations.instance.objective == "weighted_completion" else ()
+        if self.weights:
+            last = [0] * len(self.weights)
+            for end, job in zip(ends, self.jobs.flat.job, strict=True):
+                last[job] = max(last[job], end)
+            self.value = sum(weight * end for weight, end in zip(self.weights, last, strict=True))
+        self.cyclic = operations.horizon == "cyclic"
+        if self.cyclic:
+            found = repeated(self.jobs.flat, self.order, 10**9)
+            assert found is not None
+            self.value, self.starts = found
+
+    def anneal(self, steps: int, seed: int = 0, hot: float = 0.01) -> AnnealedOrder:
+        search = OrderSearch(self.jobs.flat, self.weights, self.cyclic)
+        return search.anneal(self.order, self.starts, steps, hot, seed, lambda visits: False)
+
+
+def starts_of(instance: Instance) -> Start | None:
+    operations = cut(replace(instance, jobs=instance.shaped), shaped=True)
+    return Start(operations) if next(iter(placements(operations, 0)), None) is not None else None
+
+
+def assert_right(start: Start, found: AnnealedOrder) -> None:
+    """The order keeps waits and memory, and the plan that it makes has the value that it says, or a better one."""
+    place = {activity: number for number, activity in enumerate(found.sequence)}
+    assert sorted(place) == list(range(len(found.starts)))
+    assert all(place[arc.before] < place[arc.after] for arc in start.jobs.flat.arcs if arc.periods == 0)
+    memory, period, starts = HeldMemory(start.jobs.flat), None, found.starts
+    for activity in found.sequence:
+        assert memory.fits(activity)
+        memory.do(activity)
+    if start.cyclic:
+        repeats = repeated(start.jobs.flat, found.sequence, found.value)
+        assert repeats is not None
+        period, starts = repeats
+    timetable = timetable_of(start.operations, start.jobs.network.jobs, start.jobs.placement.gpus, starts, period)
+    control = Control("test", start.operations, Options(workers=1), lambda event: None)
+    control.offer(timetable)
+    result = control.result(StoppedBy.COMPLETED)
+    assert result.plan is not None
+    assert not check(start.operations.instance, result.plan)
+    assert result.plan.objective <= found.value <= start.value
+    assert start.cyclic or result.plan.objective == found.value
+
+
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_another_order_keeps_every_rule_and_is_no_worse(horizon: Horizon, objective: Objective) -> None:
+    found = better = 0
+    for seed in range(40):
+        start = starts_of(random_shaped_instance(seed, horizon, objective))
+        if start is not None:
+            after = start.anneal(200, seed)
+            assert_right(start, after)
+            found, better = found + 1, better + (after.value < start.value)
+    assert found > 20
+    assert better > 0
+
+
+def test_a_job_shop_comes_to_its_optimum() -> None:
+    start = starts_of(instance_of(one_server(6), ft06()))
+    assert start is not None
+    after = start.anneal(6000, 1, 0.03)
+    assert_right(start, after)
+    assert after.value <= 57
+
+
+@pytest.mark.parametrize("memory", [3, 4, 6])
+def test_a_pipeline_never_holds_more_than_it_may(memory: int) -> None:
+    job = ShapedJob("pipe", pipeline(3, 6, 1, "slot"), 1)
+    start = starts_of(instance_of(one_server(3, memory), job, horizon="cyclic"))
+    assert start is not None
+    after = start.anneal(1500)
+    assert_right(start, after)
+    # The work of a stage and the bubbles of 1F1B.
+    assert after.value == 24
+
+
+@needs_fast
+@pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
+def test_python_and_compiled_functions_find_the_same(horizon: Horizon, objective: Objective) -> None:
+    compiled_functions, found = compiled._compiled, []
+    instance = instance_of(one_server(3, 6), ShapedJob("pipe", pipeline(3, 4, 1, "slot"), 1), horizon=horizon)
+    instances = [instance, *(random_shaped_instance(seed, horizon, objective) for seed in range(6))]
+    starts = [start for start in map(starts_of, instances) if start is not None]
+    compiled.prepare(None)
+    fast = [start.anneal(300) for start in starts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "_compiled", {})
+        patch.setattr(compiled, "prepare", lambda wait: None)
+        patch.setattr("jigsaw_opt.solvers.activities.order_search.prepare", lambda wait: None)
+        found = [start.anneal(300) for start in starts]
+    assert compiled_functions
+    assert fast == found
