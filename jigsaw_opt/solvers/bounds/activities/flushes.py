@@ -1,0 +1,98 @@
+"""Spans of slots between barriers on the cyclic horizon (shaped jobs).
+
+Where a barrier keeps the blocks of a slot, or the whole job, within a part of the period of their own, that part is no
+shorter than the time from the first of them to the last one. A block starts no earlier than the longest chain that
+leads to it from one of them, and as much later as the longest chain from it to one of them the part ends. Blocks of a
+slot follow one another, so those of at least some head and at least some tail take their sum besides (Carlier, *The
+one-machine sequencing problem*, European Journal of Operational Research 11, 1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from graphlib import TopologicalSorter
+
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+
+__all__ = ["FLUSHES"]
+
+_MOST_STEPS = 400_000
+"""Edges that are gone through, all slots together: some tenths of a second."""
+
+
+def _fits(operations: Operations) -> bool:
+    flushing = (graph.shape.barrier != "none" for graph in operations.shaped)
+    return operations.horizon == "cyclic" and any(flushing)
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    operations = context.operations
+    for graph in operations.shaped:
+        if graph.shape.barrier != "none":
+            yield from _of_job(graph, ShapedData(graph, operations.cluster).least_us)
+
+
+def _of_job(graph: ShapedGraph, least_us: Sequence[int]) -> Iterator[Bound]:
+    before, after = _neighbours(graph)
+    down = list(TopologicalSorter(before).static_order())
+    whole, steps = graph.shape.barrier == "job", 0
+    for slot, blocks in enumerate(graph.blocks_of):
+        members = range(graph.size) if whole else blocks
+        steps += len(graph.edges)
+        if steps > _MOST_STEPS:
+            return
+        heads, tails = _longest(down, before, members, least_us), _longest(down[::-1], after, members, least_us)
+        yield _of_slot(graph, slot, [(heads[b], least_us[b], tails[b]) for b in blocks])
+
+
+def _neighbours(graph: ShapedGraph) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """By operation, those of its iteration that it waits for, and those that wait for it."""
+    before: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
+    after: dict[int, list[int]] = {operation: [] for operation in range(graph.size)}
+    for one, other, lag in graph.edges:
+        if lag == 0:
+            before[other].append(one)
+            after[one].append(other)
+    return before, after
+
+
+def _longest(
+    order: Sequence[int], before: Mapping[int, Sequence[int]], members: Sequence[int], least_us: Sequence[int]
+) -> dict[int, int]:
+    """By operation, the longest chain before it that begins with a member; 0 for a member without one, else less."""
+    inside, passed = set(members), dict[int, int]()
+    none = -sum(least_us) - 1
+    for operation in order:
+        chains = (passed[it] + least_us[it] for it in before[operation])
+        passed[operation] = max(chains, default=none)
+        if operation in inside:
+            passed[operation] = max(0, passed[operation])
+    return passed
+
+
+def _of_slot(graph: ShapedGraph, slot: int, blocks: Sequence[tuple[int, int, int]]) -> Bound:
+    """The best head, sum and tail; blocks of the same head and tail are one."""
+    sums: dict[tuple[int, int], int] = {}
+    for head, length, tail in blocks:
+        sums[head, tail] = sums.get((head, tail), 0) + length
+    _, head, tail = max(
+        (a + sum(it for (h, t), it in sums.items() if h >= a and t >= b) + b, a, b)
+        for a in {head for head, _ in sums}
+        for b in {tail for _, tail in sums}
+        if any(h >= a and t >= b for h, t in sums)
+    )
+    work = sum(it for (h, t), it in sums.items() if h >= head and t >= tail)
+    job = graph.job
+    value = job.iterations * (head + work + tail)
+    terms = (Term("head", head), Term("work", work), Term("tail", tail))
+    sentence = f"the blocks of slot {graph.shape.slots[slot].name!r} of job {job.name!r} between barriers"
+    return Bound(value, Proof(sentence, f"{job.iterations} * ({head} + {work} + {tail}) = {value}", terms, (job.name,)))
+
+
+FLUSHES = Relaxation("flushes", _bounds, frozenset({"period"}), instant=True, fits=_fits, shaped=True)
+"""Spans between barriers."""

@@ -1,0 +1,73 @@
+"""Bytes times time that the holds of a slot take, against what its GPU has in the time of the objective (shaped jobs).
+
+A hold lasts no less than the longest chain of operations from its start to its end, each of least duration. On the
+cyclic horizon longer holds overlap their own repetitions, so this is what memory alone asks of a period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.bounds.budget import BoundBudget
+from jigsaw_opt.solvers.bounds.proof import Proof, Term
+from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
+
+__all__ = ["HELD_TIME"]
+
+_MOST_STEPS = 300_000
+"""Operations behind the holds of a job that are gone through, all together: about a second's tenth."""
+
+
+def _bounds(context: BoundContext, known: int, budget: BoundBudget) -> Iterator[Bound]:
+    operations = context.operations
+    for graph in operations.shaped:
+        lengths = _least_lengths(graph, ShapedData(graph, operations.cluster).least_us)
+        for slot in range(len(graph.shape.slots)):
+            own = [
+                (hold.bytes, length)
+                for hold, length in zip(graph.holds, lengths, strict=False)
+                if hold.slot == slot and length > 0
+            ]
+            room = _room(operations, graph, slot)
+            if own and room > 0:
+                yield _of_slot(graph, slot, own, room)
+
+
+def _least_lengths(graph: ShapedGraph, least_us: list[int]) -> list[int]:
+    """Least lengths of holds, as many of them as are gone through."""
+    lengths, steps = list[int](), 0
+    known: dict[int, dict[int, int]] = {}
+    for hold in graph.holds:
+        if hold.start not in known:
+            if steps > _MOST_STEPS:
+                break
+            known[hold.start] = graph.longest_from(hold.start, least_us)
+            steps += len(known[hold.start])
+        lengths.append(known[hold.start].get(hold.end, 0))
+    return lengths
+
+
+def _room(operations: Operations, graph: ShapedGraph, slot: int) -> int:
+    """Most bytes that a GPU of the slot's types has beside the slot."""
+    types, servers = graph.gpu_types[slot], operations.cluster.servers
+    return max((it.gpu_memory for it in servers if it.gpu_type in types), default=0) - graph.shape.slots[slot].memory
+
+
+def _of_slot(graph: ShapedGraph, slot: int, own: list[tuple[int, int]], room: int) -> Bound:
+    job, name = graph.job, graph.shape.slots[slot].name
+    # Not more than a multiple of what divides all of them is ever held.
+    unit = gcd(*(size for size, _ in own))
+    taken, units = job.iterations * sum(size // unit * length for size, length in own), max(1, room // unit)
+    value = ceil_div(taken, units)
+    terms = (Term("bytes times time, in units", taken, "bytes * us"), Term("unit", unit, "bytes"))
+    sentence = f"what the holds of slot {name!r} of job {job.name!r} take, in the memory that its GPU has left"
+    return Bound(value, Proof(sentence, f"ceil({taken} / {units}) = {value}", terms, (job.name,)))
+
+
+HELD_TIME = Relaxation("held_time", _bounds, frozenset({"makespan", "period"}), instant=True, shaped=True)
+"""Holds over time."""

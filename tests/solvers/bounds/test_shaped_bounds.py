@@ -1,0 +1,71 @@
+"""Bounds of shaped jobs on memory over time and on barriers: known values, and never above the optimum."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from jigsaw_opt.problem import Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot, cut
+from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.shape import Barrier
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds.registry import names
+from tests.random_shapes import random_shaped_instance
+from tests.solvers.test_cpsat_shaped import instance_of, one_server, pipeline
+
+pytest.importorskip("ortools")
+
+from tests.shaped_oracle import shaped_optimum
+
+
+def bound_of(instance: Instance, name: str) -> int:
+    return lower_bound(cut(instance, shaped=True), tuple(other for other in names() if other != name)).value
+
+
+@pytest.mark.parametrize("memory", [1, 2, 3])
+def test_held_time_of_a_pipeline(memory: int) -> None:
+    # The first stage holds a byte for all of 4 * (1 + 2), and has up to three bytes.
+    job = ShapedJob("pipe", pipeline(4, 1, 1), 1)
+    assert bound_of(instance_of(one_server(4, memory), job, horizon="cyclic"), "held_time") == 12 // memory
+
+
+def test_held_time_counts_what_divides_all_holds() -> None:
+    # Two holds of 2 on 3 bytes: one after the other, though by bytes there were room for one and a half.
+    blocks = tuple(ShapedBlock(name, ("s",), {"v": 5}) for name in "ab")
+    shape = Shape((Slot("s"),), blocks, (), (), "none", tuple(Hold(name, name, 2) for name in "ab"))
+    instance = instance_of(one_server(1, 3), ShapedJob("j", shape, 3), horizon="cyclic")
+    assert bound_of(instance, "held_time") == 3 * (5 + 5)
+
+
+@pytest.mark.parametrize(("barrier", "span"), [("slot", 11), ("job", 12)])
+def test_a_pipeline_with_few_batches_waits_for_the_last_stage(barrier: Barrier, span: int) -> None:
+    # Three stages, two batches. Of the first stage: 7 before its first backward pass, and two of 2. Of the whole job:
+    # 2 before the last stage, its work of 6, and 4 behind it.
+    job = ShapedJob("pipe", pipeline(3, 2, barrier=barrier), 1)
+    assert bound_of(instance_of(one_server(3), job, horizon="cyclic"), "flushes") == span
+    twice = replace(job, iterations=2)
+    assert bound_of(instance_of(one_server(3), twice, horizon="cyclic"), "flushes") == 2 * span
+
+
+@pytest.mark.parametrize(
+    ("barrier", "memory", "batches"), list(product(("none", "slot", "job"), (1, 2), (1, 2))), ids=str
+)
+def test_no_bound_is_above_the_optimum_of_a_pipeline(barrier: Barrier, memory: int, batches: int) -> None:
+    job = ShapedJob("pipe", pipeline(2, batches, 1, barrier), 1)
+    instance = instance_of(one_server(2, memory), job, horizon="cyclic")
+    optimum = shaped_optimum(instance)
+    assert optimum is not None
+    assert max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
+
+
+@pytest.mark.parametrize(("seed", "horizon"), list(product((3, 8, 14, 19, 21, 26, 30), ("cyclic", "finite"))))
+def test_no_bound_is_above_the_optimum(seed: int, horizon: Horizon) -> None:
+    drawn = random_shaped_instance(seed, horizon, "period" if horizon == "cyclic" else "makespan")
+    instance = replace(drawn, jobs=drawn.shaped)
+    jobs = instance.shaped
+    if sum(len(job.shape.blocks) + len(job.shape.transfers) for job in jobs) > 9:
+        instance = replace(instance, jobs=jobs[:1])
+    optimum = shaped_optimum(instance)
+    assert optimum is None or max(bound_of(instance, name) for name in ("held_time", "flushes")) <= optimum
