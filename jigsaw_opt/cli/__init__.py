@@ -27,6 +27,7 @@ COMMANDS = (
     "generate",
     "convert",
     "partition",
+    "pipeline",
     "profile",
     "run",
     "plot",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jigsaw_opt.planning.partition import Level, Partition
@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents.readers import read_layer_graph
     from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.planning.partition import partition
+    from jigsaw_opt.planning.partition.document import partition_tree
     from jigsaw_opt.text import json_text
 
     require_output(arguments.output, arguments.profile)
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
         replicate=not arguments.no_replication,
         memory=arguments.memory,
     )
-    document = _document(found)
+    document = partition_tree(found)
     if arguments.output is not None:
         emit((json_text(document, indent=2) + "\n").encode(), arguments.output)
     if arguments.json:
@@ -83,13 +84,6 @@ def _positive(option: str, text: str) -> list[int]:
     if not all(part.isascii() and part.isdigit() and 0 < int(part) < 2**53 for part in parts):
         raise UsageError(f"{option} is a list of whole numbers above 0, as in 8,2, not {text!r}")
     return [int(part) for part in parts]
-
-
-def _document(found: Partition) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    document = asdict(found)
-    return {"kind": "jigsaw-partition", "version": 1, **document}
 
 
 def _print(found: Partition) -> None:

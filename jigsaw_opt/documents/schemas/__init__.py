@@ -12,7 +12,7 @@ from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
-Kind = Literal["instance", "plan", "replay"]
+Kind = Literal["instance", "plan", "replay", "partition"]
 
 
 def schema(kind: Kind) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``"instance"``, ``"plan"`` or ``"replay"``.
+        ``"instance"``, ``"plan"``, ``"replay"`` or ``"partition"``.
 
     Raises
     ------

@@ -78,6 +78,8 @@ class Partition:
     ----------
     variant
         Whose costs.
+    activations
+        Whether outputs sent between stages are paid for.
     levels
         The machines, innermost first.
     time_s
@@ -97,6 +99,7 @@ class Partition:
     """
 
     variant: Variant
+    activations: bool
     levels: tuple[Level, ...]
     time_s: float
     data_parallel_s: float
@@ -152,6 +155,7 @@ def partition(
     workers = prod(level.machines for level in levels)
     return Partition(
         variant,
+        activations or variant == "paper",
         tuple(levels),
         time,
         _data_parallel(prefixes, levels, variant),

@@ -1,0 +1,317 @@
+"""Schedule a pipeline: a named schedule, PipeDream's steady state, or the best that a solver finds."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jigsaw_opt.planning.partition.result import Partition
+    from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
+    from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
+    from jigsaw_opt.planning.pipeline.stages import PipelineProblem, PipelineCosts
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.result import Result
+
+HELP = "schedule a pipeline"
+_SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
+_LISTS = ("forward_us", "backward_us", "weight_us", "transfer_us", "static_bytes", "activation_bytes", "weight_bytes")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "partition", nargs="?", metavar="PARTITION", help="what `jigsaw partition -o` wrote; - reads standard input"
+    )
+    parser.add_argument("--schedule", choices=_SCHEDULES, default="1f1b", help="which one (default: 1f1b)")
+    parser.add_argument("--micro-batches", type=int, metavar="M", help="of an iteration (default: 4 times the stages)")
+    parser.add_argument("--gpus", type=int, metavar="N", help="GPUs, each with as many stages (default: one a stage)")
+    parser.add_argument("--memory", type=int, metavar="BYTES", help="of a GPU (default: no limit)")
+    parser.add_argument(
+        "--in-flight",
+        type=int,
+        metavar="N",
+        help="async: minibatches under way at most (default: as many as the pace takes)",
+    )
+    parser.add_argument("--horizon", choices=("finite", "cyclic"), help="of what is written (default: finite)")
+    parser.add_argument("--name", default="pipeline", help="of the instance (default: pipeline)")
+    _configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
+    _configure_search(parser.add_argument_group("search"))
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="write the schedule as a plan")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="progress as lines, also where there is no terminal"
+    )
+
+
+def _configure_costs(group: argparse._ArgumentGroup) -> None:
+    helps = (
+        "forward pass, as in 10,12,11,10",
+        "backward pass; without its part for weights where --weight-us is given",
+        "the part of the backward pass for the gradient of the weights, which can wait",
+        "delay between neighbours, both ways; one value fewer than stages",
+        "held all the time",
+        "held by a micro-batch from its forward to its backward pass",
+        "the part of these that the gradient of the weights needs",
+    )
+    for name, text in zip(_LISTS, helps, strict=True):
+        metavar = "US,…" if name.endswith("_us") else "BYTES,…"
+        group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+
+
+def _configure_search(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so long (default: 20)")
+    group.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
+    group.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
+    group.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Schedule the pipeline, print what it takes, write instance and plan."""
+    from jigsaw_opt.cli.output import require_output
+
+    require_output(arguments.output, arguments.partition)
+    require_output(arguments.plan, arguments.partition, arguments.output)
+    partition = _partition(arguments)
+    if arguments.schedule == "async":
+        return _run_async(arguments, partition)
+    return _run_synchronous(arguments, partition)
+
+
+def _partition(arguments: argparse.Namespace) -> Partition | None:
+    """The partition, where one is given; no costs beside it."""
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.partition.document import decode_partition
+
+    given = [f"--{name.replace('_', '-')}" for name in _LISTS if getattr(arguments, name) is not None]
+    if arguments.partition is None:
+        if arguments.forward_us is None or arguments.backward_us is None:
+            raise UsageError("give a partition, or --forward-us and --backward-us")
+        return None
+    if given:
+        raise UsageError(f"a partition has costs of its own; leave out {', '.join(given)}")
+    path = "/dev/stdin" if arguments.partition == "-" else arguments.partition
+    return decode_partition(read_file(path), source=arguments.partition)
+
+
+def _costs(arguments: argparse.Namespace) -> PipelineCosts:
+    """Costs of the options; a single value is for all stages."""
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+
+    values = {name: _numbers(arguments, name) for name in _LISTS}
+    stages = max(len(values["forward_us"]), len(values["backward_us"]))
+    for name, own in values.items():
+        count = stages - (name == "transfer_us")
+        if len(own) == 1:
+            values[name] = own * count
+    if not stages:
+        raise UsageError("there are no stages")
+    return PipelineCosts(**values)
+
+
+def _numbers(arguments: argparse.Namespace, name: str) -> tuple[int, ...]:
+    from jigsaw_opt.errors import UsageError
+
+    text = getattr(arguments, name)
+    if text is None:
+        return ()
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) < 2**53 for part in parts):
+        raise UsageError(f"--{name.replace('_', '-')} is a list of whole numbers, as in 10,12, not {text!r}")
+    return tuple(map(int, parts))
+
+
+def _layout(arguments: argparse.Namespace, stages: int, split: bool) -> PipelineLayout:
+    """GPUs of the stages: in turn, or there and back for V-shaped schedules."""
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+
+    gpus = stages if arguments.gpus is None else arguments.gpus
+    batches = 4 * stages if arguments.micro_batches is None else arguments.micro_batches
+    if batches < 1 or gpus < 1 or stages % gpus:
+        raise UsageError(f"{stages} stages on {gpus} GPUs with {batches} micro-batches: each GPU has as many stages")
+    chunks, schedule = stages // gpus, arguments.schedule
+    if schedule == "v-half" and chunks != 2:
+        raise UsageError("v-half has two stages a GPU: give twice as many stages as --gpus")
+    if schedule == "interleaved" and chunks < 2:
+        raise UsageError("interleaved has several stages a GPU: give --gpus")
+    if schedule not in ("v-half", "interleaved", "search") and chunks > 1:
+        raise UsageError(f"{schedule} has one stage a GPU; leave out --gpus")
+    there = tuple(range(gpus))
+    return PipelineLayout(there + there[::-1] if schedule == "v-half" else there * chunks, batches, split)
+
+
+def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None) -> int:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.pipeline.orders import ORDERS
+    from jigsaw_opt.planning.pipeline.reading import costs_of
+    from jigsaw_opt.planning.pipeline.schedule import require_memory
+    from jigsaw_opt.planning.pipeline.stages import PipelineProblem
+
+    if arguments.in_flight is not None:
+        raise UsageError("--in-flight is for --schedule async")
+    costs = _costs(arguments) if partition is None else costs_of(partition)
+    pipeline = PipelineProblem(
+        costs, _layout(arguments, len(costs.forward_us), bool(costs.weight_us)), _memory(arguments)
+    )
+    if arguments.schedule == "search":
+        return _run_search(arguments, pipeline)
+    orders = ORDERS[arguments.schedule](pipeline.layout)
+    require_memory(pipeline, orders, arguments.schedule)
+    return _finish(arguments, pipeline, orders, None)
+
+
+def _memory(arguments: argparse.Namespace) -> int | None:
+    from jigsaw_opt.errors import UsageError
+
+    if arguments.memory is not None and not 1 <= arguments.memory < 2**53:
+        raise UsageError(f"--memory is at least 1, not {arguments.memory}")
+    memory: int | None = arguments.memory
+    return memory
+
+
+def _run_search(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
+    from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.system.interrupts import on_interrupt
+
+    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
+    limit = 20.0 if arguments.time_limit is None and arguments.work_limit is None else arguments.time_limit
+    options = Options(time_limit=limit, work_limit=arguments.work_limit, seed=arguments.seed, **chosen)
+    with on_interrupt(options.cancel.set), progress(arguments.quiet, arguments.verbose) as report:
+        instance, result = search_schedule(pipeline, arguments.name, arguments.horizon or "finite", options, report)
+    if result.plan is None:
+        return _without_plan(arguments, result)
+    return _finish(arguments, pipeline, orders_of(instance, result.plan), (instance, result))
+
+
+def _without_plan(arguments: argparse.Namespace, result: Result) -> int:
+    from jigsaw_opt.cli.output import note, print_json
+
+    if arguments.json:
+        print_json({"schedule": "search", "status": result.status, "bound": result.bound})
+    note(f"{result.status}: {'; '.join(map(str, result.conflicts)) or 'no schedule was found in time'}")
+    return 4 if result.status == "infeasible" else 5
+
+
+def _finish(
+    arguments: argparse.Namespace, pipeline: PipelineProblem, orders: Orders, found: tuple[Instance, Result] | None
+) -> int:
+    """Print and write a synchronous schedule."""
+    from jigsaw_opt.planning.pipeline.schedule import schedule_of
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
+    schedule = schedule_of(pipeline, orders, arguments.name, arguments.schedule)
+    written = schedule.cyclic if arguments.horizon == "cyclic" else schedule.finite
+    document = {
+        "schedule": arguments.schedule,
+        "makespan_us": schedule.makespan_us,
+        "period_us": schedule.period_us,
+        "bubble": schedule.bubble,
+        "peak_bytes": list(schedule.peak_bytes),
+        "bound_us": written[1].bound,
+        "status": written[1].status,
+    }
+    if found is not None and found[1].plan is not None:
+        instance, result = found
+        written = instance, found[1].plan
+        key = "period_us" if instance.horizon == "cyclic" else "makespan_us"
+        document |= {key: result.objective, "bound_us": result.bound, "status": str(result.status)}
+    rows = [
+        (gpu, work, f"{100 * (1 - work / document['period_us']):.1f} %", peak)
+        for gpu, (work, peak) in enumerate(zip(pipeline.work_us, schedule.peak_bytes, strict=True))
+    ]
+    _write(arguments, *written)
+    _print(arguments, document, ("GPU", "work us", "idle", "peak bytes"), rows)
+    return INTERRUPTED if found is not None and found[1].stopped_by == "interrupt" else 0
+
+
+def _run_async(arguments: argparse.Namespace, partition: Partition | None) -> int:
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.pipeline.asynchronous import asynchronous
+    from jigsaw_opt.planning.pipeline.reading import async_stages
+
+    if arguments.horizon == "finite" or arguments.micro_batches is not None or arguments.gpus is not None:
+        raise UsageError("async has no end, so it takes neither --horizon finite nor --micro-batches, nor --gpus")
+    stages = _stages(_costs(arguments)) if partition is None else async_stages(partition)
+    schedule = asynchronous(stages, arguments.name, arguments.in_flight, _memory(arguments))
+    work = sum(stage.forward_us + stage.backward_us for stage in stages)
+    gpus = sum(stage.replicas for stage in stages)
+    document = {
+        "schedule": "async",
+        "makespan_us": schedule.latency_us,
+        "period_us": schedule.plan.objective,
+        "minibatches": schedule.minibatches,
+        "pace_us": schedule.pace_us,
+        "bubble": 1 - work / (gpus * schedule.pace_us),
+        "peak_bytes": list(schedule.peak_bytes),
+        "noam": schedule.noam,
+        "in_flight": schedule.in_flight,
+        "weight_versions": list(schedule.weight_versions),
+        "bound_us": schedule.plan.bound,
+        "status": schedule.plan.status,
+    }
+    _write(arguments, schedule.instance, schedule.plan)
+    rows = [
+        (number, stage.replicas, versions, peak)
+        for number, (stage, versions, peak) in enumerate(
+            zip(stages, schedule.weight_versions, schedule.peak_bytes, strict=True)
+        )
+    ]
+    _print(arguments, document, ("stage", "GPUs", "weight versions", "peak bytes"), rows)
+    return 0
+
+
+def _stages(costs: PipelineCosts) -> list[AsyncStage]:
+    """Stages with a GPU each."""
+    from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
+
+    count = len(costs.forward_us)
+    zero = (0,) * count
+    columns = zip(
+        costs.forward_us,
+        costs.backward_us,
+        costs.weight_us or zero,
+        costs.static_bytes or zero,
+        costs.activation_bytes or zero,
+        (*costs.transfer_us, 0) if costs.transfer_us else zero,
+        strict=True,
+    )
+    return [
+        AsyncStage(max(1, forward), max(1, backward + weight), 1, static, activation, transfer)
+        for forward, backward, weight, static, activation, transfer in columns
+    ]
+
+
+def _write(arguments: argparse.Namespace, instance: Instance, plan: Plan) -> None:
+    from jigsaw_opt.documents import save_instance, save_plan
+
+    if arguments.output is not None:
+        save_instance(instance, arguments.output)
+    if arguments.plan is not None:
+        save_plan(plan, arguments.plan)
+
+
+def _print(
+    arguments: argparse.Namespace, document: dict[str, Any], headers: Sequence[str], rows: Sequence[Sequence[object]]
+) -> None:
+    from jigsaw_opt.cli.output import print_json, print_table
+
+    if arguments.json:
+        print_json(document)
+        return
+    print(f"{document['schedule']}: makespan {document['makespan_us']} us, period {document['period_us']} us", end="")
+    print(f", bubble {100 * document['bubble']:.1f} %")
+    if document["schedule"] == "async":
+        print(f"a minibatch every {document['pace_us']} us, {document['in_flight']} in flight")
+    print(f"{document['status']}, bound {document['bound_us']} us\n")
+    print_table(headers, rows, right=set(headers))

@@ -1,0 +1,48 @@
+"""Reading and writing `jigsaw-partition/1`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.documents.structure import structure
+from jigsaw_opt.planning.partition.costs import Level
+from jigsaw_opt.planning.partition.result import OuterStage, Partition, Stage
+
+__all__ = ["decode_partition", "partition_tree"]
+
+Json = dict[str, Any]
+
+
+def partition_tree(partition: Partition) -> Json:
+    """The document of a partition, as what JSON is made of."""
+    return {"format": "jigsaw-partition/1", **asdict(partition)}
+
+
+def decode_partition(data: bytes | str, source: str = "$") -> Partition:
+    """Read a partition document.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    tree = parsed(data, source, _check)
+    return Partition(
+        tree["variant"],
+        tree["activations"],
+        tuple(Level(**level) for level in tree["levels"]),
+        tree["time_s"],
+        tree["data_parallel_s"],
+        tree["single_worker_s"],
+        tuple(Stage(**{**stage, "nodes": tuple(stage["nodes"])}) for stage in tree["stages"]),
+        tuple(OuterStage(**{**it, "stages": tuple(it["stages"])}) for it in tree["outer"]),
+        tree["noam"],
+        tree["prefixes"],
+    )
+
+
+def _check(tree: Json, report: Report) -> None:
+    structure("partition")(tree, "$", report)

@@ -1,0 +1,1 @@
+"""Schedules of pipelines: named ones, and those that a solver finds."""

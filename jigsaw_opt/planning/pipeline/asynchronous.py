@@ -1,0 +1,257 @@
+"""PipeDream's steady state: minibatches follow one another without a flush, copies of a stage take them in turn.
+
+Every minibatch repeats the same building block, a pace later than the one before (Narayanan et al., SOSP'19, sections
+3.2 and 3.3). A copy of a stage with `r` of them sees each `r`-th minibatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InfeasibleError, UsageError, WrongPlanError
+from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+from jigsaw_opt.solvers.bounds.driver import lower_bound
+
+__all__ = ["AsyncSchedule", "AsyncStage", "asynchronous"]
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncStage:
+    """A stage with its copies; times in microseconds.
+
+    Parameters
+    ----------
+    forward_us, backward_us
+        Of a minibatch on one copy, with its share of the exchange of gradients.
+    replicas
+        Copies.
+    parameter_bytes, activation_bytes
+        Of one version of the weights, and what a minibatch holds from its forward to its backward pass.
+    transfer_us
+        How long sending to the next stage takes, and back from it; 0 for the last one.
+    """
+
+    forward_us: int
+    backward_us: int
+    replicas: int = 1
+    parameter_bytes: int = 0
+    activation_bytes: int = 0
+    transfer_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncSchedule:
+    """The steady state as an instance and a checked plan of it.
+
+    Parameters
+    ----------
+    instance, plan
+        A period has as many minibatches as it takes for all copies to have had equally many.
+    minibatches
+        In a period.
+    pace_us
+        From one minibatch to the next.
+    latency_us
+        From the begin of a minibatch to its end.
+    noam
+        Minibatches under way in the paper: workers over copies of the first stage, rounded up, for each of these.
+    in_flight
+        Minibatches that are under way at once, at most.
+    weight_versions
+        By stage, versions of the weights that each copy keeps.
+    peak_bytes
+        By stage, what a copy holds at most.
+    """
+
+    instance: Instance
+    plan: Plan
+    minibatches: int
+    pace_us: int
+    latency_us: int
+    noam: int
+    in_flight: int
+    weight_versions: tuple[int, ...]
+    peak_bytes: tuple[int, ...]
+
+
+def asynchronous(
+    stages: Sequence[AsyncStage], name: str, in_flight: int | None = None, memory: int | None = None
+) -> AsyncSchedule:
+    """The steady state of PipeDream for some stages.
+
+    Parameters
+    ----------
+    stages
+        First to last.
+    name
+        Of the instance.
+    in_flight
+        Minibatches under way at most, which may slow the pace; None for as many as the least pace takes, and at least
+        the paper's NOAM for each copy of the first stage.
+    memory
+        Bytes of a GPU; None for as much as it takes.
+
+    Returns
+    -------
+    AsyncSchedule
+        At the pace of the slowest stage, or the least pace of the building block that keeps `in_flight`.
+
+    Raises
+    ------
+    UsageError
+        `in_flight` is below 1.
+    InfeasibleError
+        A copy of a stage holds more than its GPU has.
+    """
+    if in_flight is not None and in_flight < 1:
+        raise UsageError(f"at least 1 minibatch is in flight, not {in_flight}")
+    workers, first = sum(stage.replicas for stage in stages), stages[0].replicas
+    noam = ceil_div(workers, first) * first
+    pace, starts, latency = _least_pace(stages, in_flight)
+    allowed = max(noam, ceil_div(latency, pace)) if in_flight is None else in_flight
+    versions = tuple(
+        ceil_div(back + stage.backward_us - there, stage.replicas * pace)
+        for stage, (there, back) in zip(stages, _by_stage(starts, len(stages)), strict=True)
+    )
+    peak = tuple(
+        count * (stage.parameter_bytes + stage.activation_bytes) for count, stage in zip(versions, stages, strict=True)
+    )
+    room = max(1, *peak) if memory is None else memory
+    if max(peak) > room:
+        raise InfeasibleError(f"stage {peak.index(max(peak))} holds {max(peak)} bytes on a GPU, which has {room}")
+    count = lcm(*(stage.replicas for stage in stages))
+    instance = _instance(stages, name, count, allowed, versions, room)
+    plan = _plan(instance, stages, starts, count, pace)
+    return AsyncSchedule(instance, plan, count, pace, latency, noam, allowed, versions, peak)
+
+
+Starts = list[tuple[int, int]]
+"""Start and stage of each pass of a minibatch: forward through all stages, then back."""
+
+
+def _least_pace(stages: Sequence[AsyncStage], in_flight: int | None) -> tuple[int, Starts, int]:
+    """The pace, the starts of a minibatch at it, and how long that takes."""
+    pace = max(ceil_div(stage.forward_us + stage.backward_us, stage.replicas) for stage in stages)
+    while True:
+        starts = _building_block(stages, pace)
+        latency = starts[-1][0] + stages[0].backward_us
+        if in_flight is None or latency <= in_flight * pace:
+            return pace, starts, latency
+        pace = max(pace + 1, ceil_div(latency, in_flight))
+
+
+def _building_block(stages: Sequence[AsyncStage], pace: int) -> Starts:
+    """Earliest starts of the passes of one minibatch so that those of others, a pace later each, are not in the way."""
+    forward: Starts = []
+    ready = 0
+    for number, stage in enumerate(stages):
+        forward.append((ready, number))
+        ready += stage.forward_us + stage.transfer_us
+    backward: Starts = []
+    ready -= stages[-1].transfer_us
+    for number in reversed(range(len(stages))):
+        stage, begin = stages[number], forward[number][0]
+        turn = stage.replicas * pace
+        # On its copy, the backward pass lies between the end of the forward pass and the next forward pass.
+        behind = (ready - begin) % turn
+        if behind < stage.forward_us:
+            ready += stage.forward_us - behind
+        elif behind + stage.backward_us > turn:
+            ready += turn - behind + stage.forward_us
+        backward.append((ready, number))
+        ready += stage.backward_us + (stages[number - 1].transfer_us if number else 0)
+    return [*forward, *backward]
+
+
+def _by_stage(starts: Starts, count: int) -> list[tuple[int, int]]:
+    """By stage, starts of its forward and its backward pass."""
+    return [(there, back) for (there, _), (back, _) in zip(starts[:count], reversed(starts[count:]), strict=True)]
+
+
+def _instance(
+    stages: Sequence[AsyncStage], name: str, count: int, allowed: int, versions: Sequence[int], memory: int
+) -> Instance:
+    """One iteration of the job has as many minibatches as copies take turns; a new one waits for an old one to end."""
+    slots = [
+        Slot(f"stage{number}.{copy}", versions[number] * stage.parameter_bytes)
+        for number, stage in enumerate(stages)
+        for copy in range(stage.replicas)
+    ]
+    blocks, transfers, edges, holds = [], [], [], []
+    last = len(stages) - 1
+    for batch in range(count):
+        for number, stage in enumerate(stages):
+            slot = _slot(stages, number, batch)
+            for kind, length in (("F", stage.forward_us), ("B", stage.backward_us)):
+                blocks.append(ShapedBlock(f"{kind}{batch}.{number}", (slot,), {"gpu": length}))
+            if stage.activation_bytes:
+                holds.append(Hold(f"F{batch}.{number}", f"B{batch}.{number}", stage.activation_bytes))
+            for kind, other in (("F", number + 1), ("B", number - 1)):
+                if 0 <= other <= last:
+                    delay = stages[min(number, other)].transfer_us
+                    added = _sent(kind, batch, number, other, delay, (slot, _slot(stages, other, batch)))
+                    transfers += added[0]
+                    edges += added[1]
+        edges.append(Edge(f"F{batch}.{last}", f"B{batch}.{last}"))
+        lag, later = divmod(batch + allowed, count)
+        edges.append(Edge(f"B{batch}.0", f"F{later}.0", lag))
+    shape = Shape(tuple(slots), tuple(blocks), tuple(transfers), tuple(edges), "none", tuple(holds))
+    cluster = Cluster((Server("server", "gpu", len(slots), memory, 10**6, 0),))
+    return Instance(name, cluster, {}, (ShapedJob("pipeline", shape, 1),), "cyclic", "period")
+
+
+def _slot(stages: Sequence[AsyncStage], number: int, batch: int) -> str:
+    return f"stage{number}.{batch % stages[number].replicas}"
+
+
+def _sent(
+    kind: str, batch: int, number: int, other: int, delay: int, slots: tuple[str, str]
+) -> tuple[list[ShapedTransfer], list[Edge]]:
+    """What goes from one stage to the next, a byte for each microsecond of delay."""
+    before, after = f"{kind}{batch}.{number}", f"{kind}{batch}.{other}"
+    if delay == 0:
+        return [], [Edge(before, after)]
+    name = f"{before}-{other}"
+    return [ShapedTransfer(name, delay, *slots)], [Edge(before, name), Edge(name, after)]
+
+
+def _plan(instance: Instance, stages: Sequence[AsyncStage], starts: Starts, count: int, pace: int) -> Plan:
+    """The building block of each minibatch, a pace after the one before."""
+    operations = cut(instance, shaped=True)
+    graph = operations.shaped[0]
+    at = dict[str, int]()
+    for batch in range(count):
+        for place, (start, number) in enumerate(starts):
+            kind = "F" if place < len(stages) else "B"
+            length = stages[number].forward_us if kind == "F" else stages[number].backward_us
+            at[f"{kind}{batch}.{number}"] = start + batch * pace
+            for other in (number - 1, number + 1):
+                at[f"{kind}{batch}.{number}-{other}"] = start + length + batch * pace
+    names = [*(block.name for block in graph.shape.blocks), *(transfer.name for transfer in graph.shape.transfers)]
+    row = [at[name] for name in names]
+    gpus = [(0, gpu) for gpu in range(len(graph.shape.slots))]
+    period, bound = count * pace, lower_bound(operations).value
+    plan = Plan(
+        instance.name,
+        instance_sha256(instance),
+        "optimal" if bound >= period else "feasible",
+        period,
+        min(bound, period),
+        period,
+        assemble_shaped(operations, [ShapedDecision(gpus, [row])]),
+        {"name": "pipeline", "schedule": "async"},
+    )
+    violations = check(instance, plan)
+    if violations:
+        raise WrongPlanError("; ".join(map(str, violations[:3])))
+    return plan

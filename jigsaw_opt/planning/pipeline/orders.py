@@ -1,0 +1,217 @@
+"""In which order each GPU of a pipeline takes its passes, by the name of a schedule.
+
+The order is that of a schedule in which each pass takes one unit of time and sending none. With the times of real
+stages it is kept, and each pass begins as early as it may.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal, NamedTuple
+
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["ORDERS", "Orders", "Pass", "PipelineLayout"]
+
+Kind = Literal["F", "B", "W"]
+
+
+class Pass(NamedTuple):
+    """A pass of one micro-batch through one stage.
+
+    ``F`` is the forward pass; ``B`` the backward pass, or its part for the gradient of the input where ``W`` is the one
+    for the gradient of the weights.
+    """
+
+    kind: Kind
+    micro_batch: int
+    stage: int
+
+
+Orders = list[list[Pass]]
+"""By GPU, its passes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLayout:
+    """Which stages are on which GPU, and how many micro-batches pass through them.
+
+    Parameters
+    ----------
+    gpu_of
+        By stage, its GPU.
+    micro_batches
+        How many there are in an iteration.
+    split
+        Whether the gradient of the weights has a pass of its own.
+    """
+
+    gpu_of: tuple[int, ...]
+    micro_batches: int
+    split: bool
+
+    @property
+    def stages(self) -> int:
+        """Number of stages."""
+        return len(self.gpu_of)
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return max(self.gpu_of) + 1
+
+    @property
+    def chunks(self) -> int:
+        """Stages of each GPU."""
+        return self.stages // self.gpus
+
+    def backward(self, micro_batch: int, stage: int) -> list[Pass]:
+        """The backward pass, and at once that for the weights where it has one of its own."""
+        first = Pass("B", micro_batch, stage)
+        return [first, Pass("W", micro_batch, stage)] if self.split else [first]
+
+
+def gpipe(layout: PipelineLayout) -> Orders:
+    """All forward passes, then all backward passes in the same order (Huang et al., NeurIPS'19)."""
+    batches = range(layout.micro_batches)
+    return [
+        [Pass("F", batch, stage) for batch in batches]
+        + list(chain.from_iterable(layout.backward(batch, stage) for batch in batches))
+        for stage in range(layout.stages)
+    ]
+
+
+def one_forward_one_backward(layout: PipelineLayout) -> Orders:
+    """1F1B: as many forward passes as there are stages behind, then one backward pass for each (DAPPLE, PipeDream)."""
+    orders: Orders = []
+    for stage in range(layout.stages):
+        ahead = min(layout.micro_batches, layout.stages - 1 - stage)
+        order = [Pass("F", batch, stage) for batch in range(ahead)]
+        for batch in range(layout.micro_batches):
+            if ahead + batch < layout.micro_batches:
+                order.append(Pass("F", ahead + batch, stage))
+            order += layout.backward(batch, stage)
+        orders.append(order)
+    return orders
+
+
+def interleaved(layout: PipelineLayout) -> Orders:
+    """Interleaved 1F1B: each GPU has several chunks of the model (Narayanan et al., SC'21, section 2.2.2)."""
+    gpus, chunks, batches = layout.gpus, layout.chunks, layout.micro_batches
+    if batches % gpus:
+        raise UsageError(f"interleaved takes a multiple of {gpus} micro-batches, one for each GPU, not {batches}")
+    total = batches * chunks
+
+    def at(number: int, backward: bool) -> tuple[int, int]:
+        """Micro-batch and chunk of the so-many-th pass of a GPU: groups of a micro-batch a GPU, chunk by chunk."""
+        group, within = divmod(number, gpus * chunks)
+        chunk, batch = divmod(within, gpus)
+        return group * gpus + batch, chunks - 1 - chunk if backward else chunk
+
+    orders: Orders = []
+    for gpu in range(gpus):
+        forward = [Pass("F", batch, chunk * gpus + gpu) for batch, chunk in (at(k, False) for k in range(total))]
+        backward = [layout.backward(batch, chunk * gpus + gpu) for batch, chunk in (at(k, True) for k in range(total))]
+        ahead = min(total, 2 * (gpus - 1 - gpu) + (chunks - 1) * gpus)
+        order = forward[:ahead]
+        for number, passes in enumerate(backward):
+            order += forward[ahead + number : ahead + number + 1] + passes
+        orders.append(order)
+    return orders
+
+
+def zero_bubble_h1(layout: PipelineLayout) -> Orders:
+    """ZB-H1: gradients of weights fill the gaps, with the activations of 1F1B (Qi et al., ICLR'24)."""
+    return _zero_bubble(layout, [layout.stages - stage for stage in range(layout.stages)], layout.stages)
+
+
+def zero_bubble_h2(layout: PipelineLayout) -> Orders:
+    """ZB-H2: more forward passes before the first backward one, so that nearly no gap is left (Qi et al., ICLR'24)."""
+    ahead = [2 * (layout.stages - stage) - 1 for stage in range(layout.stages)]
+    return _zero_bubble(layout, ahead, 2 * layout.stages - 1)
+
+
+def _zero_bubble(layout: PipelineLayout, ahead: list[int], most: int) -> Orders:
+    """In unit time, each GPU takes a forward pass within its limits, else a backward pass, else one for weights.
+
+    Parameters
+    ----------
+    layout
+        The pipeline, one stage a GPU.
+    ahead
+        By stage, forward passes whose backward pass is still to come, at most.
+    most
+        These and backward passes whose gradient of the weights is still to come, at most.
+    """
+    stages, batches = layout.stages, layout.micro_batches
+    orders: Orders = [[] for _ in range(stages)]
+    forward, backward, weights = [0] * stages, [0] * stages, [0] * stages
+    while any(count < batches for count in weights):
+        # What others have done before this unit of time.
+        came, returned, own = [batches, *forward[:-1]], [*backward[1:], batches], list(forward)
+        for stage, order in enumerate(orders):
+            if (
+                forward[stage] < came[stage]
+                and forward[stage] - backward[stage] < ahead[stage]
+                and forward[stage] - weights[stage] < most
+            ):
+                order.append(Pass("F", forward[stage], stage))
+                forward[stage] += 1
+            elif backward[stage] < min(returned[stage], own[stage]):
+                order.append(Pass("B", backward[stage], stage))
+                backward[stage] += 1
+            elif weights[stage] < backward[stage]:
+                order.append(Pass("W", weights[stage], stage))
+                weights[stage] += 1
+    return orders
+
+
+def v_half(layout: PipelineLayout) -> Orders:
+    """V-Half: two chunks a GPU, the second on the way back, and half of the activations of 1F1B.
+
+    Each micro-batch repeats the same building block every six units of time (Qi et al., NeurIPS'24, "PipelineProblem
+    parallelism with controllable memory", figure 4). Passes for the weights fill what is left.
+    """
+    gpus, batches = layout.gpus, layout.micro_batches
+    shift = 3 if gpus % 2 == 0 else 0
+    orders: Orders = []
+    for gpu in range(gpus):
+        first, second = gpu, 2 * gpus - 1 - gpu
+        begins: list[tuple[int, Kind, int]] = [
+            (2 * gpu, "F", first),
+            (3 * gpus - gpu - 2, "F", second),
+            (3 * gpus + shift + 2 * gpu - 1, "B", second),
+            (6 * gpus + shift - gpu - 2, "B", first),
+        ]
+        at = {begin + 6 * batch: Pass(kind, batch, stage) for begin, kind, stage in begins for batch in range(batches)}
+        orders.append(_filled(at, layout.split))
+    return orders
+
+
+def _filled(at: Mapping[int, Pass], split: bool) -> list[Pass]:
+    """Passes by time, with those for the weights as soon as there is a free unit."""
+    order: list[Pass] = []
+    waiting: deque[Pass] = deque()
+    for time in range(max(at) + 1):
+        it = at.get(time)
+        if it is not None:
+            order.append(it)
+            if it.kind == "B" and split:
+                waiting.append(Pass("W", it.micro_batch, it.stage))
+        elif waiting:
+            order.append(waiting.popleft())
+    return [*order, *waiting]
+
+
+ORDERS: Mapping[str, Callable[[PipelineLayout], Orders]] = {
+    "gpipe": gpipe,
+    "1f1b": one_forward_one_backward,
+    "interleaved": interleaved,
+    "zb-h1": zero_bubble_h1,
+    "zb-h2": zero_bubble_h2,
+    "v-half": v_half,
+}
+"""By name of a schedule, what makes its orders."""

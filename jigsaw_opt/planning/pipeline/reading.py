@@ -1,0 +1,75 @@
+"""Costs of a pipeline from a partition."""
+
+from __future__ import annotations
+
+from math import ceil
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.partition.result import Partition
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts
+
+__all__ = ["async_stages", "costs_of"]
+
+
+def costs_of(partition: Partition) -> PipelineCosts:
+    """Costs of a pipeline with a GPU a stage; weights are held all the time, outputs of layers until the backward pass.
+
+    Raises
+    ------
+    UsageError
+        A stage has several copies.
+    """
+    stages = partition.stages
+    if any(stage.replicas > 1 for stage in stages):
+        raise UsageError(
+            "a stage of the partition has several copies; only --schedule async takes such ones, "
+            "and `jigsaw partition --no-replication` makes none"
+        )
+    return PipelineCosts(
+        tuple(stage.forward_us for stage in stages),
+        tuple(stage.backward_us for stage in stages),
+        (),
+        tuple(_transfer_us(partition, number) for number in range(len(stages) - 1)),
+        tuple(stage.parameter_bytes for stage in stages),
+        tuple(stage.activation_bytes for stage in stages),
+    )
+
+
+def async_stages(partition: Partition) -> list[AsyncStage]:
+    """Stages of PipeDream's steady state: a minibatch takes each copy as long as the partition says.
+
+    What the partition adds to the compute, such as the exchange of gradients, lengthens the backward pass.
+    """
+    found = []
+    for number, stage in enumerate(partition.stages):
+        whole = max(ceil(stage.time_s * stage.replicas * 1e6 - 1e-3), stage.forward_us + stage.backward_us, 2)
+        forward = min(max(1, stage.forward_us), whole - 1)
+        last = number == len(partition.stages) - 1
+        found.append(
+            AsyncStage(
+                forward,
+                whole - forward,
+                stage.replicas,
+                stage.parameter_bytes,
+                stage.activation_bytes,
+                0 if last else _transfer_us(partition, number),
+            )
+        )
+    return found
+
+
+def _transfer_us(partition: Partition, number: int) -> int:
+    """How long the output of a stage takes to the next one, by the innermost level that has GPUs of both.
+
+    Nothing where the partition does not pay for it.
+    """
+    if not partition.activations:
+        return 0
+    first = sum(stage.replicas for stage in partition.stages[: number + 1]) - 1
+    size = 1
+    for level in partition.levels:
+        size *= level.machines
+        if first // size == (first + 1) // size:
+            break
+    return ceil(partition.stages[number].output_bytes * 1e6 / level.bandwidth)

@@ -1,0 +1,178 @@
+"""Orders of passes timed: plans of a pipeline, and what they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InfeasibleError, WrongPlanError
+from jigsaw_opt.planning.pipeline.orders import Orders
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
+from jigsaw_opt.problem.instance import Horizon, Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.solvers.activities.flat import flatten, network_of
+from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.timing import timetable_of
+from jigsaw_opt.solvers.bounds.driver import lower_bound
+
+__all__ = ["PipelineSchedule", "peak_bytes", "require_memory", "schedule_of", "timetable_of_orders"]
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineSchedule:
+    """Orders of passes on GPUs, and their plans on both horizons.
+
+    Parameters
+    ----------
+    finite
+        One iteration, as short as the orders allow.
+    cyclic
+        Iterations one behind the other on each GPU, as close as the orders allow.
+    bubble
+        Share of the period that GPUs are idle, on average.
+    peak_bytes
+        By GPU, the most memory that is held at once.
+    """
+
+    finite: tuple[Instance, Plan]
+    cyclic: tuple[Instance, Plan]
+    bubble: float
+    peak_bytes: tuple[int, ...]
+
+    @property
+    def makespan_us(self) -> int:
+        """Time of one iteration alone."""
+        return self.finite[1].objective
+
+    @property
+    def period_us(self) -> int:
+        """Time from one iteration to the next."""
+        return self.cyclic[1].objective
+
+
+def require_memory(pipeline: PipelineProblem, orders: Orders, schedule: str) -> None:
+    """Refuse orders that hold more than GPUs have.
+
+    Raises
+    ------
+    InfeasibleError
+        They do.
+    """
+    peak = peak_bytes(pipeline, orders)
+    if max(peak) > pipeline.room:
+        worst = peak.index(max(peak))
+        raise InfeasibleError(f"{schedule} holds {peak[worst]} bytes on GPU {worst}, and a GPU has {pipeline.room}")
+
+
+def schedule_of(pipeline: PipelineProblem, orders: Orders, name: str, schedule: str) -> PipelineSchedule:
+    """Orders of passes, timed on both horizons.
+
+    Raises
+    ------
+    WrongPlanError
+        A plan breaks a rule.
+    """
+    finite = _planned(pipeline, orders, name, "finite", schedule)
+    cyclic = _planned(pipeline, orders, name, "cyclic", schedule)
+    whole = cyclic[1].objective * pipeline.layout.gpus
+    return PipelineSchedule(finite, cyclic, 1 - sum(pipeline.work_us) / whole, peak_bytes(pipeline, orders))
+
+
+def peak_bytes(pipeline: PipelineProblem, orders: Orders) -> tuple[int, ...]:
+    """By GPU, the most memory that orders of passes hold at once."""
+    costs, found = pipeline.costs, []
+    for gpu, order in enumerate(orders):
+        held = sum(
+            costs.static_bytes[s] for s, g in enumerate(pipeline.layout.gpu_of) if g == gpu and costs.static_bytes
+        )
+        most = held
+        for it in order:
+            whole = costs.activation_bytes[it.stage] if costs.activation_bytes else 0
+            weights = 0
+            if pipeline.layout.split:
+                weights = costs.weight_bytes[it.stage] if costs.weight_bytes else whole
+            held += whole if it.kind == "F" else 0
+            most = max(most, held)
+            held -= {"F": 0, "B": whole - weights, "W": weights}[it.kind]
+        found.append(most)
+    return tuple(found)
+
+
+def timetable_of_orders(pipeline: PipelineProblem, instance: Instance, orders: Orders) -> Timetable:
+    """Each pass of an instance of a pipeline as early as the orders allow.
+
+    Raises
+    ------
+    WrongPlanError
+        The orders wait for one another.
+    """
+    operations = cut(instance, shaped=True)
+    gpus = [[(0, gpu) for gpu in range(pipeline.layout.gpus)]]
+    network = network_of(operations, gpus)
+    order = _joint_order(operations.shaped[0], orders)
+    if instance.horizon == "finite":
+        return timetable_of(operations, network.jobs, gpus, network.earliest(order), None)
+    flat = flatten(network)
+    found = repeated(flat, order, sum(flat.duration_us))
+    if found is None:
+        raise WrongPlanError("the orders do not repeat")
+    return timetable_of(operations, network.jobs, gpus, found[1], found[0])
+
+
+def _planned(
+    pipeline: PipelineProblem, orders: Orders, name: str, horizon: Horizon, schedule: str
+) -> tuple[Instance, Plan]:
+    """The instance, and its plan with the bound of instant relaxations."""
+    instance = pipeline_instance(pipeline, name, horizon)
+    operations = cut(instance, shaped=True)
+    timetable = timetable_of_orders(pipeline, instance, orders)
+    objective = objective_of(operations, (), timetable.period_us, timetable.shaped)
+    bound = min(objective, lower_bound(operations).value)
+    plan = Plan(
+        name,
+        instance_sha256(instance),
+        "optimal" if bound == objective else "feasible",
+        objective,
+        bound,
+        timetable.period_us,
+        timetable.shaped,
+        {"name": "pipeline", "schedule": schedule},
+    )
+    violations = check(instance, plan)
+    if violations:
+        raise WrongPlanError("; ".join(map(str, violations[:3])))
+    return instance, plan
+
+
+def _joint_order(graph: ShapedGraph, orders: Orders) -> list[int]:
+    """All operations, each behind what it waits for and behind the one before it on its GPU.
+
+    Raises
+    ------
+    WrongPlanError
+        The orders wait for one another.
+    """
+    number = {block.name: n for n, block in enumerate(graph.shape.blocks)}
+    waiting: list[list[int]] = [[] for _ in range(graph.size)]
+    missing = [0] * graph.size
+    pairs = [(before, after) for before, after, lag in graph.edges if lag == 0]
+    for order in orders:
+        own = [number[f"{it.kind}{it.micro_batch}.{it.stage}"] for it in order]
+        pairs += pairwise(own)
+    for before, after in pairs:
+        waiting[before].append(after)
+        missing[after] += 1
+    ready = [operation for operation, count in enumerate(missing) if count == 0]
+    for operation in ready:
+        for after in waiting[operation]:
+            missing[after] -= 1
+            if missing[after] == 0:
+                ready.append(after)
+    if len(ready) < graph.size:
+        raise WrongPlanError("the orders of the GPUs wait for one another")
+    return ready

@@ -1,0 +1,115 @@
+"""The best schedule that a solver finds for a pipeline, from named schedules on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jigsaw_opt.planning.pipeline.orders import ORDERS, Orders, Pass, PipelineLayout
+from jigsaw_opt.planning.pipeline.schedule import peak_bytes, timetable_of_orders
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, pipeline_instance
+from jigsaw_opt.problem.instance import Horizon, Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan, ShapedJobPlan
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.auto import AUTO
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Result
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["fitting", "orders_of", "search_schedule"]
+
+
+def search_schedule(
+    pipeline: PipelineProblem,
+    name: str,
+    horizon: Horizon,
+    options: Options,
+    report: Callable[[Event], None] | None = None,
+) -> tuple[Instance, Result]:
+    """Solve the instance of a pipeline with `auto`, from all named schedules that fit its layout and memory.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    name
+        Of its instance.
+    horizon
+        Whether the makespan of an iteration is to be least, or the period.
+    options, report
+        As in `solve`.
+
+    Returns
+    -------
+    tuple
+        The instance, and what `auto` says of it; never worse than a named schedule.
+    """
+    instance = pipeline_instance(pipeline, name, horizon)
+    starts = [timetable_of_orders(pipeline, instance, orders) for orders in fitting(pipeline).values()]
+    method = _FromSchedules(starts)
+    return instance, solve(instance, method, options, report) if report else solve(instance, method, options)
+
+
+def fitting(pipeline: PipelineProblem) -> dict[str, Orders]:
+    """By name, orders of the schedules for the layout of a pipeline that its memory suffices for."""
+    layout, found = pipeline.layout, {}
+    for name in _names(layout):
+        orders = ORDERS[name](layout)
+        if max(peak_bytes(pipeline, orders)) <= pipeline.room:
+            found[name] = orders
+    return found
+
+
+def _names(layout: PipelineLayout) -> list[str]:
+    if layout.stages == layout.gpus:
+        return ["gpipe", "1f1b", *(["zb-h1", "zb-h2"] if layout.split else [])]
+    there = tuple(range(layout.gpus))
+    if layout.gpu_of == there + there[::-1]:
+        return ["v-half"]
+    wrapped = layout.gpu_of == there * layout.chunks
+    return ["interleaved"] if wrapped and layout.micro_batches % layout.gpus == 0 else []
+
+
+def orders_of(instance: Instance, plan: Plan) -> Orders:
+    """By GPU, the passes of a pipeline in the order of a plan."""
+    graph, done = cut(instance, shaped=True).shaped[0], plan.jobs[0]
+    assert isinstance(done, ShapedJobPlan), "a pipeline has a shape"
+    blocks = done.iterations[0].blocks
+    return [
+        [_pass(graph.shape.blocks[block].name) for block in sorted(own, key=lambda b: blocks[b].start_us)]
+        for own in graph.blocks_of
+    ]
+
+
+def _pass(name: str) -> Pass:
+    batch, _, stage = name[1:].partition(".")
+    kinds = {"F": "F", "B": "B", "W": "W"}
+    return Pass(kinds[name[0]], int(batch), int(stage))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class _FromSchedules:
+    """`auto`, with plans to begin with."""
+
+    starts: Sequence[Timetable]
+    name: str = "auto"
+    display_name: str = "auto, from named schedules of a pipeline"
+
+    shapes: ClassVar[bool] = True
+
+    def unavailable(self) -> str | None:
+        """Never, as `auto`."""
+        return AUTO.unavailable()
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """As `auto`."""
+        return AUTO.unsupported(instance)
+
+    def run(self, control: Control) -> Result:
+        """Offer the plans, then solve."""
+        for timetable in self.starts:
+            control.offer(timetable)
+        return AUTO.run(control)

@@ -1,0 +1,208 @@
+"""Stages of a pipeline with their costs, and the instance that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.instance import Horizon, Instance
+from jigsaw_opt.problem.shape import (
+    Edge,
+    Hold,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    Slot,
+)
+
+__all__ = ["PipelineProblem", "PipelineCosts", "pipeline_instance"]
+
+_TYPE = "gpu"
+_BYTES_PER_SECOND = 10**6
+"""Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineCosts:
+    """Costs of the stages, first to last; times in microseconds.
+
+    Parameters
+    ----------
+    forward_us, backward_us
+        By stage.
+    weight_us
+        By stage, the part of the backward pass for the gradient of the weights, which `backward_us` does not have then;
+        empty where the backward pass is not split.
+    transfer_us
+        By stage but the last, how long sending its output onward takes, and the gradient of it back.
+    static_bytes
+        By stage, what it holds all the time; empty for nothing.
+    activation_bytes
+        By stage, what a micro-batch holds from its forward pass to the end of its last backward one; empty for nothing.
+    weight_bytes
+        By stage, the part of these that is held for the gradient of the weights alone: up to its end, where the rest is
+        held up to that of the input's; empty for all.
+    """
+
+    forward_us: tuple[int, ...]
+    backward_us: tuple[int, ...]
+    weight_us: tuple[int, ...] = ()
+    transfer_us: tuple[int, ...] = ()
+    static_bytes: tuple[int, ...] = ()
+    activation_bytes: tuple[int, ...] = ()
+    weight_bytes: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse lists that do not fit together.
+
+        Raises
+        ------
+        UsageError
+            With all that is wrong.
+        """
+        count, wrong = len(self.forward_us), []
+        for name in ("backward_us", "weight_us", "static_bytes", "activation_bytes", "weight_bytes"):
+            values = getattr(self, name)
+            if values and len(values) != count:
+                wrong.append(f"{name} has {len(values)} values, and there are {count} stages")
+        if not self.backward_us:
+            wrong.append("there is no backward pass")
+        if self.transfer_us and len(self.transfer_us) != count - 1:
+            wrong.append(f"transfer_us has {len(self.transfer_us)} values, one fewer than stages would be {count - 1}")
+        if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
+            wrong.append("weight_bytes are a part of activation_bytes, where the backward pass is split")
+        elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
+            wrong.append("weight_bytes are more than activation_bytes")
+        if wrong:
+            raise UsageError(*wrong)
+
+
+@dataclass(frozen=True)
+class PipelineProblem:
+    """A pipeline: stages, the GPU of each, and the micro-batches of an iteration.
+
+    Parameters
+    ----------
+    costs
+        Of the stages.
+    layout
+        GPUs of the stages and number of micro-batches.
+    memory
+        Bytes of a GPU; None for as much as all micro-batches take at once.
+    """
+
+    costs: PipelineCosts
+    layout: PipelineLayout
+    memory: int | None = None
+
+    @property
+    def kinds(self) -> str:
+        """Kinds of passes of a micro-batch through a stage."""
+        return "FBW" if self.layout.split else "FB"
+
+    def duration_us(self, kind: str, stage: int) -> int:
+        """Length of a pass in microseconds, at least 1."""
+        return max(1, {"F": self.costs.forward_us, "B": self.costs.backward_us, "W": self.costs.weight_us}[kind][stage])
+
+    @cached_property
+    def work_us(self) -> tuple[int, ...]:
+        """By GPU, the time of all passes of an iteration."""
+        work = [0] * self.layout.gpus
+        for stage, gpu in enumerate(self.layout.gpu_of):
+            once = sum(self.duration_us(kind, stage) for kind in self.kinds)
+            work[gpu] += self.layout.micro_batches * once
+        return tuple(work)
+
+    @cached_property
+    def room(self) -> int:
+        """Bytes of each GPU: the limit, or what suffices for any order."""
+        if self.memory is not None:
+            return self.memory
+        most = [0] * self.layout.gpus
+        for stage, gpu in enumerate(self.layout.gpu_of):
+            held = self.costs.activation_bytes[stage] if self.costs.activation_bytes else 0
+            most[gpu] += self.layout.micro_batches * held
+        static = _by_gpu(self.layout, self.costs.static_bytes)
+        return max(1, *(held + always for held, always in zip(most, static, strict=True)))
+
+
+def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) -> Instance:
+    """The instance of a pipeline: a server with a GPU for each, and one job with a shape.
+
+    A pass is a block called ``F3.0``: its kind, micro-batch and stage. Sending is a delay, since the server's fabric is
+    nobody's alone. On the cyclic horizon the barrier is `slot`: a GPU begins the next iteration once it is done with
+    this one (specification: edges-and-barrier).
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    name
+        Of the instance.
+    horizon
+        ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
+    """
+    layout, costs = pipeline.layout, pipeline.costs
+    static = _by_gpu(layout, costs.static_bytes)
+    slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
+    at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
+    blocks = tuple(
+        ShapedBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {_TYPE: pipeline.duration_us(kind, s)})
+        for b, s in at
+        for kind in pipeline.kinds
+    )
+    edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in pairwise(pipeline.kinds)]
+    transfers, sending = _transfers(pipeline, at, [slot.name for slot in slots])
+    shape = Shape(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
+    server = Server("server", _TYPE, layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
+    job, cyclic = ShapedJob("pipeline", shape, 1), horizon == "cyclic"
+    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+
+
+def _by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
+    total = [0] * layout.gpus
+    for stage, amount in enumerate(by_stage):
+        total[layout.gpu_of[stage]] += amount
+    return total
+
+
+def _transfers(
+    pipeline: PipelineProblem, at: Sequence[tuple[int, int]], slots: Sequence[str]
+) -> tuple[list[ShapedTransfer], list[Edge]]:
+    """Outputs sent onward, gradients sent back, and what waits for them."""
+    transfers, edges = [], []
+    layout, last = pipeline.layout, pipeline.layout.stages - 1
+    for batch, stage in at:
+        for kind, other in (("F", stage + 1), ("B", stage - 1)):
+            if not 0 <= other <= last:
+                continue
+            before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
+            delay = pipeline.costs.transfer_us[min(stage, other)] if pipeline.costs.transfer_us else 0
+            here, there = slots[layout.gpu_of[stage]], slots[layout.gpu_of[other]]
+            if delay == 0 or here == there:
+                edges.append(Edge(before, after))
+                continue
+            name = f"{before}-{other}"
+            transfers.append(ShapedTransfer(name, delay, here, there))
+            edges += [Edge(before, name), Edge(name, after)]
+    return transfers, edges
+
+
+def _holds(pipeline: PipelineProblem, at: Sequence[tuple[int, int]]) -> list[Hold]:
+    """What forward passes leave behind for backward ones."""
+    holds = []
+    for batch, stage in at:
+        whole = pipeline.costs.activation_bytes[stage] if pipeline.costs.activation_bytes else 0
+        weights = 0
+        if pipeline.layout.split:
+            weights = pipeline.costs.weight_bytes[stage] if pipeline.costs.weight_bytes else whole
+        for kind, amount in (("B", whole - weights), ("W", weights)):
+            if amount:
+                holds.append(Hold(f"F{batch}.{stage}", f"{kind}{batch}.{stage}", amount))
+    return holds

@@ -1,0 +1,158 @@
+"""Schedules of pipelines: known spans and memory, answers of others, and what a solver finds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage, asynchronous
+from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.schedule import PipelineSchedule, peak_bytes, require_memory, schedule_of
+from jigsaw_opt.planning.pipeline.search import orders_of, search_schedule
+from jigsaw_opt.planning.pipeline.stages import PipelineProblem, PipelineCosts
+from jigsaw_opt.solvers.options import Options
+
+
+def even(name: str, gpus: int, batches: int, split: bool = True) -> PipelineProblem:
+    """A pipeline of equal stages, each pass a unit; a GPU's share of a micro-batch holds 6 bytes."""
+    chunks = {"interleaved": 2, "v-half": 2}.get(name, 1)
+    there = tuple(range(gpus))
+    layout = PipelineLayout(there + there[::-1] if name == "v-half" else there * chunks, batches, split)
+    unit = (1,) * layout.stages
+    weights = unit if split else ()
+    return PipelineProblem(PipelineCosts(unit, unit, weights, activation_bytes=(6 // chunks,) * layout.stages), layout)
+
+
+def schedule(name: str, pipeline: PipelineProblem) -> PipelineSchedule:
+    return schedule_of(pipeline, ORDERS[name](pipeline.layout), "pipeline", name)
+
+
+@pytest.mark.parametrize("gpus", [3, 4, 6])
+def test_bubbles_are_those_of_the_papers(gpus: int) -> None:
+    batches = 3 * gpus
+    idle = {
+        name: schedule(name, even(name, gpus, batches)).period_us - 3 * batches * chunks
+        for name, chunks in {"1f1b": 1, "zb-h1": 1, "zb-h2": 1, "interleaved": 2}.items()
+    }
+    # ZB-H1 leaves (p - 1)(F + B - W), ZB-H2 nothing; gradients of weights need not be sent back before 1F1B goes on.
+    assert idle == {"1f1b": 2 * (gpus - 1), "zb-h1": gpus - 1, "zb-h2": 0, "interleaved": 2 * (gpus - 1)}
+
+
+@pytest.mark.parametrize("gpus", [3, 4, 6])
+def test_memory_is_that_of_the_papers(gpus: int) -> None:
+    batches = 4 * gpus
+    most = {
+        name: max(peak_bytes(even(name, gpus, batches), ORDERS[name](even(name, gpus, batches).layout)))
+        for name in ORDERS
+    }
+    assert most["gpipe"] == 6 * batches
+    assert most["1f1b"] == most["zb-h1"] == 6 * gpus
+    assert most["zb-h2"] == 6 * (2 * gpus - 1)
+    assert most["v-half"] <= 6 * (gpus // 2 + 1)
+
+
+def test_gpipe_runs_backward_passes_in_the_order_of_forward_ones() -> None:
+    orders = ORDERS["gpipe"](even("gpipe", 2, 3, split=False).layout)
+    assert ["".join(map(str, it)) for it in orders[1]] == ["F01", "F11", "F21", "B01", "B11", "B21"]
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_every_schedule_is_a_correct_plan(name: str) -> None:
+    found = schedule(name, even(name, 4, 8))
+    for instance, plan in (found.finite, found.cyclic):
+        assert check(instance, plan) == ()
+        assert plan.bound <= plan.objective
+    assert found.makespan_us >= found.period_us
+    assert 0 <= found.bubble < 1
+
+
+def test_interleaved_takes_micro_batches_in_groups() -> None:
+    with pytest.raises(UsageError, match="multiple of 4"):
+        ORDERS["interleaved"](PipelineLayout((0, 1, 2, 3) * 2, 6, False))
+
+
+def test_sending_is_a_delay() -> None:
+    costs = PipelineCosts((2, 2), (3, 3), transfer_us=(5,))
+    found = schedule("1f1b", PipelineProblem(costs, PipelineLayout((0, 1), 1, False)))
+    assert found.makespan_us == 2 + 5 + 2 + 3 + 5 + 3
+
+
+def test_memory_that_does_not_suffice_is_said() -> None:
+    pipeline = even("1f1b", 3, 6)
+    tight = PipelineProblem(pipeline.costs, pipeline.layout, memory=17)
+    with pytest.raises(InfeasibleError, match="18 bytes on GPU 0"):
+        require_memory(tight, ORDERS["1f1b"](tight.layout), "1f1b")
+
+
+def test_costs_that_do_not_fit_together_are_all_named() -> None:
+    with pytest.raises(UsageError) as caught:
+        PipelineCosts((1, 2), (1,), transfer_us=(1, 2), weight_bytes=(1, 1))
+    assert len(caught.value.args) == 3
+
+
+@pytest.mark.parametrize("memory", [12, 18])
+def test_a_search_is_never_worse_than_a_named_schedule(memory: int) -> None:
+    pipeline = PipelineProblem(even("zb-h1", 3, 4).costs, even("zb-h1", 3, 4).layout, memory)
+    instance, result = search_schedule(pipeline, "pipeline", "cyclic", Options(work_limit=2.0, workers=1))
+    assert result.plan is not None
+    assert check(instance, result.plan) == ()
+    orders = orders_of(instance, result.plan)
+    assert max(peak_bytes(pipeline, orders)) <= memory
+    assert sum(map(len, orders)) == 3 * 3 * 4
+    if memory == 18:
+        assert result.objective is not None
+        assert result.objective <= schedule("zb-h1", pipeline).period_us
+
+
+def test_times_are_those_of_other_simulations(shared_data: Path) -> None:
+    entries = json.loads((shared_data / "pipeline" / "reference_results.json").read_text())["one_f_one_b"]
+    for entry in [it for it in entries if it["stages"] * it["microbatches"] <= 32]:
+        forward, backward, sent = (
+            tuple(round(1000 * t) for t in entry[f"{key}_ms"]) for key in ("fwd", "bwd", "boundary")
+        )
+        layout = PipelineLayout(tuple(range(entry["stages"])), entry["microbatches"], False)
+        for name, delay, key in (
+            ("1f1b", sent, "onefoneb_ms"),
+            ("1f1b", (), "onefoneb_free_comm_ms"),
+            ("gpipe", sent, "gpipe_ms"),
+        ):
+            costs = PipelineCosts(forward, backward, transfer_us=delay)
+            found = schedule(name, PipelineProblem(costs, layout))
+            assert found.makespan_us / 1000 == pytest.approx(entry[key], rel=1e-4), (entry["input"], name)
+
+
+def test_steady_state_goes_at_the_pace_of_the_slowest_stage() -> None:
+    stages = [AsyncStage(4, 6, 2, 100, 10), AsyncStage(2, 3, 1, 50, 5), AsyncStage(1, 3, 1, 20, 2)]
+    found = asynchronous(stages, "steady")
+    assert (found.minibatches, found.pace_us, found.plan.period_us) == (2, 5, 10)
+    assert found.plan.status == "optimal"
+    assert found.noam == 4
+    assert check(found.instance, found.plan) == ()
+    assert found.weight_versions[-1] == 1
+    assert found.peak_bytes == tuple(
+        versions * (stage.parameter_bytes + stage.activation_bytes)
+        for versions, stage in zip(found.weight_versions, stages, strict=True)
+    )
+
+
+def test_equal_stages_need_the_minibatches_of_the_paper() -> None:
+    stages = [AsyncStage(1, 2)] * 4
+    found = asynchronous(stages, "steady")
+    assert (found.pace_us, found.in_flight, found.noam) == (3, 4, 4)
+    assert found.weight_versions == (4, 3, 2, 1)
+    # With fewer, the first stage waits for an old one to come back.
+    fewer = asynchronous(stages, "steady", in_flight=2)
+    assert fewer.latency_us <= 2 * fewer.pace_us
+    assert fewer.pace_us == 6
+    assert check(fewer.instance, fewer.plan) == ()
+
+
+def test_steady_state_keeps_memory_and_wants_a_minibatch() -> None:
+    with pytest.raises(InfeasibleError, match="stage 0 holds 200 bytes"):
+        asynchronous([AsyncStage(1, 1, 1, 100), AsyncStage(1, 1)], "steady", memory=199)
+    with pytest.raises(UsageError, match="at least 1 minibatch"):
+        asynchronous([AsyncStage(1, 1)], "steady", in_flight=0)
