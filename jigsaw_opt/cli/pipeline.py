@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.planning.partition.result import Partition
     from jigsaw_opt.planning.pipeline.asynchronous import AsyncStage
     from jigsaw_opt.planning.pipeline.orders import Orders, PipelineLayout
-    from jigsaw_opt.planning.pipeline.stages import PipelineProblem, PipelineCosts
+    from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
     from jigsaw_opt.problem.instance import Instance
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.result import Result

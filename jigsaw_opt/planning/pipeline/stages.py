@@ -21,7 +21,7 @@ from jigsaw_opt.problem.shape import (
     Slot,
 )
 
-__all__ = ["PipelineProblem", "PipelineCosts", "pipeline_instance"]
+__all__ = ["PipelineCosts", "PipelineProblem", "pipeline_instance"]
 
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
