@@ -1,7 +1,10 @@
-"""The optimum of tiny instances of shaped jobs, by a boolean for every start at every time on every placement.
+"""The optimum of tiny instances with shaped jobs, by a boolean for every start at every time on every placement.
 
-Written from the specification alone (shaped-jobs). It shares no code with formulations and solvers, and of the problem
-only documents and routes. CP-SAT is asked for booleans, integers and linear inequalities, and for no interval.
+Data-parallel jobs beside them are gone through with all levels that their depth rules allow.
+
+Written from the specification alone (shaped-jobs, iteration, depth-rules). It shares no code with formulations and
+solvers, and of the problem only documents and routes. CP-SAT is asked for booleans, integers and linear inequalities,
+and for no interval.
 
 Finite: no plan need last longer than the latest release and all operations in turn, for a time at which nothing runs
 can be cut out. Cyclic: the same holds for the period, and every period from the least one is tried. In whole periods,
@@ -12,13 +15,24 @@ period sooner.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from fractions import Fraction
+from itertools import combinations, permutations, product
 
 from ortools.sat.python import cp_model
 
-from jigsaw_opt.problem import Instance, ShapedBlock, ShapedJob, ShapedTransfer
+from jigsaw_opt.problem import (
+    FreeDepth,
+    FullDepth,
+    Instance,
+    Job,
+    Model,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    StaircaseDepth,
+)
 from jigsaw_opt.problem.cluster import Routes
 
 __all__ = ["shaped_optimum"]
@@ -26,6 +40,8 @@ __all__ = ["shaped_optimum"]
 Gpu = tuple[int, int]
 Key = tuple[int, int, str]
 """Job, iteration and name of an operation."""
+Rows = tuple[tuple[int, ...], ...]
+"""Levels of all workers, by iteration."""
 
 
 @dataclass
@@ -34,9 +50,9 @@ class Placed:
 
     lasts: dict[Key, int] = field(default_factory=dict)
     uses: dict[object, list[Key]] = field(default_factory=lambda: defaultdict(list))
-    waits: set[tuple[Key, Key, int]] = field(default_factory=set)  # before, after, periods
+    waits: set[tuple[Key, Key, int, int]] = field(default_factory=set)  # before, after, periods, from start to start
     holds: dict[Gpu, list[tuple[Key, Key, int]]] = field(default_factory=lambda: defaultdict(list))
-    free: dict[Gpu, int] = field(default_factory=dict)  # memory that slots leave
+    free: dict[Gpu, int] = field(default_factory=dict)  # memory that slots and workers leave
 
     @property
     def least(self) -> int:
@@ -44,11 +60,11 @@ class Placed:
         return max(1, *self.lasts.values(), *(sum(self.lasts[key] for key in keys) for keys in self.uses.values()))
 
 
-def shaped_optimum(instance: Instance) -> int | None:
-    """Best objective of an instance of shaped jobs alone, or None where no plan exists."""
-    best: int | None = None
-    for placement in _placements(instance):
-        placed = _placed(instance, placement)
+def shaped_optimum(instance: Instance, best: int | None = None) -> int | None:
+    """Best objective of an instance below `best`, or else `best`, which is None where no plan exists."""
+    rows = [_levels(instance, job) if isinstance(job, Job) else [()] for job in instance.jobs]
+    for placement, levels in product(_placements(instance), product(*rows)):
+        placed = _placed(instance, placement, levels)
         # Some job ends no earlier than the work of any GPU or link, and weights are at least 1.
         hopeless = best is not None and placed.least >= best
         if hopeless or min(placed.free.values()) < 0:
@@ -64,16 +80,16 @@ def _placements(instance: Instance) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
     gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
     choices = []
     for job in instance.jobs:
-        assert isinstance(job, ShapedJob)
+        if isinstance(job, Job):
+            # Its workers are alike; which of them takes which level is gone through.
+            model = instance.models[job.model]
+            tables = [[t for s in model.segments for t in (s.forward_us, s.backward_us)]] * job.workers
+            sets = combinations(gpus, job.workers)
+            choices.append([own for own in sets if _possible(instance, routes, own, tables)])
+            continue
         tables = [[b.duration_us for b in job.shape.blocks if slot.name in b.slots] for slot in job.shape.slots]
-        choices.append(
-            [
-                own
-                for own in permutations(gpus, len(tables))
-                if all(servers[s].gpu_type in table for (s, _), slot in zip(own, tables, strict=True) for table in slot)
-                and all(a == b or routes.between(a, b) is not None for (a, _), (b, _) in product(own, own))
-            ]
-        )
+        orders = permutations(gpus, len(tables))
+        choices.append([own for own in orders if _possible(instance, routes, own, tables)])
     for placement in product(*choices):
         seen: Counter[int] = Counter()
         for server, number in dict.fromkeys(gpu for own in placement for gpu in own):
@@ -84,10 +100,51 @@ def _placements(instance: Instance) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
             yield placement
 
 
-def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]]) -> Placed:
+def _possible(
+    instance: Instance, routes: Routes, own: Sequence[Gpu], tables: Sequence[Sequence[Mapping[str, int]]]
+) -> bool:
+    """Whether GPUs have the types of a job's slots or workers, and routes join them."""
+    types = [instance.cluster.servers[s].gpu_type for s, _ in own]
+    known = all(kind in table for kind, slot in zip(types, tables, strict=True) for table in slot)
+    return known and all(a == b or routes.between(a, b) is not None for (a, _), (b, _) in product(own, own))
+
+
+def _levels(instance: Instance, job: Job) -> list[Rows]:
+    """Levels of all workers by iteration that the depth rule allows."""
+    deepest, rule, count = len(instance.models[job.model].levels), job.depth, job.workers
+    rows = list(product(range(1, deepest + 1), repeat=count))
+    if isinstance(rule, FullDepth):
+        rows = [(deepest,) * count]
+    if isinstance(rule, StaircaseDepth):
+        stairs = sorted(_ceil(deepest * k, count) for k in range(1, count + 1))
+        rows = [row for row in rows if sorted(row) == stairs]
+    found = list(product(rows, repeat=job.iterations))
+    if not isinstance(rule, FreeDepth):
+        return found
+    fewest = min(rule.min_contributors, count)
+    mean = Fraction(count + 1, 2 * count) if rule.mean_depth is None else Fraction(rule.mean_depth)
+    found = [rows for rows in found if all(row.count(deepest) >= fewest for row in rows)]
+    found = [rows for rows in found if sum(map(sum, rows)) >= mean * deepest * count * job.iterations]
+    totals = [[sum(column) for column in zip(*rows, strict=True)] for rows in found]
+    return [
+        rows
+        for rows, own in zip(found, totals, strict=True)
+        if rule.balance is None or max(own) - min(own) <= rule.balance
+    ]
+
+
+def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]], levels: Sequence[Rows]) -> Placed:
     placed, servers, routes = Placed(), instance.cluster.servers, Routes(instance.cluster)
-    for number, (job, own) in enumerate(zip(instance.jobs, placement, strict=True)):
-        assert isinstance(job, ShapedJob)
+    activations: dict[Gpu, int] = {}
+    for number, (job, own, rows) in enumerate(zip(instance.jobs, placement, levels, strict=True)):
+        if isinstance(job, Job):
+            _add_workers(instance, placed, routes, number, own, rows)
+            model = instance.models[job.model]
+            for gpu, taken in zip(own, zip(*rows, strict=True), strict=True):
+                placed.free.setdefault(gpu, servers[gpu[0]].gpu_memory)
+                placed.free[gpu] -= model.state_factor * sum(s.parameter_bytes for s in model.segments)
+                activations[gpu] = max(activations.get(gpu, 0), _activations(model, max(taken)))
+            continue
         at = {slot.name: gpu for slot, gpu in zip(job.shape.slots, own, strict=True)}
         for slot in job.shape.slots:
             gpu = at[slot.name]
@@ -109,7 +166,59 @@ def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]]) -> Placed:
                 keys = (number, iteration, hold.start), (number, iteration, hold.end)
                 placed.holds[at[hold.slot or slots[0]]].append((*keys, hold.bytes))
         _add_waits(placed, number, job, instance.horizon == "cyclic")
+    for gpu, size in activations.items():
+        placed.free[gpu] -= size
     return placed
+
+
+def _activations(model: Model, level: int) -> int:
+    """Bytes of activations at a level."""
+    sizes = [segment.activation_bytes for segment in model.segments]
+    begin = len(sizes) - model.levels[level - 1]
+    return sum(sizes[begin:]) + max(sizes[:begin], default=0)
+
+
+def _add_workers(
+    instance: Instance, placed: Placed, routes: Routes, number: int, own: Sequence[Gpu], rows: Rows
+) -> None:
+    """Blocks and transfers of a data-parallel job, and what they wait for."""
+    job, servers = instance.jobs[number], instance.cluster.servers
+    assert isinstance(job, Job)
+    model = instance.models[job.model]
+    segments, steps, count = model.segments, model.levels, job.workers
+    channel = routes.channel(Counter(s for s, _ in own))
+    assert channel is not None
+
+    def lasts(gpu: Gpu, level: int) -> int:
+        kind = servers[gpu[0]].gpu_type
+        forward = sum(segment.forward_us[kind] for segment in segments)
+        return forward + sum(s.backward_us[kind] for s in segments[len(segments) - steps[level - 1] :])
+
+    for iteration, row in enumerate(rows):
+        keys = [(number, iteration, f"worker {k}") for k in range(count)]
+        for key, gpu, level in zip(keys, own, row, strict=True):
+            placed.lasts[key] = lasts(gpu, level)
+            placed.uses[gpu].append(key)
+        before = 0
+        for bucket, step in enumerate(steps if count > 1 else (), 1):
+            key = (number, iteration, f"bucket {bucket}")
+            size = sum(s.parameter_bytes for s in segments[len(segments) - step : len(segments) - before])
+            before, c = step, sum(level >= bucket for level in row)
+            moved = size * ((c - 1) * count + (count - 1) * c) * 10**6
+            placed.lasts[key] = _ceil(moved, c * count * channel.rate) + (c + count - 2) * channel.latency_us
+            for link in channel.links:
+                placed.uses["link", link].append(key)
+            for own_key, gpu, level in zip(keys[:count], own, row, strict=True):
+                if level >= bucket:
+                    placed.waits.add((own_key, key, 0, lasts(gpu, bucket)))
+            if bucket > 1:
+                placed.waits.add((keys[-1], key, 0, placed.lasts[keys[-1]]))
+            keys.append(key)
+        later = iteration + 1
+        if later < job.iterations or instance.horizon == "cyclic":
+            periods, later = divmod(later, job.iterations)
+            for key, k in product(keys, range(count)):
+                placed.waits.add((key, (number, later, f"worker {k}"), periods, placed.lasts[key]))
 
 
 def _transfer(transfer: ShapedTransfer, at: dict[str, Gpu], routes: Routes) -> tuple[int, Sequence[int]]:
@@ -153,7 +262,7 @@ def _add_waits(placed: Placed, number: int, job: ShapedJob, cyclic: bool) -> Non
             later = iteration + lag
             if later < count or cyclic:
                 ends, starts = (number, iteration, before), (number, later % count, after)
-                placed.waits.add((ends, starts, later // count))
+                placed.waits.add((ends, starts, later // count, placed.lasts[ends]))
 
 
 def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
@@ -173,9 +282,9 @@ def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
     for key, at in starts.items():
         model.add_exactly_one(at.values())
         model.add(ends[key[0]] >= sum(t * x for t, x in at.items()) + placed.lasts[key])
-    for before, after, _ in placed.waits:
+    for before, after, _, delay in placed.waits:
         late = sum(t * x for t, x in starts[after].items())
-        model.add(late >= sum(t * x for t, x in starts[before].items()) + placed.lasts[before])
+        model.add(late >= sum(t * x for t, x in starts[before].items()) + delay)
     for keys, t in product(placed.uses.values(), range(latest)):
         # Whoever runs at this time has started, and not yet for as long as it lasts.
         model.add_at_most_one(x for key in keys for s, x in starts[key].items() if s <= t < s + placed.lasts[key])
@@ -226,8 +335,8 @@ def _repeats(placed: Placed, period: int) -> bool:
     for key, at in phases.items():
         model.add_exactly_one(at)
         start[key] = period * turns[key] + sum(r * x for r, x in enumerate(at))
-    for before, after, periods in placed.waits:
-        model.add(start[after] + period * periods >= start[before] + placed.lasts[before])
+    for before, after, periods, delay in placed.waits:
+        model.add(start[after] + period * periods >= start[before] + delay)
     for keys, t in product(placed.uses.values(), range(period)):
         model.add_at_most_one(
             x for key in keys for r, x in enumerate(phases[key]) if (t - r) % period < placed.lasts[key]

@@ -143,6 +143,21 @@ class Operations:
         return BestPace(self.cluster)
 
     @property
+    def is_mixed(self) -> bool:
+        """Whether there are jobs of both kinds."""
+        return bool(self.jobs and self.shaped)
+
+    @property
+    def kinds(self) -> tuple[Operations, ...]:
+        """The data-parallel jobs alone and the shaped ones alone, as far as there are any, on the same cluster."""
+        if not self.is_mixed:
+            return (self,)
+        parts = replace(self, shaped=()), replace(self, jobs=())
+        for part in parts:
+            part.__dict__["routes"] = self.routes  # they stay known
+        return parts
+
+    @property
     def weights(self) -> list[int]:
         """Weight of each job, data-parallel ones before shaped ones."""
         return [*(job.weight for job in self.jobs), *(graph.job.weight for graph in self.shaped)]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.solver import GREEDY
 from jigsaw_opt.solvers.portfolio import PORTFOLIO
@@ -36,8 +35,8 @@ class Auto:
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Shaped jobs and data-parallel ones together."""
-        return mixed(instance)
+        """Never: it takes jobs of both kinds, on both horizons."""
+        return None
 
     def run(self, control: Control) -> Result:
         """Solve with the chosen solver; the result names it."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.result import Result
@@ -22,10 +20,6 @@ class Cpsat(OrtoolsSolver):
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
     shapes: ClassVar[bool] = True
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Shaped jobs and data-parallel ones together."""
-        return mixed(instance)
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

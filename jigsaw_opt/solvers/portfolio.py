@@ -11,9 +11,7 @@ from threading import Event
 from typing import ClassVar
 
 from jigsaw_opt.problem.clock import in_context
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.solvers.activities.mixture import mixed
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
 from jigsaw_opt.solvers.greedy.heuristic import require_size, timetables
@@ -48,10 +46,6 @@ class Portfolio(OrtoolsSolver):
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
     shapes: ClassVar[bool] = True
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Shaped jobs and data-parallel ones together."""
-        return mixed(instance)
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.cpsat_activities.symmetry import alike_parts
 from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
@@ -111,12 +110,6 @@ def test_memory_for_no_hold_is_proven_to_leave_no_plan() -> None:
 
 def test_a_job_with_more_slots_than_gpus_has_no_plan() -> None:
     assert solved(instance_of(one_server(1), ShapedJob("pipe", pipeline(2, 1), 1))).status is Status.INFEASIBLE
-
-
-def test_mixed_instances_are_refused_by_name() -> None:
-    instance = next(it for it in map(random_shaped_instance, range(50)) if len(it.shaped) < len(it.jobs))
-    with pytest.raises(UsageError, match="has a shape, and others have none"):
-        solve(instance, "cpsat")
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,4 +1,4 @@
-"""Shaped jobs as a CP-SAT model, on both horizons; see ``docs/cpsat_activities.md`` for it in formulas."""
+"""Shaped jobs, also beside data-parallel ones, as a CP-SAT model; ``docs/cpsat_activities.md`` has it in formulas."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from jigsaw_opt.formulations.cpsat_activities.timing import (
     load_of,
 )
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, SpanAxis, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.formulations.timetable import windows
 from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -33,7 +35,7 @@ _MOST_CHANNELS = 20_000
 
 
 class CpSatActivities:
-    """Variables and constraints of one instance whose jobs all have shapes.
+    """Variables and constraints of one instance with shaped jobs.
 
     Parameters
     ----------
@@ -42,7 +44,9 @@ class CpSatActivities:
     gpus
         Its GPUs by number.
     jobs
-        Variables of each job.
+        Variables of each shaped job.
+    workers
+        Those of data-parallel jobs.
     axis
         The times that operations are laid down on.
     proto
@@ -54,10 +58,12 @@ class CpSatActivities:
         operations: Operations,
         gpus: Gpus,
         jobs: Sequence[ShapedVariables],
+        workers: WorkerJobs,
         axis: TimeAxis,
         proto: cp_model.CpModel,
     ) -> None:
-        self.operations, self.gpus, self.jobs, self.axis, self.proto = operations, gpus, tuple(jobs), axis, proto
+        self.operations, self.gpus, self.jobs, self.workers = operations, gpus, tuple(jobs), workers
+        self.axis, self.proto = axis, proto
 
     def plan(self, value: Callable[[cp_model.IntVar], int]) -> Timetable:
         """Timetable of a solution, given the value of each variable."""
@@ -72,13 +78,15 @@ class CpSatActivities:
             period = self.axis.limit
         elif isinstance(self.axis, SpanAxis):
             period = value(self.axis.period)
-        return Timetable((), period, assemble_shaped(self.operations, decisions))
+        jobs = assemble(self.operations, self.workers.decisions(value))
+        return Timetable(jobs, period, assemble_shaped(self.operations, decisions))
 
     def hint(self, timetable: Timetable) -> None:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
         first = timetable.shaped[0].iterations[0].blocks[0].start_us
+        self.workers.hint(timetable, first)
         for it, plan in zip(self.jobs, timetable.shaped, strict=True):
             for at, name in zip(it.at, plan.gpus, strict=True):
                 for g, literal in at.items():
@@ -89,7 +97,7 @@ class CpSatActivities:
 
 
 def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
-    """Build the model of an instance whose jobs all have shapes.
+    """Build the model of an instance with shaped jobs.
 
     Parameters
     ----------
@@ -109,21 +117,22 @@ def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:
         add_starts(proto, it, axis)
         add_waits(proto, it, axis)
         add_order_of_parts(proto, it)
+    workers = WorkerJobs(proto, operations, axis)
     add_order_of_gpus(proto, gpus, jobs)
-    add_blocks_disjoint(proto, gpus, jobs, axis)
-    add_transfers_disjoint(proto, jobs, axis)
-    add_memory(proto, gpus, jobs, axis)
+    add_blocks_disjoint(proto, gpus, jobs, axis, workers)
+    add_transfers_disjoint(proto, jobs, axis, workers)
+    add_memory(proto, gpus, jobs, axis, workers)
     if isinstance(axis, ModuloAxis):
         # All jobs together can be moved in time, and then come around.
         proto.add(jobs[0].starts[0][0].phase == 0)
     if isinstance(axis, SpanAxis):
         proto.minimize(axis.period)
-        add_loads(proto, gpus, jobs, axis.period)
+        add_loads(proto, gpus, jobs, workers, axis.period)
     elif operations.horizon == "cyclic":
-        add_loads(proto, gpus, jobs, limit)
+        add_loads(proto, gpus, jobs, workers, limit)
     else:
-        add_objective(proto, operations, gpus, jobs, bound, limit)
-    return CpSatActivities(operations, gpus, jobs, axis, proto)
+        add_objective(proto, operations, gpus, jobs, workers, bound, limit)
+    return CpSatActivities(operations, gpus, jobs, workers, axis, proto)
 
 
 def spans_suffice(operations: Operations) -> bool:
@@ -148,37 +157,51 @@ def _axis(model: cp_model.CpModel, operations: Operations, bound: int, limit: in
     return ModuloAxis(limit) if operations.horizon == "cyclic" else TimeAxis(limit)
 
 
-def add_loads(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], most: cp_model.LinearExprT) -> None:
+def add_loads(
+    model: cp_model.CpModel,
+    gpus: Gpus,
+    jobs: Sequence[ShapedVariables],
+    workers: WorkerJobs,
+    most: cp_model.LinearExprT,
+) -> None:
     """No GPU has more work than there is time."""
     for g in range(len(gpus.all)):
-        model.add(load_of(gpus, jobs, g) <= most)
+        model.add(load_of(gpus, jobs, g, workers) <= most)
 
 
 def add_objective(
-    model: cp_model.CpModel, operations: Operations, gpus: Gpus, jobs: Sequence[ShapedVariables], bound: int, limit: int
+    model: cp_model.CpModel,
+    operations: Operations,
+    gpus: Gpus,
+    jobs: Sequence[ShapedVariables],
+    workers: WorkerJobs,
+    bound: int,
+    limit: int,
 ) -> None:
     """The latest end of a job, or the weighted sum of all ends (specification: objective)."""
     objective = model.new_int_var(bound, limit, operations.objective)
     model.minimize(objective)
-    ends: list[cp_model.LinearExpr] = []
+    weighted = operations.objective == "weighted_completion"
+    ends: list[cp_model.LinearExpr] = [it.job.weight * it.ends[-1] if weighted else it.ends[-1] for it in workers.jobs]
     for it in jobs:
         end = model.new_int_var(0, limit, "")
         last = it.graph.job.iterations - 1
         for operation in range(it.graph.size):
             # An operation waits for itself in the iteration before, so the last one ends last.
             model.add(end >= it.end(last, operation))
-        ends.append(it.graph.job.weight * end if operations.objective == "weighted_completion" else end)
-    if operations.objective == "weighted_completion":
+        ends.append(it.graph.job.weight * end if weighted else end)
+    if weighted:
         model.add(objective == sum(ends))
         return
     for last_end in ends:
         model.add(objective >= last_end)
-    add_loads(model, gpus, jobs, objective)
+    add_loads(model, gpus, jobs, workers, objective)
 
 
 def interval_count(operations: Operations) -> int:
     """About how many optional intervals the model has."""
     gpus, count = Gpus(operations.routes), 0
+    others = windows.interval_count(operations)
     types = [gpus.gpu_type(g) for g in range(len(gpus.all))]
     for graph in operations.shaped:
         places = [sum(gpu_type in own for gpu_type in types) for own in graph.gpu_types]
@@ -186,7 +209,7 @@ def interval_count(operations: Operations) -> int:
         holds = sum(places[hold.slot] for hold in graph.holds)
         links = len(operations.cluster.links) * len(graph.shape.transfers)
         count += graph.job.iterations * (uses + holds + links)
-    return count * (2 if operations.horizon == "cyclic" else 1)
+    return others + count * (2 if operations.horizon == "cyclic" else 1)
 
 
 def channels_fit(operations: Operations) -> bool:

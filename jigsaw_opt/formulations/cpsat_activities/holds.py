@@ -7,6 +7,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 from jigsaw_opt.problem.shaped_graph import NumberedHold
 
 if TYPE_CHECKING:
@@ -20,9 +21,12 @@ _MOST_NUMBER = 2**60
 """The engine's sums stay below 2^63."""
 
 
-def add_memory(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
-    """On no GPU do slots and holds exceed its memory at any moment."""
+def add_memory(
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+) -> None:
+    """On no GPU do slots, workers and holds exceed its memory at any moment."""
     unit = gcd(
+        workers.memory_unit(),
         *(hold.bytes for it in jobs for hold in it.graph.holds),
         *(slot.memory for it in jobs for slot in it.graph.shape.slots),
     )
@@ -34,6 +38,8 @@ def add_memory(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariabl
             _add_held_time(model, gpus, it, spans[id(it)], axis, unit)
     for g in range(len(gpus.all)):
         taken = _Taken(model, axis, unit)
+        for literal, demand in workers.memory(g, unit, gpus.memory(g) // unit):
+            taken.always(literal, demand)
         for it in jobs:
             for slot, at in zip(it.graph.shape.slots, it.at, strict=True):
                 if g in at and slot.memory:

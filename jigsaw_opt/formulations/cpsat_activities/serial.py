@@ -1,12 +1,13 @@
-"""What every instance of shaped jobs can be done within: operations one after the other."""
+"""What every instance with shaped jobs can be done within: operations one after the other."""
 
 from __future__ import annotations
 
+from jigsaw_opt.formulations.timetable import windows
 from jigsaw_opt.problem.cluster import Channel, Cluster
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 
-__all__ = ["serial_limit", "serial_us"]
+__all__ = ["serial_end", "serial_limit", "serial_us"]
 
 
 def serial_limit(operations: Operations) -> int:
@@ -15,11 +16,16 @@ def serial_limit(operations: Operations) -> int:
     What holds memory at a moment of a plan holds it as well where operations follow one another in the order of their
     starts there, so that order is feasible too; on the cyclic horizon the specification says so (cyclic-horizon).
     """
+    end = serial_end(operations)
+    return end * sum(operations.weights) if operations.objective == "weighted_completion" else max(1, end)
+
+
+def serial_end(operations: Operations) -> int:
+    """A moment by which such a plan has ended, in microseconds."""
     lengths = [graph.job.iterations * serial_us(operations.cluster, graph) for graph in operations.shaped]
     released = max((graph.job.release_us for graph in operations.shaped), default=0)
-    if operations.objective == "weighted_completion":
-        return (sum(lengths) + released) * sum(graph.job.weight for graph in operations.shaped)
-    return max(1, sum(lengths) + released)
+    others = windows.serial_end(operations) if operations.jobs else 0
+    return sum(lengths) + released + others
 
 
 def serial_us(cluster: Cluster, graph: ShapedGraph) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ModuloAxis, ShapedVariables, TimeAxis
+from jigsaw_opt.formulations.cpsat_activities.workers import WorkerJobs
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -33,10 +34,12 @@ def add_waits(model: cp_model.CpModel, it: ShapedVariables, axis: TimeAxis) -> N
             model.add(other.turns + periods >= one.turns)
 
 
-def add_blocks_disjoint(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
+def add_blocks_disjoint(
+    model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+) -> None:
     """On a GPU, blocks do not overlap (specification: exclusive)."""
     for g in range(len(gpus.all)):
-        intervals: list[cp_model.IntervalVar] = []
+        intervals = workers.blocks(g)
         for it in jobs:
             for slot, blocks in enumerate(it.graph.blocks_of):
                 if g in it.at[slot]:
@@ -46,9 +49,11 @@ def add_blocks_disjoint(model: cp_model.CpModel, gpus: Gpus, jobs: Sequence[Shap
         model.add_no_overlap(intervals)
 
 
-def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[ShapedVariables], axis: TimeAxis) -> None:
+def add_transfers_disjoint(
+    model: cp_model.CpModel, jobs: Sequence[ShapedVariables], axis: TimeAxis, workers: WorkerJobs
+) -> None:
     """On a link, transfers do not overlap (specification: exclusive)."""
-    on_link: dict[int, list[cp_model.IntervalVar]] = {}
+    on_link = workers.transfers()
     for it in jobs:
         for (operation, link), literal in it.links.items():
             for row in it.starts:
@@ -58,9 +63,9 @@ def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[ShapedVariabl
         model.add_no_overlap(intervals)
 
 
-def load_of(gpus: Gpus, jobs: Sequence[ShapedVariables], g: int) -> Expression:
-    """Least work of a GPU in all iterations, by the slots that it holds."""
-    total: Expression = 0
+def load_of(gpus: Gpus, jobs: Sequence[ShapedVariables], g: int, workers: WorkerJobs) -> Expression:
+    """Least work of a GPU in all iterations, by the slots and workers that it holds."""
+    total = workers.load(g)
     for it in jobs:
         for slot, blocks in enumerate(it.graph.blocks_of):
             if g in it.at[slot]:

@@ -28,7 +28,7 @@ from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatCycle", "build"]
+__all__ = ["CpSatCycle", "add_wrap", "build", "earlier", "later", "phase_of"]
 
 
 class CpSatCycle:
@@ -55,7 +55,7 @@ class CpSatCycle:
         """Timetable of a solution, given the value of each variable."""
         ground = self.network.ground
         decisions = [
-            _later(decision_of(ground, it, value), value(phase))
+            later(decision_of(ground, it, value), value(phase))
             for it, phase in zip(self.jobs, self.clock.phases, strict=True)
         ]
         return Timetable(assemble(ground.operations, decisions), value(self.clock.period))
@@ -65,8 +65,8 @@ class CpSatCycle:
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         period = timetable.period_us or 0
         self.proto.add_hint(self.clock.period, period)
-        starts = {plan.name: _phase_of(plan) for plan in timetable.jobs}
-        own = Timetable(tuple(_earlier(plan, starts[plan.name]) for plan in timetable.jobs), period)
+        starts = {plan.name: phase_of(plan) for plan in timetable.jobs}
+        own = Timetable(tuple(earlier(plan, starts[plan.name]) for plan in timetable.jobs), period)
         twin = ordered_twin(self.network, own)
         anchor = starts[twin[0][0].name]
         for it, phase, (plan, gpus) in zip(self.jobs, self.clock.phases, twin, strict=True):
@@ -112,11 +112,12 @@ def add_wrap(model: cp_model.CpModel, it: JobVariables, clock: ModuloClock) -> N
     model.add(it.ends[-1] <= clock.period)
 
 
-def _phase_of(plan: JobPlan) -> int:
+def phase_of(plan: JobPlan) -> int:
+    """When the job's own clock reads 0 in a plan."""
     return min(block.start_us for block in plan.iterations[0].blocks)
 
 
-def _later(decision: JobDecision, phase: int) -> JobDecision:
+def later(decision: JobDecision, phase: int) -> JobDecision:
     """The decision with every start moved from the job's own clock to that of the plan."""
     return replace(
         decision,
@@ -125,7 +126,7 @@ def _later(decision: JobDecision, phase: int) -> JobDecision:
     )
 
 
-def _earlier(plan: JobPlan, phase: int) -> JobPlan:
+def earlier(plan: JobPlan, phase: int) -> JobPlan:
     """The job's part of a plan on the job's own clock."""
     iterations = (
         Iteration(

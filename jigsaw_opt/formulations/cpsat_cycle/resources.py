@@ -8,7 +8,7 @@ operation is laid down twice and the period may stay a variable.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     from jigsaw_opt.formulations.cpsat_timetable.variables import Expression
 
-__all__ = ["ModuloClock", "add_blocks_disjoint", "add_transfers_disjoint"]
+__all__ = ["ModuloClock", "add_blocks_disjoint", "add_transfers_disjoint", "blocks_on", "transfers_over"]
 
 
 class ModuloClock:
     """The period, and the phase of each job: the moment at which its own clock reads 0.
 
-    A plan may be shifted as a whole, so the first job has phase 0.
+    A plan may be shifted as a whole, so the first job has phase 0 where nothing else is anchored.
 
     Parameters
     ----------
@@ -37,13 +37,17 @@ class ModuloClock:
         The jobs.
     bound, limit
         Least and largest period, in microseconds.
+    anchored
+        Whether the first job has phase 0.
     """
 
-    def __init__(self, model: cp_model.CpModel, jobs: Sequence[JobVariables], bound: int, limit: int) -> None:
+    def __init__(
+        self, model: cp_model.CpModel, jobs: Sequence[JobVariables], bound: int, limit: int, anchored: bool = True
+    ) -> None:
         self.limit = limit
         self.period = model.new_int_var(max(1, bound), limit, "period")
         self.phases = [
-            model.new_int_var(0, limit - 1 if number else 0, f"phase of {it.job.name}")
+            model.new_int_var(0, limit - 1 if number or not anchored else 0, f"phase of {it.job.name}")
             for number, it in enumerate(jobs)
         ]
         for phase in self.phases:
@@ -85,12 +89,19 @@ def add_blocks_disjoint(
 ) -> None:
     """On a GPU, blocks do not overlap (specification: exclusive, cyclic-horizon)."""
     for g in range(len(ground.gpus)):
-        intervals: list[cp_model.IntervalVar] = []
-        for it, phase in zip(jobs, clock.phases, strict=True):
-            for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
-                size = _size(model, block_us(it.job, ground.gpu_type(g)), levels[g])
-                intervals += clock.lay(model, phase, starts[g], size, it.here[g])
-        model.add_no_overlap(intervals)
+        model.add_no_overlap(blocks_on(model, ground, jobs, g, clock))
+
+
+def blocks_on(
+    model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables], g: int, clock: ModuloClock
+) -> list[cp_model.IntervalVar]:
+    """What blocks take of a GPU."""
+    intervals: list[cp_model.IntervalVar] = []
+    for it, phase in zip(jobs, clock.phases, strict=True):
+        for starts, levels in zip(it.starts if g in it.here else (), it.levels, strict=False):
+            size = _size(model, block_us(it.job, ground.gpu_type(g)), levels[g])
+            intervals += clock.lay(model, phase, starts[g], size, it.here[g])
+    return intervals
 
 
 def _size(model: cp_model.CpModel, times: Sequence[int], levels: dict[int, cp_model.IntVar]) -> Expression:
@@ -108,16 +119,26 @@ def add_transfers_disjoint(
     model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace], clock: ModuloClock
 ) -> None:
     """On a link, transfers do not overlap (specification: exclusive, cyclic-horizon)."""
-    contended = contended_links(jobs)
+    for intervals in transfers_over(model, jobs, paces, clock, contended_links(jobs)).values():
+        model.add_no_overlap(intervals)
+
+
+def transfers_over(
+    model: cp_model.CpModel,
+    jobs: Sequence[JobVariables],
+    paces: Sequence[ChannelPace],
+    clock: ModuloClock,
+    links: Collection[int],
+) -> dict[int, list[cp_model.IntervalVar]]:
+    """What transfers take of some links."""
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace, phase in zip(jobs, paces, clock.phases, strict=True):
         for exchanges in it.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link in sorted(contended.intersection(it.links)):
+                for link in sorted(set(it.links).intersection(links)):
                     there = lasting(model, it, pace, b, it.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).extend(
                             clock.lay(model, phase, exchange.start, exchange.duration, there)
                         )
-    for intervals in on_link.values():
-        model.add_no_overlap(intervals)
+    return on_link

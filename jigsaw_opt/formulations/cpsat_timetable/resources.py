@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
@@ -12,16 +12,23 @@ from jigsaw_opt.formulations.timetable.ground import Ground, block_us
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_blocks_disjoint", "add_transfers_disjoint", "contended_links", "lasting"]
+__all__ = [
+    "add_blocks_disjoint",
+    "add_transfers_disjoint",
+    "blocks_on",
+    "contended_links",
+    "lasting",
+    "transfers_over",
+]
 
 
 def add_blocks_disjoint(model: cp_model.CpModel, ground: Ground, jobs: Sequence[JobVariables]) -> None:
     """On a GPU, blocks do not overlap (specification: exclusive)."""
     for g in range(len(ground.gpus)):
-        model.add_no_overlap([block for it in jobs if g in it.here for block in _blocks(model, ground, it, g)])
+        model.add_no_overlap([block for it in jobs if g in it.here for block in blocks_on(model, ground, it, g)])
 
 
-def _blocks(model: cp_model.CpModel, ground: Ground, it: JobVariables, g: int) -> list[cp_model.IntervalVar]:
+def blocks_on(model: cp_model.CpModel, ground: Ground, it: JobVariables, g: int) -> list[cp_model.IntervalVar]:
     """Blocks of a job on a GPU, one an iteration: one interval of a size to be chosen beats one for each level."""
     times = block_us(it.job, ground.gpu_type(g))
     return [
@@ -53,17 +60,23 @@ def _block(
 
 def add_transfers_disjoint(model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace]) -> None:
     """On a link, transfers do not overlap (specification: exclusive)."""
-    contended = contended_links(jobs)
+    for intervals in transfers_over(model, jobs, paces, contended_links(jobs)).values():
+        model.add_no_overlap(intervals)
+
+
+def transfers_over(
+    model: cp_model.CpModel, jobs: Sequence[JobVariables], paces: Sequence[ChannelPace], links: Collection[int]
+) -> dict[int, list[cp_model.IntervalVar]]:
+    """What transfers take of some links."""
     on_link: dict[int, list[cp_model.IntervalVar]] = {}
     for it, pace in zip(jobs, paces, strict=True):
         for exchanges in it.exchanges:
             for b, exchange in enumerate(exchanges, 1):
-                for link in sorted(contended.intersection(it.links)):
+                for link in sorted(set(it.links).intersection(links)):
                     there = lasting(model, it, pace, b, it.links[link])
                     if there is not None:
                         on_link.setdefault(link, []).append(_interval(model, exchange, there))
-    for intervals in on_link.values():
-        model.add_no_overlap(intervals)
+    return on_link
 
 
 def contended_links(jobs: Sequence[JobVariables]) -> set[int]:

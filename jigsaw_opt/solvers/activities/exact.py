@@ -1,4 +1,4 @@
-"""The exact model of shaped jobs on the cyclic horizon, asked for one period after the other."""
+"""The exact model with shaped jobs on the cyclic horizon, asked for one period after the other."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities import channels_fit, interval_count
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
+from jigsaw_opt.formulations.timetable.windows import readiness_count
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, run_engine
@@ -21,15 +22,20 @@ __all__ = ["fits", "prove_period"]
 
 _MOST_INTERVALS = 100_000
 """Above so many optional intervals the engine takes gigabytes."""
+_MOST_READINESS = 2_000_000
+"""So many conditions of one constraint each take gigabytes, too."""
+_ENGINE = 2**60
+"""The engine counts with 63 bits and adds several numbers of its models."""
 
 
 def fits(operations: Operations) -> bool:
-    """Whether the model of an instance of shaped jobs can be built."""
-    return channels_fit(operations) and interval_count(operations) <= _MOST_INTERVALS
+    """Whether the model of an instance with shaped jobs can be built."""
+    small = interval_count(operations) <= _MOST_INTERVALS and readiness_count(operations) <= _MOST_READINESS
+    return small and channels_fit(operations) and serial_limit(operations) < _ENGINE
 
 
 def prove_period(control: Control, operations: Operations, workers: int, work: float = math.inf) -> StoppedBy | None:
-    """Find the least period of a cyclic instance of shaped jobs, until there is a reason to stop.
+    """Find the least period of a cyclic instance with shaped jobs, until there is a reason to stop.
 
     Parameters
     ----------

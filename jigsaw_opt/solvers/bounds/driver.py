@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.bounds.budget import BoundBudget
-from jigsaw_opt.solvers.bounds.proof import Proof
+from jigsaw_opt.solvers.bounds.proof import Proof, added
 from jigsaw_opt.solvers.bounds.registry import relaxations
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext
 
@@ -70,7 +70,43 @@ def stronger_bounds(
 def _rising(
     operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
 ) -> Iterator[Bound]:
-    """What relaxations that are instant, or that are not, prove in their order; each proof is given its name."""
+    """What relaxations that are instant, or that are not, prove in their order; each proof is given its name.
+
+    What holds for the jobs of one kind holds for all. Where every end counts, the bounds of both kinds add up.
+    """
+    if operations.is_mixed and operations.objective == "weighted_completion":
+        yield from _added(operations, known, budget, without, instant)
+        return
+    for part in operations.kinds if operations.is_mixed else ():
+        for bound in _of_kind(part, known, budget, without, instant):
+            known = bound.value
+            yield bound._replace(deadlines=None)
+    yield from _of_kind(operations, known, budget, without, instant)
+
+
+def _added(
+    operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
+) -> Iterator[Bound]:
+    """Sums of a bound of the data-parallel jobs and one of the shaped jobs."""
+    parts, none = operations.kinds, Bound(0, Proof())
+    best = [none if instant else lower_bound(part, without) for part in parts]
+    for number, part in enumerate(parts):
+        for bound in _of_kind(part, best[number].value, budget, without, instant):
+            best[number] = bound
+            values = [it.value for it in best]
+            if sum(values) > known:
+                known = sum(values)
+                sentences = " and ".join(it.proof.sentence for it in best if it.proof.sentence)
+                names = " + ".join(it.proof.relaxation for it in best if it.proof.relaxation)
+                terms = tuple(term for it in best for term in it.proof.terms)
+                arithmetic = f"{added(values)} = {known}"
+                yield Bound(known, Proof(sentences, arithmetic, terms, relaxation=names))
+
+
+def _of_kind(
+    operations: Operations, known: int, budget: BoundBudget, without: Collection[str], instant: bool
+) -> Iterator[Bound]:
+    """What relaxations prove of an instance as it is."""
     context = BoundContext(operations)
     for relaxation in relaxations(without):
         if relaxation.instant == instant and relaxation.applies(operations):

@@ -94,6 +94,8 @@ class Relaxation:
         Whether an instance has the size and the parts that it needs.
     shaped
         Whether it bounds instances of shaped jobs, and no others.
+    mixed
+        Whether it bounds instances that have jobs of both kinds, and no others.
     """
 
     name: str
@@ -102,8 +104,9 @@ class Relaxation:
     instant: bool = False
     fits: Callable[[Operations], bool] = lambda operations: True
     shaped: bool = False
+    mixed: bool = False
 
     def applies(self, operations: Operations) -> bool:
         """Whether it has something to say about an instance."""
-        kind = bool(operations.shaped) == self.shaped
+        kind = self.mixed if operations.is_mixed else not self.mixed and bool(operations.shaped) == self.shaped
         return kind and operations.objective in self.objectives and self.fits(operations)

@@ -28,7 +28,7 @@ class Greedy:
         return None
 
     def unsupported(self, instance: Instance) -> str | None:
-        """Nothing."""
+        """Never: it takes jobs of both kinds, on both horizons."""
         return None
 
     def run(self, control: Control) -> Result:

@@ -24,7 +24,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import random_instance
-from tests.random_shapes import random_shaped_instance
+from tests.random_shapes import random_mixed_instance, random_shaped_instance
 
 OBJECTIVES = (("finite", "makespan"), ("finite", "weighted_completion"), ("cyclic", "period"))
 OPERATORS: dict[type[ast.AST], Callable[..., Fraction | bool]] = {
@@ -80,12 +80,13 @@ SHAPED = [
     replace(instance, jobs=instance.shaped)
     for instance in (random_shaped_instance(seed, *both) for seed in range(4) for both in OBJECTIVES)  # type: ignore[arg-type]
 ]
+MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJECTIVES]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [name for name in names() if name != "two_level_bins"])
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
-    for instance in (*SPREAD, *SHAPED):
+    for instance in (*SPREAD, *SHAPED, *MIXED):
         for bound in all_bounds(instance, alone(name)):
             if bound.proof.relaxation == name:
                 told += 1

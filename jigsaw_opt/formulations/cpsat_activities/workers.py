@@ -1,0 +1,165 @@
+"""Data-parallel jobs beside shaped ones: stated as in the models of such jobs alone, on the same GPUs, links and times.
+
+On the finite horizon they are jobs of `cpsat_timetable`, on the cyclic one jobs of `cpsat_cycle` at a constant period.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from math import gcd
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_activities.serial import serial_end
+from jigsaw_opt.formulations.cpsat_activities.variables import ModuloAxis, TimeAxis
+from jigsaw_opt.formulations.cpsat_cycle import add_wrap, earlier, later, phase_of
+from jigsaw_opt.formulations.cpsat_cycle import resources as cycle_resources
+from jigsaw_opt.formulations.cpsat_cycle.resources import ModuloClock
+from jigsaw_opt.formulations.cpsat_timetable import resources
+from jigsaw_opt.formulations.cpsat_timetable.channel import ChannelPace
+from jigsaw_opt.formulations.cpsat_timetable.job import add_job
+from jigsaw_opt.formulations.cpsat_timetable.ladder import ladder
+from jigsaw_opt.formulations.cpsat_timetable.reading import add_hint, decision_of
+from jigsaw_opt.formulations.cpsat_timetable.variables import JobVariables
+from jigsaw_opt.formulations.timetable.ground import Ground
+from jigsaw_opt.formulations.timetable.loads import gpu_load
+from jigsaw_opt.formulations.timetable.network import RoutedNetwork, identical_jobs
+from jigsaw_opt.formulations.timetable.windows import Window, windows
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.plan import JobPlan
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, job_end
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+    from jigsaw_opt.formulations.cpsat_activities.variables import Expression
+
+__all__ = ["WorkerJobs"]
+
+
+class WorkerJobs:
+    """The data-parallel jobs of an instance; none of them where all jobs have shapes.
+
+    Parameters
+    ----------
+    model
+        Receives their variables and constraints, but those that they share with shaped jobs.
+    operations
+        The instance, cut.
+    axis
+        The times that shaped jobs are laid down on.
+    """
+
+    def __init__(self, model: cp_model.CpModel, operations: Operations, axis: TimeAxis) -> None:
+        self.model, self.operations, self.axis = model, operations, axis
+        self.network = RoutedNetwork(Ground(operations))
+        self.jobs: list[JobVariables] = []
+        self.paces: list[ChannelPace] = []
+        self.clock: ModuloClock | None = None
+        spans = _windows(operations, axis.limit) if operations.jobs else ()
+        for number, (job, span) in enumerate(zip(operations.jobs, spans, strict=True)):
+            too_long = span.release + job.iterations * span.iteration > span.deadline
+            if too_long or not self.network.ground.allowed(job):
+                model.add_bool_or([])
+                self.jobs.clear()
+                return
+            self.jobs.append(JobVariables(number, job, span))
+        if self.jobs and isinstance(axis, ModuloAxis):
+            self.clock = ModuloClock(model, self.jobs, axis.limit, axis.limit, anchored=False)
+        for it in self.jobs:
+            self.paces.append(add_job(model, self.network, it))
+            if self.clock is not None:
+                add_wrap(model, it, self.clock)
+        self._add_order()
+
+    def _add_order(self) -> None:
+        """Identical jobs end in their order; a plan that has them otherwise stays one under other names."""
+        for group in identical_jobs(self.operations) if self.jobs else ():
+            for j, k in pairwise(group):
+                self.model.add(self.jobs[j].ends[-1] <= self.jobs[k].ends[-1])
+
+    def blocks(self, g: int) -> list[cp_model.IntervalVar]:
+        """What blocks take of a GPU."""
+        ground = self.network.ground
+        if self.clock is not None:
+            return cycle_resources.blocks_on(self.model, ground, self.jobs, g, self.clock)
+        inside = [it for it in self.jobs if g in it.here]
+        return [block for it in inside for block in resources.blocks_on(self.model, ground, it, g)]
+
+    def transfers(self) -> dict[int, list[cp_model.IntervalVar]]:
+        """What transfers take of links."""
+        links = range(len(self.operations.cluster.links))
+        if self.clock is not None:
+            return cycle_resources.transfers_over(self.model, self.jobs, self.paces, self.clock, links)
+        return resources.transfers_over(self.model, self.jobs, self.paces, links)
+
+    def load(self, g: int) -> Expression:
+        """Work of a GPU."""
+        total: Expression = 0
+        for it in self.jobs:
+            if g in it.here:
+                total = total + gpu_load(self.network.ground, it, g, sum).work
+        return total
+
+    def memory_unit(self) -> int:
+        """What all their sizes are multiples of; 0 where all are 0."""
+        return gcd(*(size for it in self.jobs for size in (it.job.state_bytes, *it.job.activation_bytes)))
+
+    def memory(self, g: int, unit: int, room: int) -> list[tuple[cp_model.IntVar, int]]:
+        """What they take of a GPU all the time: literals, and so many units where each holds (specification: memory).
+
+        The largest activations climb a ladder of the sizes that occur; one beyond the room is one unit too many.
+        """
+        inside = [it for it in self.jobs if g in it.here]
+        if not inside:
+            return []
+        uses = [
+            (min(it.job.activation_bytes[d - 1] // unit, room + 1), literal)
+            for it in inside
+            for levels in it.different_levels(g)
+            for d, literal in levels.items()
+        ]
+        largest = ladder(self.model, [(0, inside[0].here[g]), *uses])
+        rises = [high - low for low, high in pairwise(largest.values)]
+        states = [(it.here[g], min(it.job.state_bytes // unit, room + 1)) for it in inside if it.job.state_bytes]
+        return [*states, *zip(largest.steps, rises, strict=True)]
+
+    def decisions(self, value: Callable[[cp_model.IntVar], int]) -> list[JobDecision]:
+        """What a solution decides for them."""
+        found = [decision_of(self.network.ground, it, value) for it in self.jobs]
+        if self.clock is None:
+            return found
+        return [later(own, value(phase)) for own, phase in zip(found, self.clock.phases, strict=True)]
+
+    def hint(self, timetable: Timetable, first: int) -> None:
+        """Hint their part of a timetable, of which a moment `first` is moved to 0 on the cyclic horizon."""
+        plans, clock = self._in_order(timetable.jobs) if self.jobs else [], self.clock
+        for number, (it, plan) in enumerate(zip(self.jobs, plans, strict=True)):
+            own = plan
+            if clock is not None:
+                own = earlier(plan, phase_of(plan))
+                self.model.add_hint(clock.phases[number], (phase_of(plan) - first) % clock.limit)
+            add_hint(self.model, it, own, [self.network.ground.index[name] for name in plan.gpus])
+
+    def _in_order(self, plans: tuple[JobPlan, ...]) -> list[JobPlan]:
+        """For each job the plan that it takes where identical ones end in their order, on clocks of their own."""
+
+        def end(plan: JobPlan) -> int:
+            return job_end(plan) - (phase_of(plan) if self.clock is not None else 0)
+
+        found = list(plans)
+        for group in identical_jobs(self.operations):
+            for j, plan in zip(group, sorted((plans[k] for k in group), key=end), strict=True):
+                found[j] = plan
+        return found
+
+
+def _windows(operations: Operations, limit: int) -> tuple[Window, ...]:
+    """Times of the jobs in plans whose objective is at most `limit`."""
+    if operations.objective != "weighted_completion":
+        return windows(operations, limit)
+    # Whatever the others take of the sum; and no plan needs times at which nothing runs.
+    latest = min(limit, serial_end(operations))
+    ends = {number: limit // job.weight for number, job in enumerate(operations.jobs)}
+    return windows(replace(operations, objective="makespan"), latest, ends)
