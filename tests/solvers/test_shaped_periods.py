@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import replace
+from itertools import islice, pairwise
+from random import Random
 
 import pytest
 
-from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.checking import check
+from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot, cut
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
+from tests.random_shapes import random_shaped_instance
 
 pytest.importorskip("ortools")
 
@@ -44,3 +52,38 @@ def test_one_chain_there_and_back(memory: int, period: int) -> None:
 def test_two_chains_that_cross(memory: int, period: int) -> None:
     result = solved(there_and_back(4, memory, [0, 1, 2, 3], [3, 2, 1, 0]))
     assert (result.objective, result.status) == (period, Status.OPTIMAL)
+
+
+def modulo_timetables(instance: Instance, most: int, seed: int = 0) -> list[Timetable]:
+    """Modulo schedules on the first placement, each of a shorter period than the one before."""
+    operations = cut(instance, shaped=True)
+    found: list[Timetable] = []
+    for placement in islice(placements(operations, seed), 1):
+        schedules = PlacedJobs(operations, placement).modulo_schedules(Random(seed), most)
+        found += [timetable for timetable in schedules if timetable is not None]
+    return found
+
+
+@pytest.mark.parametrize(("memory", "period"), [(2, 8), (4, 4)])
+def test_modulo_schedules_overlap_periods(memory: int, period: int) -> None:
+    instance = there_and_back(4, memory, [0, 1, 2, 3])
+    found = modulo_timetables(instance, 16)
+    assert found[-1].period_us == period
+    assert [it.period_us for it in modulo_timetables(instance, 16)] == [it.period_us for it in found]
+    assert solved(instance, "greedy").objective == period
+
+
+def test_modulo_schedules_of_random_instances_are_correct() -> None:
+    checked = 0
+    for seed in range(40):
+        drawn = random_shaped_instance(seed, "cyclic", "period")
+        servers = tuple(replace(server, gpu_memory=6 + seed % 8) for server in drawn.cluster.servers)
+        instance = drawn if seed % 2 else replace(drawn, cluster=replace(drawn.cluster, servers=servers))
+        for timetable in modulo_timetables(instance, 200, seed):
+            checked += 1
+            control = Control("modulo", cut(instance, shaped=True), Options(), lambda event: None)
+            control.offer(timetable)
+            plan = control.result(StoppedBy.COMPLETED).plan
+            assert plan is not None
+            assert not check(instance, plan), seed
+    assert checked >= 40

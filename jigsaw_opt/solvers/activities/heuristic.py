@@ -7,12 +7,14 @@ from itertools import islice, product
 from math import inf
 from random import Random
 
+from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, objective_of
-from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.memory import longest_tails
+from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import Placement, placements
 from jigsaw_opt.solvers.activities.repeating import repeated
@@ -26,6 +28,9 @@ _STEP_OPERATIONS, _MOST_STEPS = 30_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
 _MOVED = 0.5
 """Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""
+_MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
+"""Modulo schedules take time by the square of the activities: as many as make this, so many of one period, and at most
+so many in all."""
 _RULES = ("release", "leaves_last", "critical", "in_order", "by_job")
 _PATIENCE = (0, 2, 4)
 """How long an activity is put off for one of better rank, in quarters of its duration."""
@@ -62,6 +67,8 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
             placed.insert(0, (value, len(placed), jobs, rule, patience))
         least = min(least, value)
         yield timetable
+    if placed and operations.horizon == "cyclic" and not spans_suffice(operations):
+        yield from placed[0][2].modulo_schedules(random, int(least))
 
 
 class PlacedJobs:
@@ -137,6 +144,35 @@ class PlacedJobs:
                 return inf, None
             period, starts = found
         return self._value(starts, period, least)
+
+    def modulo_schedules(self, random: Random, most: int) -> Iterator[Timetable | None]:
+        """Schedules whose periods overlap, halving what is between the work of a GPU or link and the best period.
+
+        Parameters
+        ----------
+        random
+            Chance.
+        most
+            The best period known.
+        """
+        durations, size = self.flat.duration_us, len(self.flat.duration_us)
+        waits = self.network.waits
+        arcs = [Arc(b, a, durations[b] if offset is None else offset, k) for b, a, k, offset in waits]
+        scheduler = ModuloScheduler(self.flat, arcs)
+        least, tried = scheduler.least, 0
+        for _ in range(min(_MOST_MODULO, _MODULO_WORK // size**2)):
+            if least >= most:
+                return
+            period = (least + most) // 2
+            starts = scheduler.schedule(period, random)
+            tried += 1
+            if starts is not None:
+                most, tried = period, 0
+                yield self._value(starts, period, inf)[1]
+                continue
+            if tried == _MODULO_TRIES:
+                least, tried = period + 1, 0
+            yield None
 
     def _value(self, starts: Sequence[int], period: int | None, least: float) -> tuple[float, Timetable | None]:
         placed, begins = self.placement, self.network.jobs

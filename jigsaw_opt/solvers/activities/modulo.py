@@ -1,0 +1,239 @@
+"""Modulo scheduling of placed activities with ejection: schedules of a given period whose repetitions overlap.
+
+After Rau, *Iterative modulo scheduling* (MICRO-27, 1994), and Huff, *Lifetime-sensitive modulo scheduling* (PLDI 1993).
+Activities are placed one by one, least slack first, at a time that their GPUs and links have free modulo the period. An
+activity that finds none takes a time by force, and what stands against it there is ejected and placed anew. The longest
+ways between all pairs, waits of the period before included, say how early and how late an activity may start beside
+those that are placed. What only begins holds is placed late, so that they are short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import TYPE_CHECKING, NamedTuple
+
+from jigsaw_opt.problem.clock import look
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["ModuloScheduler"]
+
+_NONE = -(2**60)
+"""Length of a way that there is not; sums of two are still integers of 64 bits."""
+_TIGHT = 0.4
+"""Share of runs that place all activities as near to the others as they can."""
+_EJECTIONS = 4
+"""So many times as many placements as activities are tried for a period."""
+
+
+class _Held(NamedTuple):
+    """A hold by its activities; `least_us` is the least time from the one's start to the other's end."""
+
+    start: int
+    end: int
+    amount: int
+    least_us: int
+
+
+class ModuloScheduler:
+    """Schedules the same placed activities for one period after another.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    arcs
+        All that they wait for on the cyclic horizon, also on the same GPU or link.
+    """
+
+    def __init__(self, flat: FlatActivities, arcs: Sequence[Arc]) -> None:
+        self.flat, self.arcs = flat, tuple(arcs)
+        self._period = 0
+        self._ways: np.ndarray | None = None
+
+    @property
+    def least(self) -> int:
+        """A period that none is below: the longest activity, and the work of each GPU and link."""
+        work: dict[int, int] = {}
+        for length, own in zip(self.flat.duration_us, self.flat.resources, strict=True):
+            for resource in own:
+                work[resource] = work.get(resource, 0) + length
+        return max(1, *self.flat.duration_us, *work.values())
+
+    def schedule(self, period: int, random: Random) -> list[int] | None:
+        """Starts of a schedule of a period, in microseconds; None where none was found.
+
+        Parameters
+        ----------
+        period
+            In microseconds; no activity is longer.
+        random
+            Chance, for the activity to begin with and for times that are taken by force.
+        """
+        if period != self._period:
+            self._period, self._ways = period, _longest_ways(len(self.flat.duration_us), self.arcs, period)
+        return None if self._ways is None else _ModuloRun(self.flat, self._ways, period, random).run()
+
+
+def _longest_ways(size: int, arcs: Sequence[Arc], period: int) -> np.ndarray | None:
+    """By pair, the least time from start to start; None where the period is too short for a circuit of waits."""
+    import numpy as np
+
+    ways = np.full((size, size), _NONE, dtype=np.int64)
+    np.fill_diagonal(ways, 0)
+    for before, after, length, periods in arcs:
+        ways[before, after] = max(ways[before, after], length - periods * period)
+    for middle in range(size):
+        look()
+        np.maximum(ways, ways[:, middle, None] + ways[None, middle, :], out=ways)
+    np.maximum(ways, _NONE, out=ways)
+    return None if ways.diagonal().max() > 0 else ways
+
+
+class _ModuloRun:
+    """One schedule in the making."""
+
+    def __init__(self, flat: FlatActivities, ways: np.ndarray, period: int, random: Random) -> None:
+        self.flat, self.ways, self.period, self.random = flat, ways, period, random
+        # Either activities go as near to what is placed as they can, or those that begin holds late, and others early.
+        self.tight = random.random() < _TIGHT
+        self.start: dict[int, int] = {}
+        self.on: list[set[int]] = [set() for _ in range(1 + max((r for own in flat.resources for r in own), default=0))]
+        self.held: list[list[_Held]] = [[] for _ in flat.room]
+        for begin, opens in enumerate(flat.opens):
+            for gpu, amount, end in opens:
+                least = max(0, int(ways[begin, end]) + flat.duration_us[end])
+                self.held[gpu].append(_Held(begin, end, amount, least))
+        pairs = zip(flat.opens, flat.closes, strict=True)
+        self.gpus = [sorted({it[0] for it in (*opens, *closes)}) for opens, closes in pairs]
+        self.late = [bool(opens) and not closes for opens, closes in zip(flat.opens, flat.closes, strict=True)]
+
+    def run(self) -> list[int] | None:
+        size = len(self.flat.duration_us)
+        for _ in range(_EJECTIONS * size):
+            look()
+            if len(self.start) == size:
+                # Whole periods later all of it is the same, and no start is negative.
+                earlier = -min(self.start.values()) // self.period + 1
+                return [self.start[activity] + earlier * self.period for activity in range(size)]
+            activity, first, last, late = self._next()
+            if not self._place(activity, first, last, late) and not self._force(activity, first, last):
+                return None
+        return None
+
+    def _next(self) -> tuple[int, int, int, bool]:
+        """What has least slack and is not placed, its earliest start, its latest, and whether late is better."""
+        import numpy as np
+
+        if not self.start:
+            return self.random.randrange(len(self.flat.duration_us)), 0, self.period - 1, False
+        placed = np.fromiter(self.start, dtype=np.int64)
+        moments = np.fromiter(self.start.values(), dtype=np.int64)
+        early = (moments[:, None] + self.ways[placed, :]).max(axis=0)
+        late = (moments[None, :] - self.ways[:, placed]).min(axis=1)
+        slack = late - early
+        slack[placed] = 2**62
+        activity = int(slack.argmin())
+        return activity, *self._window(activity, int(early[activity]), int(late[activity]))
+
+    def _window(self, activity: int, early: int, late: int) -> tuple[int, int, bool]:
+        """One period at most: behind the earliest start, before the latest, or anywhere without either."""
+        whole, behind, before = self.period - 1, early > _NONE // 2, late < -_NONE // 2
+        opens = self.late[activity]
+        if not before:
+            return (early, early + whole, opens and not self.tight) if behind else (0, whole, False)
+        if not behind:
+            return late - whole, late, self.tight or opens
+        if opens:
+            return max(early, late - whole), late, True
+        return early, min(late, early + whole), False
+
+    def _place(self, activity: int, first: int, last: int, late: bool) -> bool:
+        """Place an activity at the first time, or the last, that is free and leaves memory enough."""
+        moments = sorted(set(self._moments(activity, first, last)), reverse=late)
+        for moment in moments:
+            if next(self._conflicts(activity, moment), None) is None:
+                self._put(activity, moment)
+                if all(self._overfull(gpu) is None for gpu in self.gpus[activity]):
+                    return True
+                self._eject(activity)
+        return False
+
+    def _moments(self, activity: int, first: int, last: int) -> Iterator[int]:
+        """Times worth a try: both ends, and those next to what is placed."""
+        yield first
+        yield last
+        own = self.flat.duration_us[activity]
+        for resource in self.flat.resources[activity]:
+            for other in self.on[resource]:
+                behind = self.start[other] + self.flat.duration_us[other]
+                for moment in (behind, self.start[other] - own):
+                    at = first + (moment - first) % self.period
+                    if at <= last:
+                        yield at
+
+    def _conflicts(self, activity: int, moment: int) -> Iterator[int]:
+        """What overlaps an activity at a time, on its GPUs and links."""
+        own = self.flat.duration_us[activity]
+        for resource in self.flat.resources[activity]:
+            for other in self.on[resource]:
+                after = (moment - self.start[other]) % self.period
+                if after < self.flat.duration_us[other] or self.period - after < own:
+                    yield other
+
+    def _put(self, activity: int, moment: int) -> None:
+        self.start[activity] = moment
+        for resource in self.flat.resources[activity]:
+            self.on[resource].add(activity)
+
+    def _eject(self, activity: int) -> None:
+        del self.start[activity]
+        for resource in self.flat.resources[activity]:
+            self.on[resource].discard(activity)
+
+    def _force(self, activity: int, first: int, last: int) -> bool:
+        """Place an activity and eject what stands against it; no where memory never suffices for it."""
+        moment = self.random.choice(sorted(set(self._moments(activity, first, max(first, last)))))
+        for other in set(self._conflicts(activity, moment)):
+            self._eject(other)
+        for other, start in list(self.start.items()):
+            tight = start + self.ways[other, activity] > moment or moment + self.ways[activity, other] > start
+            if tight:
+                self._eject(other)
+        self._put(activity, moment)
+        return all(self._make_room(activity, gpu) for gpu in self.gpus[activity])
+
+    def _make_room(self, activity: int, gpu: int) -> bool:
+        """Eject ends of holds until memory suffices on a GPU."""
+        while (holding := self._overfull(gpu)) is not None:
+            others = [it for held in holding for it in held[:2] if it in self.start and it != activity]
+            if not others:
+                return False
+            self._eject(self.random.choice(others))
+        return True
+
+    def _overfull(self, gpu: int) -> list[_Held] | None:
+        """Holds of a moment at which a GPU has too little memory for them, or None."""
+        spans = [(it, *self._span(it)) for it in self.held[gpu] if it.start in self.start or it.end in self.start]
+        for _, moment, _ in spans:
+            level, holding = 0, []
+            for it, begin, length in spans:
+                beyond = length - (moment - begin) % self.period
+                if beyond > 0:
+                    level += it.amount * ((beyond - 1) // self.period + 1)
+                    holding.append(it)
+            if level > self.flat.room[gpu]:
+                return holding
+        return None
+
+    def _span(self, it: _Held) -> tuple[int, int]:
+        """Start and length of a hold; the least that it can be where one end is not placed."""
+        if it.start not in self.start:
+            return self.start[it.end] + self.flat.duration_us[it.end] - it.least_us, it.least_us
+        begin = self.start[it.start]
+        if it.end not in self.start:
+            return begin, it.least_us
+        return begin, self.start[it.end] + self.flat.duration_us[it.end] - begin
