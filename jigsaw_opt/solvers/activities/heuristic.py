@@ -13,17 +13,19 @@ from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.timetable import Timetable, objective_of
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
-from jigsaw_opt.solvers.activities.memory import longest_tails
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import Placement, placements
+from jigsaw_opt.solvers.activities.ranks import PATIENCES, Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
 
 __all__ = ["PlacedJobs", "shaped_timetables"]
 
 _PLACEMENTS = 8
-"""So many placements are scheduled by all rules."""
+"""So many placements are scheduled by all rules, at most."""
+_MOST_LISTED = 100_000
+"""Once schedules by rules had so many operations in all, there is no other placement."""
 _STEP_OPERATIONS, _MOST_STEPS = 30_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
 _MOVED = 0.5
@@ -31,9 +33,6 @@ _MOVED = 0.5
 _MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
 """Modulo schedules take time by the square of the activities: as many as make this, so many of one period, and at most
 so many in all."""
-_RULES = ("release", "leaves_last", "critical", "in_order", "by_job")
-_PATIENCE = (0, 2, 4)
-"""How long an activity is put off for one of better rank, in quarters of its duration."""
 
 
 def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable | None]:
@@ -47,16 +46,19 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
         The same seed gives the same schedules.
     """
     random, least = Random(f"lists/{seed}"), inf
-    placed: list[tuple[float, int, PlacedJobs, str, int]] = []
+    placed: list[tuple[float, int, PlacedJobs, Rule, int]] = []
+    size = operations.blocks + operations.transfers
     for placement in islice(placements(operations, seed), _PLACEMENTS):
+        if len(placed) * size > _MOST_LISTED:
+            break
         jobs = PlacedJobs(operations, placement)
-        for rule, patience in product(_RULES, _PATIENCE):
+        for rule, patience in product(jobs.ranks.rules, PATIENCES):
             value, timetable = jobs.schedule(jobs.rank(rule), least, patience)
             placed.append((value, len(placed), jobs, rule, patience))
             least = min(least, value)
             yield timetable
     placed.sort(key=lambda it: it[:2])
-    size, moves = operations.blocks + operations.transfers, WorkerMoves(operations)
+    moves = WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
         _, _, jobs, rule, patience = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
         moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
@@ -92,46 +94,11 @@ class PlacedJobs:
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
         self.scheduler = ListScheduler(self.flat, reserve)
-        self._place = {activity: place for place, activity in enumerate(reserve)}
-        self._tail = longest_tails(self.scheduler.successors)
-        self._leaf = self._leaves()
-        self._growth = [
-            sum(it[1] for it in opens) - sum(it[1] for it in closes)
-            for opens, closes in zip(self.flat.opens, self.flat.closes, strict=True)
-        ]
-        self._job_rank = self._jobs_by_ratio()
+        self.ranks = Ranks(self.flat, operations.weights, reserve)
 
-    def rank(self, rule: str, random: Random | None = None) -> list[int]:
-        """By activity its place among all of them, least first, by a rule; blurred where there is chance.
-
-        Parameters
-        ----------
-        rule
-            ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
-            makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
-            reserve. ``by_job``: job by job, most weight for its work first.
-        random
-            Chance.
-        """
-        blur = random.choice((0.05, 0.2, 0.5)) if random else 0.0
-
-        def key(activity: int) -> tuple[float, ...]:
-            tail: float = -self._tail[activity] - self.flat.duration_us[activity]
-            if random is not None:
-                tail *= 1 + blur * (random.random() - 0.5)
-            if rule == "in_order":
-                return self._place[activity] * (1 + blur * random.random() if random else 1.0), activity
-            grows = self._growth[activity] > 0
-            if rule == "by_job":
-                return self._job_rank[self.flat.job[activity]], grows, tail, activity
-            if rule == "critical":
-                return tail, activity
-            return rule == "leaves_last" and self._leaf[activity], grows, tail, activity
-
-        found = [0] * len(self._tail)
-        for place, activity in enumerate(sorted(range(len(found)), key=key)):
-            found[activity] = place
-        return found
+    def rank(self, rule: Rule, random: Random | None = None) -> list[int]:
+        """By activity its place among all of them, least first (`Ranks`)."""
+        return self.ranks.rank(rule, random)
 
     def schedule(self, rank: Sequence[int], least: float, patience: int = 0) -> tuple[float, Timetable | None]:
         """Objective by a rank, and the timetable where that is less than `least`."""
@@ -179,21 +146,3 @@ class PlacedJobs:
         timetable = timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
         value = objective_of(self.operations, timetable.jobs, period, timetable.shaped)
         return value, timetable if value < least else None
-
-    def _leaves(self) -> list[bool]:
-        """By activity, whether nothing of its iteration waits for it."""
-        leaf = [True] * len(self.flat.duration_us)
-        for before, after, _, periods in self.flat.arcs:
-            if periods == 0 and self.flat.iteration[before] == self.flat.iteration[after]:
-                leaf[before] = False
-        return leaf
-
-    def _jobs_by_ratio(self) -> list[int]:
-        """By job, its place by work for each unit of its weight, least first."""
-        weights = self.operations.weights
-        work = [0] * len(weights)
-        for activity, length in enumerate(self.flat.duration_us):
-            work[self.flat.job[activity]] += length
-        ratio = [amount / weight for amount, weight in zip(work, weights, strict=True)]
-        by_ratio = sorted(range(len(ratio)), key=lambda job: ratio[job])
-        return [by_ratio.index(job) for job in range(len(ratio))]

@@ -10,8 +10,10 @@ from typing import Protocol
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_times
 from jigsaw_opt.solvers.activities.flat import FlatActivities
+from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
+from jigsaw_opt.solvers.activities.ranks import PATIENCES, Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.control import Control
 
@@ -19,14 +21,20 @@ __all__ = ["Annealing", "improve"]
 
 _SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
-_SHORTEST, _LONGEST = 0.1, 4.0
-"""Such seconds of a run: at first, and after many in vain."""
-_HOT = (0.0005, 0.002, 0.008, 0.03)
-"""Share of the objective that the first steps of a run may lose, by chance one of these."""
-_STEPS, _PATIENCE = 20, 200
+_SECONDS_OF_LISTING = 1e-5
+"""Such seconds of an activity in a list schedule."""
+_SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.5, 8.0
+"""Such seconds of a run: at first from the incumbent or a list schedule, and after many in vain."""
+_DRAWS, _FAR = 4, 0.06
+"""The best of so many list schedules is annealed, if its period is within such a share of the incumbent's."""
+_HOT = (0.05, 0.15, 0.5)
+"""What the first steps of a run may well lose, in mean durations of activities; by chance one of these."""
+_STEPS, _PATIENCE = 100, 400
 """By square of the number of activities, steps of a run at most, and steps in vain after which it ends."""
+_FIRST_SCORES, _FIRST_USE = (1.0, 0.25), (0.0, 0.5)
+"""Annealing goes first: what each search is held to have earned, and to have used in seconds, before it has begun."""
 _MOST_SCORE, _LEAST_SCORE = 1.0, 1 / 32
-"""What a search has earned; twice as much after a success, less by a tenth else."""
+"""What a search has earned; twice as much after a success, less by a quarter else."""
 
 
 class _Improver(Protocol):
@@ -56,7 +64,7 @@ def improve(control: Control, operations: Operations, work: float = math.inf, se
         Deterministic seconds spent.
     """
     searches: list[_Improver] = [Annealing(control, operations), WindowSearch(control, operations)]
-    score, used = [1.0] * len(searches), [0.0] * len(searches)
+    score, used = list(_FIRST_SCORES), list(_FIRST_USE)
     end = control.seconds + seconds
     while True:
         spent = sum(search.spent for search in searches)
@@ -68,11 +76,11 @@ def improve(control: Control, operations: Operations, work: float = math.inf, se
         searches[k].step(work - spent, end - began)
         used[k] += control.seconds - began if control.options.clocked else searches[k].spent - before
         better = control.objective != objective
-        score[k] = min(_MOST_SCORE, 2 * score[k]) if better else max(_LEAST_SCORE, 0.9 * score[k])
+        score[k] = min(_MOST_SCORE, 2 * score[k]) if better else max(_LEAST_SCORE, 0.75 * score[k])
 
 
 class Annealing:
-    """Anneals the orders of the incumbent, run by run.
+    """Anneals orders on the GPUs of the incumbent, run by run, from its own one or from list schedules in turn.
 
     Parameters
     ----------
@@ -92,7 +100,8 @@ class Annealing:
         self.random = Random(f"orders/{control.options.seed}")
         self.current: CurrentPlan | None = None
         self.spent, self.exhausted = 0.0, False
-        self._length, self._idle = _SHORTEST, 0
+        self._length = {False: _SHORTEST, True: _SHORTEST_ANEW}
+        self._idle, self._anew = 0, False
 
     def step(self, work: float, seconds: float) -> None:
         """Make one run, within limits in deterministic seconds and by the clock."""
@@ -101,25 +110,52 @@ class Annealing:
         if current is None:
             self.exhausted = True
             return
-        cyclic = self.operations.horizon == "cyclic"
-        if before is not current:
-            weighted = self.operations.instance.objective == "weighted_completion"
-            self._search = OrderSearch(current.flat, self.operations.weights if weighted else (), cyclic)
-        size = len(current.starts)
-        visits = min(self._length, work) / _SECONDS_OF_VISIT
-        steps = max(1, min(_STEPS * size * size, int(visits / size)))
+        if before is None or before.flat is not current.flat:
+            self._prepare(current)
         limit, end = self.spent + work, self.control.seconds + seconds
 
         def stop(visits: int) -> bool:
             self.spent += max(1, visits) * _SECONDS_OF_VISIT
             return self.control.reason() is not None or self.spent >= limit or self.control.seconds >= end
 
-        hot, seed = self.random.choice(_HOT), self.random.randrange(2**31)
-        found = self._search.anneal(in_order(current.flat, current.starts), current.starts, steps, hot, seed, stop)
+        size, self._anew = len(current.starts), not self._anew
+        given = self._list_schedule(current) if self._anew else None
+        anew = given is not None
+        order, starts = given or (in_order(current.flat, current.starts), current.starts)
+        visits = min(self._length[anew], max(0.0, limit - self.spent)) / _SECONDS_OF_VISIT
+        steps = max(1, min(_STEPS * size * size, int(visits / size)))
+        hot, seed = self.random.choice(_HOT) * self._duration / current.objective, self.random.randrange(2**31)
+        found = self._search.anneal(order, starts, steps, hot, seed, stop)
         better = found.value < current.objective and self._take(current, found.sequence, found.starts)
-        self._length = _SHORTEST if better else min(_LONGEST, 1.5 * self._length)
+        self._length[anew] = _SHORTEST if better and not anew else min(_LONGEST, 1.5 * self._length[anew])
         self._idle = 0 if better else self._idle + steps
         self.exhausted = self._idle > _PATIENCE * size * size
+
+    def _prepare(self, current: CurrentPlan) -> None:
+        weighted = self.operations.instance.objective == "weighted_completion"
+        weights, cyclic = self.operations.weights, self.operations.horizon == "cyclic"
+        self._search = OrderSearch(current.flat, weights if weighted else (), cyclic)
+        lengths = [length for length in current.flat.duration_us if length]
+        self._duration = sum(lengths) / max(1, len(lengths)) * (max(weights) if weighted else 1)
+        reserve = in_order(current.flat, current.starts)
+        self._lists, self._ranks = ListScheduler(current.flat, reserve), Ranks(current.flat, weights, reserve)
+
+    def _list_schedule(self, current: CurrentPlan) -> tuple[list[int], list[int]] | None:
+        """Order and starts of the best of some list schedules by rules drawn by chance; None where all are far off."""
+        least, best = int(current.objective * (1 + _FAR)), None
+        for _ in range(_DRAWS):
+            rule, blurred = self._ranks.draw(self.random), self.random.random() < 0.5
+            rank = self._ranks.rank(rule, self.random if blurred else None)
+            starts, order = self._lists.run(rank, self.random.choice(PATIENCES))
+            self.spent += len(order) * _SECONDS_OF_LISTING
+            if self.operations.horizon == "finite":
+                return order, starts
+            repeats = repeated(current.flat, order, least)
+            if repeats is not None:
+                least, best = repeats[0] - 1, (order, repeats[1])
+            if self.control.reason() is not None:
+                break
+        return best
 
     def _take(self, current: CurrentPlan, sequence: list[int], starts: list[int]) -> bool:
         if self.operations.horizon == "finite":
