@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from math import ceil
@@ -26,7 +27,15 @@ from jigsaw_opt.problem import (
     ShapedTransfer,
     Slot,
 )
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.perfetto import perfetto_trace
+from jigsaw_opt.views.text import timeline_text
 from tests.pages import SPECIFICATION, prose, section
+from tests.views.test_views import embedded
 
 PAGE = section(SPECIFICATION.read_text(encoding="utf-8"), "Worked pipeline")
 EQUATIONS = [span for span in re.findall(r"`([^`\n]+)`", prose(PAGE)) if re.search(r" (=|<=|>=) ", span)]
@@ -84,6 +93,21 @@ def test_the_cyclic_plan_is_correct_and_no_shorter() -> None:
     instance = cyclic(decode_instance(INSTANCE))
     assert check(instance, stated(instance, decode_plan(PLAN), 132)) == ()
     assert rules(instance, stated(instance, decode_plan(PLAN), 131)) == {"exclusive", "barrier", "memory"}
+
+
+@pytest.mark.parametrize("horizon", ["finite", "cyclic"])
+def test_the_pipeline_and_the_worker_are_scheduled_at_their_best_and_drawn(horizon: str) -> None:
+    pytest.importorskip("ortools")
+    instance = decode_instance(INSTANCE)
+    result = solve(instance if horizon == "finite" else cyclic(instance), "auto", Options(workers=1, work_limit=5.0))
+    assert (result.status, result.objective) == (Status.OPTIMAL, 132)
+    assert result.plan is not None
+    drawn = picture(instance if horizon == "finite" else cyclic(instance), result.plan)
+    assert "100 % busy" in timeline_text(drawn, 44)
+    names = {event["name"] for event in json.loads(perfetto_trace(drawn))["traceEvents"] if event["ph"] == "X"}
+    assert {"F0", "B1", "act"} < names
+    assert any(name.startswith("d") for name in names)
+    assert [job["name"] for job in embedded(timeline_html(drawn))["jobs"]] == ["pipe", "d"]  # type: ignore[attr-defined]
 
 
 def test_the_largest_span_of_a_stage_is_the_least_period_of_a_flushing_pipeline() -> None:

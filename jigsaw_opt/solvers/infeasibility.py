@@ -90,9 +90,8 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     """
     if operations.shaped:
         names = tuple(job.name for job in operations.instance.jobs)
-        return Conflict(
-            "search", names, f"{', '.join(names)}: no placement of the slots leaves room for what they hold"
-        )
+        placed = "slots and workers" if operations.is_mixed else "the slots"
+        return Conflict("search", names, f"{', '.join(names)}: no placement of {placed} leaves room for what they hold")
     check = is_feasible or placement_feasible
 
     def holds(jobs: Sequence[int]) -> bool:
