@@ -7,9 +7,11 @@ from dataclasses import replace
 import pytest
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.problem import ShapedJob
+from jigsaw_opt.problem import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.solvers.activities.contraction import contracted, with_delays
+from jigsaw_opt.solvers.activities.flat import Arc
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.memory import HeldMemory
 from jigsaw_opt.solvers.activities.order_search import AnnealedOrder, OrderSearch
@@ -115,6 +117,33 @@ def test_a_pipeline_never_holds_more_than_it_may(memory: int) -> None:
     assert_right(start, after)
     # The work of a stage and the bubbles of 1F1B.
     assert after.value == 24
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_only_delays_others_is_left_out_and_comes_back(seed: int) -> None:
+    start = starts_of(random_shaped_instance(seed))
+    if start is None:
+        return
+    flat = start.jobs.flat
+    small, kept = contracted(flat)
+    found = with_delays(flat, kept, [start.starts[activity] for activity in kept])
+    assert all(found[arc.after] >= found[arc.before] + arc.length_us for arc in flat.arcs)
+    assert all(found[activity] <= start.starts[activity] for activity in range(len(found)))
+    assert all(flat.resources[a] or a in kept or any(arc.before == a for arc in flat.arcs) for a in range(len(found)))
+    assert all(found[kept[b]] >= found[kept[a]] + length for a, b, length, _ in small.arcs)
+
+
+def test_transfers_within_a_server_are_mere_delays() -> None:
+    chain = tuple(ShapedBlock(name, (name,), {"v": 2}) for name in "ab")
+    edges = (Edge("a", "t"), Edge("t", "b"))
+    shape = Shape((Slot("a"), Slot("b")), chain, (ShapedTransfer("t", 0, "a", "b"),), edges)
+    operations = cut(instance_of(one_server(2), ShapedJob("j", shape, 1)), shaped=True)
+    start = Start(operations)
+    small, kept = contracted(start.jobs.flat)
+    lasts = start.jobs.flat.duration_us[2]
+    assert kept == [0, 1]
+    assert small.arcs == [Arc(0, 1, 2 + lasts, 0)]
+    assert with_delays(start.jobs.flat, kept, [0, 2 + lasts]) == [0, 2 + lasts, 2]
 
 
 @needs_fast

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from heapq import heappop, heappush
 from random import Random
 from typing import Protocol
 
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.solvers.activities.contraction import in_order
 from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_times
-from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
@@ -23,16 +22,20 @@ _SECONDS_OF_VISIT = 2e-8
 """Deterministic seconds of an activity visited."""
 _SECONDS_OF_LISTING = 1e-5
 """Such seconds of an activity in a list schedule."""
-_SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.5, 8.0
+_SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
 """Such seconds of a run: at first from the incumbent or a list schedule, and after many in vain."""
+_SHARE = 0.1
+"""The first run from a list schedule has such a share of what is left of the limits, if that is more."""
 _DRAWS, _FAR = 4, 0.06
 """The best of so many list schedules is annealed, if its period is within such a share of the incumbent's."""
 _HOT = (0.05, 0.15, 0.5)
 """What the first steps of a run may well lose, in mean durations of activities; by chance one of these."""
 _STEPS, _PATIENCE = 100, 400
 """By square of the number of activities, steps of a run at most, and steps in vain after which it ends."""
-_FIRST_SCORES, _FIRST_USE = (1.0, 0.25), (0.0, 0.5)
-"""Annealing goes first: what each search is held to have earned, and to have used in seconds, before it has begun."""
+_FIRST_SCORES = 1.0, 0.25
+"""What annealing and windows are held to have earned before they have begun."""
+_SECONDS_OF_MODEL = 1e-3
+"""What windows are held to have used before they have begun, in seconds for each operation: models take as long."""
 _MOST_SCORE, _LEAST_SCORE = 1.0, 1 / 32
 """What a search has earned; twice as much after a success, less by a quarter else."""
 
@@ -64,7 +67,8 @@ def improve(control: Control, operations: Operations, work: float = math.inf, se
         Deterministic seconds spent.
     """
     searches: list[_Improver] = [Annealing(control, operations), WindowSearch(control, operations)]
-    score, used = list(_FIRST_SCORES), list(_FIRST_USE)
+    size = operations.blocks + operations.transfers
+    score, used = list(_FIRST_SCORES), [0.0, _SECONDS_OF_MODEL * size]
     end = control.seconds + seconds
     while True:
         spent = sum(search.spent for search in searches)
@@ -118,7 +122,10 @@ class Annealing:
             self.spent += max(1, visits) * _SECONDS_OF_VISIT
             return self.control.reason() is not None or self.spent >= limit or self.control.seconds >= end
 
-        size, self._anew = len(current.starts), not self._anew
+        if before is None:
+            left = min(work, seconds, math.inf if self.control.remaining is None else self.control.remaining)
+            self._length[True] = max(_SHORTEST_ANEW, min(_LONGEST, _SHARE * left if left < math.inf else 0.0))
+        size, self._anew = self._search.size, not self._anew
         given = self._list_schedule(current) if self._anew else None
         anew = given is not None
         order, starts = given or (in_order(current.flat, current.starts), current.starts)
@@ -165,22 +172,3 @@ class Annealing:
             return False
         period, starts = repeats
         return offer_times(self.control, self.operations, current, starts, period)
-
-
-def in_order(flat: FlatActivities, starts: list[int]) -> list[int]:
-    """All activities in the order of their starts, each behind those that it waits for in its period."""
-    successors = flat.successors()
-    missing = [0] * len(starts)
-    for later in successors:
-        for after, _ in later:
-            missing[after] += 1
-    ready = sorted((starts[a], a) for a, count in enumerate(missing) if count == 0)
-    order = []
-    while ready:
-        _, activity = heappop(ready)
-        order.append(activity)
-        for after, _ in successors[activity]:
-            missing[after] -= 1
-            if missing[after] == 0:
-                heappush(ready, (starts[after], after))
-    return order

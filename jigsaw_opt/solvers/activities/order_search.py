@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.solvers.activities.contraction import contracted, in_order, with_delays
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.memory import longest_tails
 from jigsaw_opt.solvers.engines.compiled import Numbers, Reals, arrays, compiled, integers, prepare
@@ -53,9 +54,11 @@ class OrderSearch:
     """
 
     def __init__(self, flat: FlatActivities, weights: Sequence[int], cyclic: bool) -> None:
-        self.size = len(flat.duration_us)
         used = [resource for own in flat.resources for resource in own]
-        self._graph = _graph_of(flat, weights, cyclic)
+        small, self._kept = contracted(flat)
+        self._flat, self.size = flat, len(self._kept)
+        self._number = {activity: place for place, activity in enumerate(self._kept)}
+        self._graph = _graph_of(small, weights, cyclic)
         self._order = _blank(self._graph, max([0, *(r + 1 for r in used)]), 1 + max(flat.job))
         self._exponentials: Reals = EXPONENTIALS
         # Whatever the order, no time is beyond the sum of all there are.
@@ -93,7 +96,8 @@ class OrderSearch:
         """
         function = self._function()
         order = self._order
-        order.sequence[:], order.start[:] = self._own(sequence), self._own(starts)
+        order.sequence[:] = self._own([self._number[a] for a in sequence if a in self._number])
+        order.start[:] = self._own([starts[activity] for activity in self._kept])
         order.rng[0] = 1 + seed % (LARGEST_SEED - 1)
         done = value = 0
         while done < steps:
@@ -103,11 +107,12 @@ class OrderSearch:
             if stop(int(self._order.visits[0])):
                 break
             function = self._function()
-        return AnnealedOrder(value, integers(self._order.best), integers(self._order.best_start))
+        found = with_delays(self._flat, self._kept, integers(self._order.best_start))
+        return AnnealedOrder(value, in_order(self._flat, found), found)
 
-    def _own(self, numbers: Sequence[int]) -> Numbers:
-        """A copy, as an array where arrays are at work."""
-        return arrays(list(numbers)) if self._compiled else list(numbers)
+    def _own(self, numbers: list[int]) -> Numbers:
+        """The numbers, as an array where arrays are at work."""
+        return arrays(numbers) if self._compiled else numbers
 
     def _function(self) -> Callable[..., int]:
         """The annealing, compiled as soon as it is."""

@@ -212,11 +212,11 @@ def _pass(graph: ActivityGraph, order: ActivityOrder, first: int, limit: int) ->
         if stop > latest:
             latest, order.last[0] = stop, p
         if 0 <= limit < moment + graph.tail[p]:
-            order.visits[0] += n - first + 1
+            order.visits[0] += n + 1
             return limit + 1
         for k in range(use_at[p], use_at[p + 1]):
             free[use[k]], user[use[k]] = stop, p
-    order.visits[0] += len(sequence) - first
+    order.visits[0] += len(sequence)
     return latest
 
 
