@@ -26,7 +26,7 @@ _PLACEMENTS = 8
 """So many placements are scheduled by all rules, at most."""
 _MOST_LISTED = 100_000
 """Once schedules by rules had so many operations in all, there is no other placement."""
-_STEP_OPERATIONS, _MOST_STEPS = 30_000, 200
+_STEP_OPERATIONS, _MOST_STEPS = 60_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
 _MOVED = 0.5
 """Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""

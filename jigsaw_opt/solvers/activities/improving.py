@@ -26,7 +26,7 @@ _SHORTEST, _SHORTEST_ANEW, _LONGEST = 0.1, 1.0, 10.0
 """Such seconds of a run: at first from the incumbent or a list schedule, and after many in vain."""
 _SHARE = 0.1
 """The first run from a list schedule has such a share of what is left of the limits, if that is more."""
-_DRAWS, _FAR = 4, 0.06
+_DRAWS, _FAR = 6, 0.06
 """The best of so many list schedules is annealed, if its period is within such a share of the incumbent's."""
 _HOT = (0.05, 0.15, 0.5)
 """What the first steps of a run may well lose, in mean durations of activities; by chance one of these."""

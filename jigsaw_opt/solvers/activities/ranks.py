@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 
 from jigsaw_opt.solvers.activities.flat import FlatActivities
@@ -65,10 +65,12 @@ class Ranks:
             makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
             reserve. ``by_job``: job by job, most weight for its work first. A number: longest way first, but that of
             what takes memory is shorter by so many times the work there is for each such activity, and that of what
-            nothing waits for by half of it.
+            nothing waits for by half of it; chance takes half to twice the lag.
         random
             Chance.
         """
+        if isinstance(rule, float):
+            return self._ranked(self._lagging(rule * 2 ** (2 * random.random() - 1) if random else rule))
         blur = random.choice((0.05, 0.2, 0.5)) if random else 0.0
 
         def key(activity: int) -> tuple[float, ...]:
@@ -76,8 +78,6 @@ class Ranks:
             if random is not None:
                 tail *= 1 + blur * (random.random() - 0.5)
             grows, leaf = self._grows[activity], self._leaf[activity]
-            if isinstance(rule, float):
-                return tail + rule * self._unit * (1.0 if grows else 0.5 if leaf else 0.0), activity
             if rule == "in_order":
                 return self._place[activity] * (1 + blur * random.random() if random else 1.0), activity
             if rule == "by_job":
@@ -86,6 +86,18 @@ class Ranks:
                 return tail, activity
             return rule == "leaves_last" and leaf, grows, tail, activity
 
+        return self._ranked(key)
+
+    def _lagging(self, lag: float) -> Callable[[int], tuple[float, ...]]:
+        """Longest way first, with what takes memory put off."""
+
+        def key(activity: int) -> tuple[float, ...]:
+            share = 1.0 if self._grows[activity] else 0.5 if self._leaf[activity] else 0.0
+            return share * lag * self._unit - self._tail[activity] - self._flat.duration_us[activity], activity
+
+        return key
+
+    def _ranked(self, key: Callable[[int], tuple[float, ...]]) -> list[int]:
         found = [0] * len(self._tail)
         for place, activity in enumerate(sorted(range(len(found)), key=key)):
             found[activity] = place
