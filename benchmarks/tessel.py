@@ -8,23 +8,32 @@ block up to the end of its backward one.
 
 Each placement becomes one shaped job on the cyclic horizon, with one iteration a period, barrier ``none``, and a slot
 a device. Memory is that of each device.
+
+With ``--tessel PATH`` to a checkout of Tessel, and ``--python`` that has its packages (z3-solver, numpy,
+more-itertools, matplotlib), its own search runs beside, with as many micro-batches as memory, six at most. It states
+bubbles of a repetend; with the load of a device they make its period. The steps that it states are longer where
+repetends overlap.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from time import perf_counter
 
 from jigsaw_opt.problem import Cluster, Edge, Hold, Instance, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result
 from jigsaw_opt.solvers.solve import solve
 
 SHAPES = ("V", "X", "M", "NN", "K")
 _FORWARD, _BACKWARD, _SHARDED = 1, 3, 1
+_CASES = Path("examples", "simulator", "cases_tessel.py")
+_MOST_MICRO_BATCHES = 6
 
 Step = tuple[str, Sequence[int], int]
 """Name, devices and duration of a block."""
@@ -100,23 +109,42 @@ def load(instance: Instance) -> int:
     )
 
 
-def rows(shape: str, devices: int, memories: Sequence[int], solver: str, seconds: float) -> Iterator[str]:
+def tessel_period(arguments: argparse.Namespace, shape: str, devices: int, memory: int, work: int) -> str:
+    """Period of the best repetend that Tessel finds in its time, and the seconds; ``-`` where it finds none."""
+    sizes = {"ndevs": devices, "nmicros": min(memory, _MOST_MICRO_BATCHES), "memory": memory}
+    command = [arguments.python, "-u", str(arguments.tessel / _CASES), "--placement", f"{shape.lower()}shape"]
+    command += [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    began = perf_counter()
+    try:
+        done = subprocess.run(
+            command,
+            env={"PYTHONPATH": str(arguments.tessel)},
+            stdout=subprocess.PIPE,
+            timeout=arguments.tessel_seconds,
+            check=False,
+        )
+        said = done.stdout
+    except subprocess.TimeoutExpired as over:
+        said = over.stdout or b""
+    bubbles = re.findall(rb"bubbles per repetend: (\d+)", said)
+    return f"{work + int(bubbles[-1]) if bubbles else '-'} | {perf_counter() - began:.1f}"
+
+
+def rows(arguments: argparse.Namespace, shape: str, devices: int) -> Iterator[str]:
     """Lines of the table of one placement, each once it is there, and the least memory without a bubble."""
     enough = None
-    for memory in memories:
+    for memory in range(arguments.memory[0], arguments.memory[1] + 1):
         instance, began = repetend(shape, devices, memory), perf_counter()
-        result = solve(instance, solver, Options(time_limit=seconds, workers=2))
+        result = solve(instance, arguments.solver, Options(time_limit=arguments.seconds, workers=2))
+        seconds, work = perf_counter() - began, load(instance)
         period = "-" if result.objective is None else result.objective
-        if enough is None and result.objective == load(instance):
+        if enough is None and period == work:
             enough = memory
-        cells = (shape, devices, memory, load(instance), period, result.bound, _verdict(result))
-        yield f"| {' | '.join(map(str, cells))} | {perf_counter() - began:.1f} |"
+        theirs = tessel_period(arguments, shape, devices, memory, work) if arguments.tessel else "- | -"
+        cells = (shape, devices, memory, work, period, result.bound, result.status, f"{seconds:.1f}", theirs)
+        yield f"| {' | '.join(map(str, cells))} |"
     least = "none of these" if enough is None else enough
     print(f"{shape} on {devices} devices: no bubble from memory {least} on", file=sys.stderr)
-
-
-def _verdict(result: Result) -> str:
-    return result.status
 
 
 def main() -> int:
@@ -127,12 +155,20 @@ def main() -> int:
     parser.add_argument("--memory", nargs=2, type=int, default=[1, 8], metavar=("LEAST", "MOST"))
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--tessel", type=Path, help="a checkout of Tessel")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has Tessel's packages")
+    parser.add_argument("--tessel-seconds", type=float, default=60.0)
     arguments = parser.parse_args()
-    memories = range(arguments.memory[0], arguments.memory[1] + 1)
-    print("| shape | devices | memory | load | period | bound | status | s |\n|---|---|---|---|---|---|---|---|")
+    if arguments.tessel is None:
+        print("without --tessel PATH its own search is left out", file=sys.stderr)
+    elif not (arguments.tessel / _CASES).is_file():
+        print(f"no {_CASES} in {arguments.tessel}; its own search is left out", file=sys.stderr)
+        arguments.tessel = None
+    print("| shape | devices | memory | load | period | bound | status | s | Tessel | s |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for devices in arguments.devices:
         for shape in arguments.shapes:
-            for row in rows(shape, devices, memories, arguments.solver, arguments.seconds):
+            for row in rows(arguments, shape, devices):
                 print(row, flush=True)
     return 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from jigsaw_opt.formulations.cpsat_activities import spans_suffice
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, propagate_strongly, run_engine
@@ -123,8 +124,9 @@ class Targets:
         if self._strongly:
             propagate_strongly(solver)
         # Too much work for a GPU or link is for other bounds to find. Orders that leave no room are found without a
-        # relaxation, several times sooner; several threads have both. Where periods of shaped jobs overlap, what holds
-        # memory is found by the relaxation alone.
-        if self._workers == 1 and not (self._operations.shaped and self._operations.horizon == "cyclic"):
+        # relaxation, several times sooner; several threads have both. Where periods of shaped jobs overlap, only the
+        # relaxation finds what holds memory for too long.
+        cyclic = self._operations.horizon == "cyclic" and bool(self._operations.shaped)
+        if self._workers == 1 and (not cyclic or spans_suffice(self._operations)):
             solver.parameters.linearization_level = 0
         return solver

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jigsaw_opt.formulations.cpsat_activities.holds import add_memory
 from jigsaw_opt.formulations.cpsat_activities.placement import add_order_of_gpus, add_placement, add_sizes
 from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
-from jigsaw_opt.formulations.cpsat_activities.symmetry import add_order_of_parts
+from jigsaw_opt.formulations.cpsat_activities.symmetry import add_order_of_parts, sorted_starts
 from jigsaw_opt.formulations.cpsat_activities.timing import (
     add_blocks_disjoint,
     add_starts,
@@ -23,6 +23,7 @@ from jigsaw_opt.formulations.cpsat_model import new_model
 from jigsaw_opt.formulations.timetable import windows
 from jigsaw_opt.problem.activities import ShapedDecision, assemble_shaped
 from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.plan import ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable, assemble
 
 if TYPE_CHECKING:
@@ -85,15 +86,22 @@ class CpSatActivities:
         """Offer a timetable to the engine as its first solution."""
         self.proto.clear_hints()  # type: ignore[no-untyped-call]
         number = {self.operations.cluster.gpu_name(*gpu): g for g, gpu in enumerate(self.gpus.all)}
-        first = timetable.shaped[0].iterations[0].blocks[0].start_us
+        moments = [_sorted_starts_of(it, plan) for it, plan in zip(self.jobs, timetable.shaped, strict=True)]
+        first = moments[0][0][0]
         self.workers.hint(timetable, first)
-        for it, plan in zip(self.jobs, timetable.shaped, strict=True):
+        for it, plan, own in zip(self.jobs, timetable.shaped, moments, strict=True):
             for at, name in zip(it.at, plan.gpus, strict=True):
                 for g, literal in at.items():
                     self.proto.add_hint(literal, g == number[name])
-            for row, iteration in zip(it.starts, plan.iterations, strict=True):
-                for start, done in zip(row, (*iteration.blocks, *iteration.transfers), strict=True):
-                    self.proto.add_hint(start.phase, self.axis.phase(done.start_us, first))
+            for row, starts in zip(it.starts, own, strict=True):
+                for start, moment in zip(row, starts, strict=True):
+                    self.proto.add_hint(start.phase, self.axis.phase(moment, first))
+
+
+def _sorted_starts_of(it: ShapedVariables, plan: ShapedJobPlan) -> list[list[int]]:
+    """Starts of a plan by iteration and operation, in the order that the model asks for."""
+    done = [[*iteration.blocks, *iteration.transfers] for iteration in plan.iterations]
+    return sorted_starts(it.graph, [[execution.start_us for execution in row] for row in done])
 
 
 def build(operations: Operations, bound: int, limit: int) -> CpSatActivities:

@@ -1,4 +1,4 @@
-"""Parts of a job that could change places without effect, such as micro-batches: they begin in their order."""
+"""Parts of a job that could change places without effect, such as micro-batches: they go in their order."""
 
 from __future__ import annotations
 
@@ -12,14 +12,52 @@ from jigsaw_opt.problem.shaped_graph import ShapedGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["add_order_of_parts", "alike_parts"]
+__all__ = ["add_order_of_parts", "alike_parts", "sorted_starts"]
 
 
 def add_order_of_parts(model: cp_model.CpModel, it: ShapedVariables) -> None:
-    """Of parts that are alike, the one before starts its first operation no later."""
+    """Of parts that are alike, each operation of the one before starts no later than that of the next one.
+
+    Sort the starts that an operation has in all of them, in each iteration, and give the least to the first part and so
+    on. Where ``b`` waited for ``a`` in every part, it still does. GPUs, links and barriers see the same times. So does
+    memory where no hold ends before it begins: how many have begun at a time, and how many have ended, is the same.
+    """
     for parts in alike_parts(it.graph):
+        forward = _holds_forward(it.graph, parts[0])
         for one, other in pairwise(parts):
-            model.add(it.starts[0][one[0]].start <= it.starts[0][other[0]].start)
+            for iteration in range(it.graph.job.iterations if forward else 1):
+                for before, after in zip(one, other, strict=True) if forward else [(one[0], other[0])]:
+                    start = it.starts[iteration][after].start
+                    # Blocks of one slot do not overlap besides.
+                    apart = forward and before < it.graph.blocks
+                    model.add(start >= (it.end if apart else it.start)(iteration, before))
+
+
+def sorted_starts(graph: ShapedGraph, rows: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Starts by iteration and operation in the order that `add_order_of_parts` asks for.
+
+    Parameters
+    ----------
+    graph
+        The job, cut.
+    rows
+        Starts of a plan.
+    """
+    found = [list(row) for row in rows]
+    for parts in alike_parts(graph):
+        if _holds_forward(graph, parts[0]):
+            for row in found:
+                for operations in zip(*parts, strict=True):
+                    for operation, start in zip(operations, sorted(row[o] for o in operations), strict=True):
+                        row[operation] = start
+    return found
+
+
+def _holds_forward(graph: ShapedGraph, part: Sequence[int]) -> bool:
+    """Whether waits alone keep every hold of a part from ending before it begins."""
+    zeros, members = [0] * graph.size, set(part)
+    own = [hold for hold in graph.holds if hold.start in members]
+    return all(hold.end in graph.longest_from(hold.start, zeros) for hold in own)
 
 
 def alike_parts(graph: ShapedGraph) -> list[list[Sequence[int]]]:

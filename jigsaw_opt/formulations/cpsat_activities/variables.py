@@ -85,6 +85,10 @@ class ShapedVariables:
     links: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
     starts: list[list[Start]] = field(default_factory=list)
 
+    def start(self, iteration: int, operation: int) -> Expression:
+        """Start of an operation."""
+        return self.starts[iteration][operation].start
+
     def end(self, iteration: int, operation: int) -> Expression:
         """End of an operation."""
         return self.starts[iteration][operation].start + self.size[operation]
