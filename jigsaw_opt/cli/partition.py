@@ -1,12 +1,14 @@
-"""Cut a profiled model into the stages of a pipeline, by PipeDream's dynamic program."""
+"""Cut a profiled model into the stages of a pipeline, or place the operators of a workload on devices."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jigsaw_opt.planning.partition import Level, Partition
 
 HELP = "cut a profiled model into the stages of a pipeline"
@@ -14,13 +16,15 @@ HELP = "cut a profiled model into the stages of a pipeline"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("profile", type=Path, metavar="PROFILE", help="profile graph of PipeDream or DAPPLE")
     parser.add_argument(
-        "--machines", required=True, metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2"
+        "profile",
+        type=Path,
+        metavar="PROFILE",
+        help="profile graph of PipeDream or DAPPLE, or a workload (.json) of dnn-partitioning",
     )
+    parser.add_argument("--machines", metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2")
     parser.add_argument(
         "--bandwidth",
-        required=True,
         metavar="RATES",
         help="bytes per second on each level of machines, innermost first, as in 25000000000,3125000000",
     )
@@ -30,20 +34,32 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--activations", action="store_true", help="outputs sent between stages are paid for")
     parser.add_argument("--no-replication", action="store_true", help="each stage has one GPU")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="of a GPU (default: no limit)")
+    workload = parser.add_argument_group("workloads of dnn-partitioning, which state their devices")
+    workload.add_argument("--non-contiguous", action="store_true", help="a device may have any operators, by CP-SAT")
+    workload.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for that (default: 60)")
+    workload.add_argument("--workers", type=int, metavar="N", help="threads for that (default: all cores)")
+    workload.add_argument("--seed", type=int, default=0, metavar="N", help="seed of that (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the partition as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the partition, as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the profile, cut it, print and write the stages."""
-    from jigsaw_opt.cli.output import emit, print_json, require_output
-    from jigsaw_opt.documents.readers import read_layer_graph
-    from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.planning.partition import partition
-    from jigsaw_opt.planning.partition.document import partition_tree
-    from jigsaw_opt.text import json_text
+    from jigsaw_opt.cli.output import require_output
 
     require_output(arguments.output, arguments.profile)
+    return _run_workload(arguments) if arguments.profile.suffix == ".json" else _run_profile(arguments)
+
+
+def _run_profile(arguments: argparse.Namespace) -> int:
+    from jigsaw_opt.documents.readers import read_layer_graph
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.partition import partition
+    from jigsaw_opt.planning.partition.document import partition_tree
+
+    if arguments.non_contiguous:
+        raise UsageError("--non-contiguous is for workloads of dnn-partitioning")
     levels = _levels(arguments)
     found = partition(
         read_layer_graph(read_file(arguments.profile), source=str(arguments.profile)),
@@ -53,20 +69,69 @@ def run(arguments: argparse.Namespace) -> int:
         replicate=not arguments.no_replication,
         memory=arguments.memory,
     )
-    document = partition_tree(found)
+    _hand_over(arguments, partition_tree(found), lambda: _print(found))
+    return 0
+
+
+def _hand_over(arguments: argparse.Namespace, document: dict[str, Any], show: Callable[[], None]) -> None:
+    """Write and print a result."""
+    from jigsaw_opt.cli.output import emit, print_json
+    from jigsaw_opt.text import json_text
+
     if arguments.output is not None:
         emit((json_text(document, indent=2) + "\n").encode(), arguments.output)
     if arguments.json:
         print_json(document)
     elif arguments.output is None:
-        _print(found)
+        show()
+
+
+def _run_workload(arguments: argparse.Namespace) -> int:
+    """Place operators on the devices of a workload."""
+    import os
+
+    from jigsaw_opt.documents.readers.dnn_partitioning import read_dnn_partitioning
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import InfeasibleError, UsageError
+    from jigsaw_opt.planning.placement import contiguous_placement, exact_placement, groups_of, ordered_groups
+
+    given = [name for name in ("machines", "bandwidth", "memory") if getattr(arguments, name) is not None]
+    if given:
+        raise UsageError(f"a workload states its devices; leave out --{given[0]}")
+    graph = read_dnn_partitioning(read_file(arguments.profile), source=str(arguments.profile))
+    found = None
+    try:
+        found = contiguous_placement(ordered_groups(graph))
+    except (InfeasibleError, UsageError):
+        if not arguments.non_contiguous:
+            raise
+    if arguments.non_contiguous or found is None:
+        workers = arguments.workers or os.cpu_count() or 1
+        found = exact_placement(groups_of(graph), found, arguments.time_limit, workers, arguments.seed)
+    document = {
+        "contiguous": not arguments.non_contiguous,
+        "max_load_ms": found.max_load_ns / 1e6,
+        "bound_ms": found.bound_ns / 1e6,
+        "devices": [{"kind": it.kind, "load_ms": it.load_ns / 1e6, "nodes": list(it.nodes)} for it in found.devices],
+    }
+    _hand_over(arguments, document, lambda: _print_devices(document))
     return 0
+
+
+def _print_devices(document: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.output import print_table
+
+    rows = [(it["kind"], f"{it['load_ms']:.4f}", len(it["nodes"])) for it in document["devices"]]
+    print_table(("device", "load ms", "operators"), rows, right={"load ms", "operators"})
+    print(f"\nlargest load {document['max_load_ms']:.4f} ms, bound {document['bound_ms']:.4f} ms")
 
 
 def _levels(arguments: argparse.Namespace) -> list[Level]:
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition import Level
 
+    if arguments.machines is None or arguments.bandwidth is None:
+        raise UsageError("a profile graph needs --machines and --bandwidth")
     machines = _positive("--machines", arguments.machines)
     rates = _positive("--bandwidth", arguments.bandwidth)
     if len(machines) != len(rates):

@@ -67,3 +67,34 @@ def test_wrong_arguments_are_named(
 def test_what_cannot_be_has_its_own_exit_code(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["partition", str(profile), *MACHINES, "--no-replication"]) == 4
     assert "no partition uses all machines" in capsys.readouterr().err
+
+
+WORKLOAD = {
+    "maxSizePerFPGA": 100,
+    "maxFPGAs": 2,
+    "maxCPUs": 0,
+    "nodes": [
+        {"id": at, "supportedOnFpga": 1, "cpuLatency": 9.0, "fpgaLatency": time, "isBackwardNode": 0, "size": 1}
+        for at, time in enumerate((3.0, 1.0, 1.0, 3.0))
+    ],
+    "edges": [{"sourceId": at, "destId": at + 1, "cost": 0.5} for at in range(3)],
+}
+
+
+@pytest.mark.parametrize(("options", "load"), [([], 4.5), (["--non-contiguous"], 4.5)])
+def test_operators_are_placed_on_the_devices_of_a_workload(
+    options: list[str], load: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(WORKLOAD))
+    assert main(["partition", str(path), *options, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["max_load_ms"] == printed["bound_ms"] == load
+    assert sorted(node for it in printed["devices"] for node in it["nodes"]) == [0, 1, 2, 3]
+
+
+def test_a_workload_states_its_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "workload.json"
+    path.write_text(json.dumps(WORKLOAD))
+    assert main(["partition", str(path), *MACHINES]) == 2
+    assert "leave out --machines" in capsys.readouterr().err
