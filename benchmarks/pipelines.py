@@ -1,6 +1,6 @@
 """Pipelines with memory: our periods beside the spans of the zero-bubble heuristic.
 
-Run it as ``python benchmarks/pipelines.py [--solver auto] [--seconds 20] [--most 1500]``. Costs, memory and the
+Run it as ``python benchmarks/pipelines.py [--solver auto] [--seconds 20] [--sizes 8x24]``. Costs, memory and the
 heuristic's spans are read from ``pipeline/reference_results.json`` of the measured data (``JIGSAW_SHARED``). Each entry
 becomes one job on the cyclic horizon: a slot a stage, and for each micro-batch a forward pass, the gradient of its
 input and that of its weights. The pipeline flushes once a period, so the period is the longest time from the first
@@ -82,6 +82,7 @@ def main() -> int:
     parser.add_argument("--solver", default="auto")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--most", type=int, default=10**9, help="entries of at most so many blocks")
+    parser.add_argument("--sizes", nargs="*", default=[], help="only entries of these, such as 8x24; default: all")
     parser.add_argument("--every", type=int, default=1, help="only each so-many-th of these")
     arguments = parser.parse_args()
     if not RESULTS.is_file():
@@ -89,6 +90,8 @@ def main() -> int:
         return 1
     entries = json.loads(RESULTS.read_text(encoding="utf-8"))["zero_bubble"]
     chosen = [it for it in entries if 3 * it["p"] * it["m"] <= arguments.most and it["heuristic_span"]]
+    if arguments.sizes:
+        chosen = [it for it in chosen if f"{it['p']}x{it['m']}" in arguments.sizes]
     for row in rows(chosen[:: arguments.every], arguments.solver, arguments.seconds):
         print(row, flush=True)
     return 0
