@@ -71,7 +71,7 @@ def test_the_optimum(horizon: Horizon, objective: Objective, seed: int) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("horizon", "objective"), HORIZONS)
 def test_auto_decides_small_instances(seed: int, horizon: Horizon, objective: Objective, workers: int) -> None:
     instance = tight(seed, horizon, objective)
