@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from jigsaw_opt.problem import (
@@ -42,6 +43,30 @@ def random_instance(
     models = {f"m{k}": _model(random, random.choice((1, 2, 2, 3))) for k in range(random.choice((1, 2)))}
     jobs = _jobs(random, models, horizon, operations, cluster.gpu_count)
     return Instance(f"random-{seed}", cluster, models, jobs, horizon, "period" if horizon == "cyclic" else objective)
+
+
+def with_promises(instance: Instance, random: Random, about: int) -> Instance:
+    """The instance with deadlines or paces of some of its jobs, drawn so that they matter where plans are `about` long.
+
+    Parameters
+    ----------
+    instance
+        A valid instance without promises.
+    random
+        Draws them.
+    about
+        Such as its least makespan or period, in microseconds.
+    """
+    jobs = []
+    for job in instance.jobs:
+        most = random.randint(max(1, about // 2), about + 2)
+        if random.random() < 0.6 and instance.horizon == "finite":
+            jobs.append(replace(job, deadline_us=most))
+        elif random.random() < 0.6 and instance.horizon == "cyclic":
+            jobs.append(replace(job, pace_us=-(-most // job.iterations)))
+        else:
+            jobs.append(job)
+    return replace(instance, jobs=tuple(jobs))
 
 
 def _cluster(random: Random) -> Cluster:

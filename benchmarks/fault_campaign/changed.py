@@ -164,6 +164,8 @@ _LEAST = {
     "fabric_bandwidth",
     "state_factor",
     "weight",
+    "deadline_us",
+    "pace_us",
     "min_contributors",
 }
 

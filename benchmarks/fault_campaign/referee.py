@@ -34,13 +34,15 @@ def objective(instance: Json, plan: Json) -> int:
     """Its value, worked out from the starts and ends that it states (specification: objective)."""
     if instance.get("horizon", "finite") == "cyclic":
         return int(plan["period_us"])
-    # Of a shaped job any iteration may end last; of any other one it is the last.
-    ends = [
-        max(x["end_us"] for i in job["iterations"] for x in (*i["blocks"], *i["transfers"])) for job in plan["jobs"]
-    ]
+    ends = [_end(job) for job in plan["jobs"]]
     if instance["objective"] == "makespan":
         return int(max(ends))
     return sum(int(job.get("weight", 1)) * end for job, end in zip(instance["jobs"], ends))
+
+
+def _end(job: Json) -> int:
+    """When a job ends: of a shaped job any iteration may end last; of any other one it is the last."""
+    return max(int(x["end_us"]) for i in job["iterations"] for x in (*i["blocks"], *i["transfers"]))
 
 
 def canonical(instance: Json) -> bytes:
@@ -87,6 +89,7 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
     yield from _belonging(instance, plan)
     for given, job in zip(instance["jobs"], plan["jobs"]):
         yield from (wrong_shaped_job if "shape" in given else _job)(instance, given, job, period)
+        yield from _promises(given, job, period)
     yield from _lanes(instance, plan, period)
     yield from _memory(instance, plan, period)
     value = objective(instance, plan)
@@ -94,6 +97,14 @@ def _broken(instance: Json, plan: Json) -> Iterator[str]:
         yield f"objective: it is {value}"
     if plan["bound"] > value or (plan["status"] == "optimal" and plan["bound"] != value):
         yield f"bound: the objective is {value}"
+
+
+def _promises(given: Json, job: Json, period: int | None) -> Iterator[str]:
+    """When the job ends, and how often it does an iteration (specification: deadline, pace)."""
+    if "deadline_us" in given and _end(job) > given["deadline_us"]:
+        yield "deadline"
+    if "pace_us" in given and period is not None and period > given["pace_us"] * given["iterations"]:
+        yield "pace"
 
 
 def _structure(instance: Json, plan: Json) -> Iterator[str]:

@@ -11,6 +11,7 @@ import jigsaw_opt.checking.timing as timing
 from jigsaw_opt.checking.depth import depth
 from jigsaw_opt.checking.jobs import pair_up
 from jigsaw_opt.checking.memory import memory
+from jigsaw_opt.checking.promises import promises
 from jigsaw_opt.checking.shaped import CheckedShapedJob, shaped
 from jigsaw_opt.checking.violation import RULES, Violation
 from jigsaw_opt.documents import validate
@@ -54,6 +55,7 @@ def _violations(instance: Instance, plan: Plan) -> Iterator[Violation]:
     cyclic = instance.horizon == "cyclic" and plan.period_us is not None and plan.period_us >= 1
     period_us = plan.period_us if cyclic else None
     for job in jobs:
+        yield from promises(job, period_us)
         if isinstance(job, CheckedShapedJob):
             yield from shaped(job, cluster, period_us)
             continue

@@ -18,6 +18,7 @@ Rule = Literal[
     "readiness",
     "order",
     "release",
+    "deadline",
     "barrier",
     "edges",
     "exclusive",
@@ -25,6 +26,7 @@ Rule = Literal[
     "objective",
     "bound",
     "period",
+    "pace",
 ]
 RULES: tuple[Rule, ...] = get_args(Rule)
 

@@ -137,6 +137,8 @@ class InstanceBuilder:
         release_us: int = 0,
         weight: int = 1,
         depth: Depth | None = None,
+        deadline_us: int | None = None,
+        pace_us: int | None = None,
     ) -> None:
         """Add a job.
 
@@ -152,6 +154,10 @@ class InstanceBuilder:
             Its weight in ``weighted_completion``.
         depth
             Its depth rule; None for full depth.
+        deadline_us
+            It ends no later, in microseconds; None for no deadline.
+        pace_us
+            On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
         """
         self._jobs.append(
             {
@@ -162,10 +168,21 @@ class InstanceBuilder:
                 "release_us": release_us,
                 "weight": weight,
                 "depth": FullDepth() if depth is None else depth,
+                **_given(deadline_us=deadline_us, pace_us=pace_us),
             }
         )
 
-    def add_shaped_job(self, name: str, shape: Shape, *, iterations: int, release_us: int = 0, weight: int = 1) -> None:
+    def add_shaped_job(
+        self,
+        name: str,
+        shape: Shape,
+        *,
+        iterations: int,
+        release_us: int = 0,
+        weight: int = 1,
+        deadline_us: int | None = None,
+        pace_us: int | None = None,
+    ) -> None:
         """Add a job that states its own operations.
 
         Parameters
@@ -178,9 +195,18 @@ class InstanceBuilder:
             None of its operations starts earlier, in microseconds.
         weight
             Its weight in ``weighted_completion``.
+        deadline_us, pace_us
+            As of `add_job`.
         """
         self._jobs.append(
-            {"name": name, "shape": shape, "iterations": iterations, "release_us": release_us, "weight": weight}
+            {
+                "name": name,
+                "shape": shape,
+                "iterations": iterations,
+                "release_us": release_us,
+                "weight": weight,
+                **_given(deadline_us=deadline_us, pace_us=pace_us),
+            }
         )
 
     def build(self) -> Instance:
@@ -201,6 +227,11 @@ class InstanceBuilder:
             "objective": self._objective,
         }
         return decode_instance_tree(lambda report: _plain(tree, "$", report))
+
+
+def _given(**values: int | None) -> Json:
+    """Those keys that have a value."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def validate(instance: Instance) -> Instance:

@@ -135,15 +135,7 @@ def _model(model: Model) -> Json:
 def _job(job: Job | ShapedJob) -> Json:
     if isinstance(job, ShapedJob):
         return {**encode_part(job), "shape": _shape(job.shape)}
-    return {
-        "name": job.name,
-        "model": job.model,
-        "workers": job.workers,
-        "iterations": job.iterations,
-        "release_us": job.release_us,
-        "weight": job.weight,
-        "depth": encode_depth(job.depth),
-    }
+    return {**encode_part(job), "depth": encode_depth(job.depth)}
 
 
 def _shape(shape: Shape) -> Json:

@@ -102,6 +102,10 @@ def _check_horizon(tree: Json, jobs: list[Any], report: Report) -> None:
     horizon, objective = tree.get("horizon", "finite"), tree.get("objective")
     if horizon == "finite" and objective == "period":
         report.add(("$", "objective"), '"period" is for the horizon "cyclic"', 'set "horizon": "cyclic"')
+    unkept, other = ("pace_us", "cyclic") if horizon == "finite" else ("deadline_us", "finite")
+    for index, job in enumerate(jobs):
+        if isinstance(job, dict) and unkept in job and horizon in ("finite", "cyclic"):
+            report.add(((("$", "jobs"), index), unkept), f"is for the horizon {quoted(other)}")
     if horizon != "cyclic":
         return
     if objective in ("makespan", "weighted_completion"):

@@ -28,6 +28,10 @@ class Job:
         Its weight in `weighted_completion`.
     depth
         Its depth rule.
+    deadline_us
+        It ends no later; None for no deadline, as on the cyclic horizon.
+    pace_us
+        On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
     """
 
     name: str
@@ -37,3 +41,5 @@ class Job:
     release_us: int = 0
     weight: int = 1
     depth: Depth = _FULL
+    deadline_us: int | None = None
+    pace_us: int | None = None

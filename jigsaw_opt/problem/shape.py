@@ -128,6 +128,10 @@ class ShapedJob:
         No operation starts earlier.
     weight
         Its weight in `weighted_completion`.
+    deadline_us
+        It ends no later; None for no deadline, as on the cyclic horizon.
+    pace_us
+        On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
     """
 
     name: str
@@ -135,3 +139,5 @@ class ShapedJob:
     iterations: int
     release_us: int = 0
     weight: int = 1
+    deadline_us: int | None = None
+    pace_us: int | None = None

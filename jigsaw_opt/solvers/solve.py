@@ -111,6 +111,8 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
     reason = method.unsupported(instance)
     if reason is None and instance.shaped and not getattr(method, "shapes", False):
         reason = f"job {instance.shaped[0].name!r} has a shape"
+    if reason is None and instance.promising and not getattr(method, "promises", False):
+        reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
     engines: tuple[str, ...] = getattr(method, "engines", ())

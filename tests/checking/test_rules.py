@@ -41,7 +41,7 @@ CLUSTER = Cluster(
 JOBS = (
     Job("pair", "m", 2, 2, release_us=7, depth=StaircaseDepth()),
     Job("lone", "one", 1, 1),
-    Job("full", "m", 2, 1),
+    Job("full", "m", 2, 1, deadline_us=72),
     Job("free", "m", 2, 2, depth=FreeDepth(balance=1)),
 )
 
@@ -86,7 +86,7 @@ def finite() -> tuple[Instance, Plan]:
 
 def cyclic() -> tuple[Instance, Plan]:
     """Two pairs across the link, and a lone worker whose block wraps."""
-    jobs = (Job("p", "m", 2, 1), Job("q", "m", 2, 1), Job("lone", "one", 1, 1))
+    jobs = (Job("p", "m", 2, 1), Job("q", "m", 2, 1, pace_us=38), Job("lone", "one", 1, 1))
     instance = Instance("cyclic", CLUSTER, {"m": MODEL, "one": ONE}, jobs, "cyclic", "period")
     first = JobPlan("p", ("a/0", "b/0"), (iteration([(2, 0, 12), (2, 0, 12)], [(6, 13), (13, 25)]),))
     second = JobPlan("q", ("a/0", "b/0"), (iteration([(2, 19, 31), (2, 19, 31)], [(25, 32), (32, 44)]),))
@@ -133,6 +133,7 @@ FINITE: dict[str, tuple[str, Mutation]] = {
     "a transfer before the one before has ended": ("order", lambda p: with_transfer(p, 2, 0, 1, end_us=63)),
     "a block before the barrier": ("barrier", lambda p: with_block(p, 0, 1, 1, start_us=25)),
     "a block before the release": ("release", lambda p: with_block(p, 0, 0, 0, start_us=6)),
+    "an end after the deadline": ("deadline", lambda p: with_transfer(p, 2, 0, 2, end_us=73)),
     "two blocks at once on a GPU": ("exclusive", lambda p: with_block(p, 1, 0, 0, start_us=45, end_us=55)),
     "an objective that is not the plan's": ("objective", lambda p: replace(p, objective=118)),
     "a bound above the objective": ("bound", lambda p: replace(p, bound=118)),
@@ -155,6 +156,7 @@ CYCLIC: dict[str, tuple[str, Mutation]] = {
     "transfers at once modulo the period": ("exclusive", lambda p: with_transfer(p, 1, 0, 2, end_us=45)),
     "an objective other than the period": ("objective", lambda p: replace(p, objective=39)),
     "a span longer than the period": ("period", lambda p: with_block(p, 2, 0, 0, end_us=33 + 39)),
+    "a period longer than the pace": ("pace", lambda p: replace(p, objective=39, period_us=39)),
     "no period": ("period", lambda p: replace(p, period_us=None)),
 }
 
@@ -286,3 +288,13 @@ def test_the_period_of_a_document_is_judged_by_its_horizon(period: object) -> No
             assert not check(instance, decode_plan(document))
         else:
             assert rules(instance, decode_plan(document)) & {"period", "objective"}
+
+
+def test_a_broken_promise_says_by_how_much() -> None:
+    instance, plan = finite()
+    late = check(instance, with_transfer(plan, 2, 0, 2, end_us=75))
+    assert [(v.path, v.message) for v in late] == [("$.jobs[2]", "ends at 75, 3 us after its deadline at 72")]
+    instance, plan = cyclic()
+    slow = check(instance, replace(plan, objective=42, period_us=42))
+    assert [(v.path, v.read) for v in slow] == [("$.jobs[1]", "docs/specification.md#pace")]
+    assert "4 us slower than 38 us each" in slow[0].message

@@ -96,6 +96,13 @@ def test_no_operation_starts_before_the_release() -> None:
     ]
 
 
+def test_a_shaped_job_ends_by_its_deadline() -> None:
+    assert judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=132)) == []
+    found = judged(lambda plan: None, lambda tree: tree["jobs"][0].update(deadline_us=100))
+    assert [(v.rule, v.path) for v in found] == [("deadline", "$.jobs[0]")]
+    assert "after its deadline at 100" in found[0].message
+
+
 def test_a_gpu_runs_every_block_of_its_slot_or_none() -> None:
     found = judged(lambda plan: None, lambda tree: tree["cluster"]["servers"][1].update(gpu_type="a100"))
     assert [(v.rule, v.path) for v in found] == [("placement", "$.jobs[0].gpus[1]")]

@@ -130,8 +130,17 @@ def shapes(draw: st.DrawFn) -> Shape:
 def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
     cyclic = draw(st.booleans())
+    deadlines, paces = (st.none(), st.none() | positives) if cyclic else (st.none() | positives, st.none())
     jobs = tuple(
-        ShapedJob(name, draw(shapes()), draw(positives), 0 if cyclic else draw(counts), draw(positives))
+        ShapedJob(
+            name,
+            draw(shapes()),
+            draw(positives),
+            0 if cyclic else draw(counts),
+            draw(positives),
+            draw(deadlines),
+            draw(paces),
+        )
         if draw(st.booleans())
         else Job(
             name=name,
@@ -141,6 +150,8 @@ def instances(draw: st.DrawFn) -> Instance:
             release_us=0 if cyclic else draw(counts),
             weight=draw(positives),
             depth=draw(depths),
+            deadline_us=draw(deadlines),
+            pace_us=draw(paces),
         )
         for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
+from dataclasses import replace
 
 from document_strategies import instances, plans
 from hypothesis import given, settings
@@ -60,6 +61,15 @@ def test_defaults_do_not_change_the_hash(pair: Instance) -> None:
     del spare["jobs"][0]["release_us"], spare["cluster"]["servers"][0]["fabric_latency_us"]
     assert spare != tree
     assert instance_sha256(decode_instance(json.dumps(spare))) == instance_sha256(pair)
+
+
+def test_promises_are_in_the_canonical_form_only_if_given(pair: Instance) -> None:
+    assert b"_us" in canonical_json(pair) and not {b"deadline_us", b"pace_us"} & set(canonical_json(pair).split(b'"'))
+    first, *rest = pair.jobs
+    promised = replace(pair, jobs=(replace(first, deadline_us=9), *rest))
+    written = canonical_json(pair).replace(b'{"depth":', b'{"deadline_us":9,"depth":', 1)
+    assert canonical_json(promised) == written
+    assert decode_instance(encode_instance(promised)) == promised
 
 
 def test_canonical_form_letter_by_letter(pair: Instance) -> None:

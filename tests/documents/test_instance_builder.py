@@ -20,6 +20,9 @@ from jigsaw_opt import (
     Model,
     Segment,
     Server,
+    Shape,
+    ShapedBlock,
+    Slot,
     StaircaseDepth,
     load_instance,
     validate,
@@ -69,6 +72,15 @@ def test_every_bundled_instance_can_be_built_anew_and_is_valid() -> None:
                 depth=job.depth,
             )
         assert builder.build() == instance == validate(instance)
+
+
+def test_a_job_may_promise_a_deadline_or_a_pace() -> None:
+    shape = Shape((Slot("one"),), (ShapedBlock("F", ("one",), {"v100": 1}),))
+    builder = begun()
+    builder.add_job("a", model="net", workers=1, iterations=1, deadline_us=7)
+    builder.add_shaped_job("b", shape, iterations=1, deadline_us=0, pace_us=9)
+    told = problems(builder)
+    assert [line.partition(": ")[0] for line in told] == ["$.jobs[1].deadline_us", "$.jobs[1].pace_us"]
 
 
 def test_all_problems_come_at_once_with_their_paths() -> None:

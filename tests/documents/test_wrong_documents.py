@@ -84,6 +84,8 @@ STRUCTURAL = [
     (("jobs", 0, "workers"), "2", "$.jobs[0].workers", 'is "2"'),
     (("jobs", 0, "iterations"), 1.5, "$.jobs[0].iterations", "a number with a fraction"),
     (("jobs", 0, "release_us"), -1, "$.jobs[0].release_us", "is -1"),
+    (("jobs", 0, "deadline_us"), 0, "$.jobs[0].deadline_us", "is 0"),
+    (("jobs", 0, "deadline_us"), None, "$.jobs[0].deadline_us", "null"),
     (("jobs", 0, "release_us"), 2**53, "$.jobs[0].release_us", "is 9007199254740992"),
     (("jobs", 0, "weight"), None, "$.jobs[0].weight", "is null"),
     ((*DEPTH, "rule"), "fre", f"{DEPTH_PATH}.rule", 'did you mean "free"?'),
@@ -243,6 +245,17 @@ def test_a_cyclic_instance_has_no_release() -> None:
     assert decode_instance(json.dumps(tree)).horizon == "cyclic"
     tree["jobs"][0]["release_us"] = 7
     assert [problem.path for problem in problems(json.dumps(tree))] == ["$.jobs[0].release_us"]
+
+
+@pytest.mark.parametrize(
+    ("horizon", "wrong", "other"), [("finite", "pace_us", "cyclic"), ("cyclic", "deadline_us", "finite")]
+)
+def test_each_horizon_has_its_own_promise(horizon: str, wrong: str, other: str) -> None:
+    tree = changed(("horizon",), horizon)
+    tree["objective"] = "period" if horizon == "cyclic" else "makespan"
+    tree["jobs"][0].update({"release_us": 0, wrong: 7})
+    told = [(problem.path, problem.message) for problem in problems(json.dumps(tree))]
+    assert told == [(f"$.jobs[0].{wrong}", f'is for the horizon "{other}"')]
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,12 @@ def test_a_missing_engine_and_a_refusal_are_told_apart(pair: Instance) -> None:
         solve(pair, "cpsatt")
 
 
+def test_a_solver_that_does_not_say_so_takes_no_promises(pair: Instance) -> None:
+    promised = replace(pair, jobs=(replace(pair.jobs[0], deadline_us=10**6), *pair.jobs[1:]))
+    with pytest.raises(UsageError, match=r"'scripted' does not take .* job 'a' promises a deadline or a pace"):
+        solve(promised, Scripted())
+
+
 def test_the_example_is_proven_by_both_exact_solvers(pair: Instance) -> None:
     for name in ("cpsat", "ilp", "auto"):
         events: list[Event] = []
