@@ -26,6 +26,7 @@ COMMANDS = (
     "instances",
     "generate",
     "convert",
+    "burst",
     "partition",
     "pipeline",
     "profile",

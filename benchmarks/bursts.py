@@ -1,0 +1,83 @@
+"""Burst-parallel plans beside the answers of DeepPool's planner: ``python benchmarks/bursts.py``.
+
+Costs and answers are read from the measured data (``JIGSAW_SHARED``). The released recurrence is held to the planner's
+times, the exact plan to an exact search under the same costs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from jigsaw_opt.documents.readers.burst_costs import BurstCosts, read_burst_costs
+from jigsaw_opt.planning.burst import BurstPlan, exact_plan, released_plan, widest_plan
+
+SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
+FOLDER = SHARED / "data" / "pipeline"
+
+
+def costs_of(answer: dict[str, Any]) -> BurstCosts:
+    """Costs that an answer was worked out with; one GPU is in each of the documents."""
+    gpus = max(2, answer["gpus"])
+    rate = round(answer["net_bw_bytes_per_us"])
+    name = f"costs_{answer['model']}_g{gpus}_b{answer['global_batch']}_bw{rate}.json"
+    costs = read_burst_costs((FOLDER / "deeppool" / name).read_bytes(), source=name)
+    return costs if answer["gpus"] > 1 else costs.limited(1)
+
+
+def deviation(plan: BurstPlan, answer: dict[str, Any]) -> float:
+    """The larger relative deviation of iteration time and GPU time."""
+    pairs = ((plan.iteration_us, answer["iter_ms"]), (plan.gpu_us, answer["gpu_ms"]))
+    return max(abs(own / 1e3 / other - 1) for own, other in pairs)
+
+
+def row(answer: dict[str, Any], released: BurstPlan, exact: BurstPlan) -> str:
+    """Both plans of a problem."""
+    limit = answer["amp_limit"]
+    cells = (
+        f"{answer['model']} {answer['global_batch']}",
+        answer["gpus"],
+        round(answer["net_bw_bytes_per_us"]),
+        limit,
+        f"{released.iteration_us / 1e3:.3f}",
+        f"{exact.iteration_us / 1e3:.3f}",
+        f"{released.gpu_us / 1e3:.3f}",
+        f"{exact.gpu_us / 1e3:.3f}",
+        len(released.over(limit)),
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> int:
+    """Print the table and the largest deviations."""
+    if not FOLDER.is_dir():
+        print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
+        return 2
+    worst = {"released": 0.0, "exact": 0.0, "data_parallel": 0.0}
+    counts = dict.fromkeys(worst, 0)
+    headers = ("model, batch", "GPUs", "bytes a us", "limit", "released ms", "exact ms", "released GPU ms")
+    print(f"| {' | '.join((*headers, 'exact GPU ms', 'layers over the limit'))} |\n|{'---|' * 9}")
+    for answer in json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["deeppool"]:
+        costs = costs_of(answer)
+        if answer["mode"] == "data_parallel":
+            found = [("data_parallel", widest_plan(costs), answer)]
+        else:
+            released, exact = (plan(costs, answer["amp_limit"]) for plan in (released_plan, exact_plan))
+            found = [("released", released, answer)]
+            if answer.get("exact_under_same_costs"):
+                found.append(("exact", exact, answer["exact_under_same_costs"]))
+            print(row(answer, released, exact))
+        for kind, plan, other in found:
+            counts[kind] += 1
+            worst[kind] = max(worst[kind], deviation(plan, other))
+    print()
+    for kind, count in counts.items():
+        print(f"{kind}: {count} answers, largest relative deviation {worst[kind]:.1e}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

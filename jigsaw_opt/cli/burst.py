@@ -1,0 +1,99 @@
+"""Plan a burst-parallel job: how many GPUs each layer gets."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.burst import BurstPlan
+
+HELP = "choose how many GPUs each layer of a job gets"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("costs", type=Path, metavar="COSTS", help="costs of the layers by number of GPUs, as JSON")
+    parser.add_argument(
+        "--variant",
+        choices=("released", "exact"),
+        default="exact",
+        help="DeepPool's released recurrence, or the fastest plan whose layers all keep the limit (default: exact)",
+    )
+    parser.add_argument(
+        "--limit",
+        type=float,
+        default=2.0,
+        metavar="A",
+        help="of amplification: GPU time over time on one GPU (default: 2)",
+    )
+    parser.add_argument("--horizon", choices=("finite", "cyclic"), default="finite", help="of what is written")
+    parser.add_argument("--name", default="burst", help="of the instance (default: burst)")
+    parser.add_argument("--json", action="store_true", help="print the plan as JSON")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan the job, print the plan and write the instance."""
+    from jigsaw_opt.cli.output import print_json, require_output
+    from jigsaw_opt.documents import save_instance
+    from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.planning.burst import burst_instance, exact_plan, released_plan
+
+    require_output(arguments.output, arguments.costs)
+    costs = read_burst_costs(read_file(arguments.costs), source=str(arguments.costs))
+    plan = (released_plan if arguments.variant == "released" else exact_plan)(costs, arguments.limit)
+    document = _document(plan, arguments.variant, arguments.limit)
+    if arguments.output is not None:
+        save_instance(burst_instance(plan, arguments.name, arguments.horizon), arguments.output)
+    if arguments.json:
+        print_json(document)
+    else:
+        _print(plan, document)
+    return 0
+
+
+def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
+    from jigsaw_opt.planning.burst import widest_plan
+
+    return {
+        "variant": variant,
+        "limit": limit,
+        "iteration_ms": plan.iteration_us / 1e3,
+        "gpu_ms": plan.gpu_us / 1e3,
+        "idle_share": plan.idle_share,
+        "single_gpu_ms": sum(layer.single_gpu_us for layer in plan.costs.layers) / 1e3,
+        "data_parallel_ms": widest_plan(plan.costs).iteration_us / 1e3,
+        "gpus_per_layer": plan.gpus_per_layer,
+        "layer_us": plan.layer_us,
+        "amplification": plan.amplifications,
+        "over_limit": plan.over(limit),
+    }
+
+
+def _print(plan: BurstPlan, document: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.output import print_table
+
+    columns = zip(
+        plan.costs.layers,
+        document["gpus_per_layer"],
+        document["layer_us"],
+        document["amplification"],
+        strict=True,
+    )
+    rows = [
+        (at, layer.name, gpus, f"{time:.1f}", "-" if value is None else f"{value:.3f}")
+        for at, (layer, gpus, time, value) in enumerate(columns)
+    ]
+    headers = ("layer", "kind", "GPUs", "us", "amplification")
+    print_table(headers, rows, right={*headers} - {"kind"})
+    print(f"\n{document['iteration_ms']:.3f} ms an iteration, {document['gpu_ms']:.3f} ms of GPU time; ", end="")
+    print(f"{100 * document['idle_share']:.1f} % of {plan.costs.gpus} GPUs is left to other jobs")
+    print(f"{document['single_gpu_ms']:.3f} ms on one GPU, ", end="")
+    print(f"{document['data_parallel_ms']:.3f} ms with as many GPUs as there may be in every layer")
+    over = document["over_limit"]
+    print(
+        f"{len(over)} layers over the limit {document['limit']:g}" + (f": {', '.join(map(str, over))}" if over else "")
+    )

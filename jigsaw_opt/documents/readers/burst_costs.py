@@ -1,0 +1,183 @@
+"""Costs of the layers of a model by number of GPUs, worked out with DeepPool's cost functions.
+
+A JSON document: `gpus`, `global_batch`, and `layers` in the order of the chain. Each has `single_gpu_us` and `configs`
+(`gpus`, `gpu_us`, `fwd_us`, `bwd_us`, `sync_us`), and each but the first `xfer_us`: a row for each config of the layer
+before, a column for each of its own. All times are microseconds of one iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from jigsaw_opt.documents.parsing import parsed
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.documents.structure import compiled
+
+__all__ = ["BurstCosts", "BurstLayer", "LayerOption", "read_burst_costs"]
+
+_TIME = {"type": "number", "minimum": 0, "maximum": 2**53 - 1}
+_COUNT = {"type": "integer", "minimum": 1, "maximum": 2**53 - 1}
+_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["gpus", "layers"],
+    "properties": {
+        "model": {"type": "string"},
+        "gpus": _COUNT,
+        "global_batch": _COUNT,
+        "layers": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/layer"}},
+    },
+    "$defs": {
+        "layer": {
+            "type": "object",
+            "required": ["id", "name", "single_gpu_us", "configs"],
+            "properties": {
+                "id": {"type": "integer", "minimum": 0},
+                "name": {"type": "string"},
+                "single_gpu_us": _TIME,
+                "configs": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/config"}},
+                "xfer_us": {"type": "array", "items": {"type": "array", "items": _TIME}},
+            },
+        },
+        "config": {
+            "type": "object",
+            "required": ["gpus", "gpu_us", "fwd_us", "bwd_us", "sync_us"],
+            "properties": {"gpus": _COUNT} | dict.fromkeys(("gpu_us", "fwd_us", "bwd_us", "sync_us"), _TIME),
+        },
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LayerOption:
+    """A layer on so many GPUs; times in microseconds.
+
+    Parameters
+    ----------
+    gpus
+        How many.
+    gpu_us
+        Forward and backward pass together, as measured.
+    forward_us, backward_us
+        Each of them, as measured; their sum may differ a little from `gpu_us`.
+    sync_us
+        Synchronising the gradients of its weights.
+    """
+
+    gpus: int
+    gpu_us: float
+    forward_us: float
+    backward_us: float
+    sync_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class BurstLayer:
+    """A layer and what it may run on.
+
+    Parameters
+    ----------
+    name
+        Its kind.
+    single_gpu_us
+        Microseconds of its passes and its synchronisation on one GPU.
+    options
+        What it may run on, each another number of GPUs.
+    transfer_us
+        By option of the layer before and own one, microseconds of moving activations and their gradients; empty for
+        the first layer.
+    """
+
+    name: str
+    single_gpu_us: float
+    options: tuple[LayerOption, ...]
+    transfer_us: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BurstCosts:
+    """A chain of layers on at most so many GPUs, at a fixed global batch."""
+
+    gpus: int
+    layers: tuple[BurstLayer, ...]
+
+    def limited(self, gpus: int) -> BurstCosts:
+        """The same chain with only the options of at most so many GPUs."""
+        kept = [[at for at, it in enumerate(layer.options) if it.gpus <= gpus] for layer in self.layers]
+        layers = [
+            BurstLayer(
+                layer.name,
+                layer.single_gpu_us,
+                tuple(layer.options[at] for at in own),
+                tuple(tuple(layer.transfer_us[one][at] for at in own) for one in before) if layer.transfer_us else (),
+            )
+            for layer, before, own in zip(self.layers, [[], *kept], kept, strict=False)
+        ]
+        return BurstCosts(min(gpus, self.gpus), tuple(layers))
+
+
+def read_burst_costs(data: bytes | str, *, source: str = "$") -> BurstCosts:
+    """Read a document of costs.
+
+    Parameters
+    ----------
+    data
+        The document.
+    source
+        What problems call it.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    tree = parsed(data, source, _check)
+    layers = tuple(
+        BurstLayer(
+            layer["name"],
+            layer["single_gpu_us"],
+            tuple(_option(config) for config in layer["configs"]),
+            tuple(tuple(row) for row in layer.get("xfer_us", ())),
+        )
+        for layer in tree["layers"]
+    )
+    return BurstCosts(tree["gpus"], layers)
+
+
+def _option(config: dict[str, Any]) -> LayerOption:
+    return LayerOption(*(config[key] for key in ("gpus", "gpu_us", "fwd_us", "bwd_us", "sync_us")))
+
+
+def _check(tree: dict[str, Any], report: Report) -> None:
+    compiled(_SCHEMA, _SCHEMA)(tree, "$", report)
+    if report.problems:
+        return
+    rows = 0
+    for at, layer in enumerate(tree["layers"]):
+        place = (("$", "layers"), at)
+        if layer["id"] != at:
+            report.add((place, "id"), f"layers are a chain and stand in its order: {at} is expected")
+        _check_options(layer["configs"], tree["gpus"], (place, "configs"), report)
+        _check_transfers(layer, rows, place, report)
+        rows = len(layer["configs"])
+
+
+def _check_options(configs: list[dict[str, Any]], gpus: int, place: Place, report: Report) -> None:
+    known: set[int] = set()
+    for at, config in enumerate(configs):
+        count = config["gpus"]
+        if count > gpus:
+            report.add(((place, at), "gpus"), f"{count} GPUs, and there are {gpus}")
+        if count in known:
+            report.add(((place, at), "gpus"), f"{count} GPUs stand here twice")
+        known.add(count)
+
+
+def _check_transfers(layer: dict[str, Any], rows: int, place: Place, report: Report) -> None:
+    """A row an option of the layer before, a column an own one; nothing for the first layer."""
+    found, columns = layer.get("xfer_us", []), len(layer["configs"])
+    if len(found) != rows:
+        report.add((place, "xfer_us"), f"{len(found)} rows, and the layer before has {rows} configs")
+    for at, row in enumerate(found):
+        if len(row) != columns:
+            report.add(((place, "xfer_us"), at), f"{len(row)} values, and the layer has {columns} configs")

@@ -1,0 +1,8 @@
+"""Burst-parallel plans: how many GPUs each layer of a job gets (DeepPool; Park et al., MLSys'22)."""
+
+from jigsaw_opt.planning.burst.exact import exact_plan
+from jigsaw_opt.planning.burst.instance import burst_instance
+from jigsaw_opt.planning.burst.plan import BurstPlan, widest_plan
+from jigsaw_opt.planning.burst.released import released_plan
+
+__all__ = ["BurstPlan", "burst_instance", "exact_plan", "released_plan", "widest_plan"]

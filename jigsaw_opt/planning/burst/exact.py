@@ -1,0 +1,60 @@
+"""The fastest plan in which every layer keeps the limit."""
+
+from __future__ import annotations
+
+from math import inf
+
+from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer
+from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.planning.burst.plan import BurstPlan, amplification, layer_us, require_limit, within
+
+__all__ = ["exact_plan"]
+
+_Label = tuple[float, float]
+"""Time and GPU time up to a layer: of two, the smaller time is better, then the smaller GPU time."""
+_NEVER = (inf, inf)
+
+
+def exact_plan(costs: BurstCosts, limit: float) -> BurstPlan:
+    """The least iteration time, and at that the least GPU time, with every layer's amplification at most `limit`.
+
+    What a layer takes, and so its amplification, follows from its option and that of the layer before. So the best plan
+    is a shortest path through the options, from layer to layer, without the steps that break the limit.
+
+    Parameters
+    ----------
+    costs
+        Of the layers.
+    limit
+        Of the amplification of a layer.
+
+    Raises
+    ------
+    InfeasibleError
+        If no plan keeps the limit.
+    UsageError
+        If `limit` is no finite number above 0.
+    """
+    require_limit(limit)
+    labels: list[_Label] = [(0.0, 0.0)]
+    back: list[list[int]] = []
+    for at, layer in enumerate(costs.layers):
+        steps = [_best_step(layer, own, labels, limit) for own in range(len(layer.options))]
+        labels = [label for label, _ in steps]
+        back.append([previous for _, previous in steps])
+        if min(labels) == _NEVER:
+            raise InfeasibleError(f"no plan keeps the limit {limit} up to layer {at} ({layer.name})")
+    choice = [min(range(len(labels)), key=labels.__getitem__)]
+    for step in reversed(back[1:]):
+        choice.append(step[choice[-1]])
+    return BurstPlan(costs, tuple(reversed(choice)))
+
+
+def _best_step(layer: BurstLayer, own: int, labels: list[_Label], limit: float) -> tuple[_Label, int]:
+    """The best label of an option, and the option before it."""
+    gpus, best = layer.options[own].gpus, (_NEVER, 0)
+    for previous, (time, gpu_time) in enumerate(labels):
+        step = layer_us(layer, previous, own)
+        if within(amplification(layer, step, gpus), limit):
+            best = min(best, ((time + step, gpu_time + step * gpus), previous))
+    return best

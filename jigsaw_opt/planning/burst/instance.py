@@ -1,0 +1,104 @@
+"""The instance that a burst-parallel plan makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from jigsaw_opt.documents.readers.burst_costs import LayerOption
+from jigsaw_opt.planning.burst.plan import BurstPlan
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.instance import Horizon, Instance
+from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
+
+__all__ = ["burst_instance"]
+
+_TYPE = "gpu"
+_BYTES_PER_SECOND = 10**6
+"""Rate of the fabric: a byte takes a microsecond, so a delay is stated as bytes."""
+
+
+def burst_instance(plan: BurstPlan, name: str, horizon: Horizon) -> Instance:
+    """The instance of a plan: a server with a GPU for each that there is, and one job with a shape.
+
+    Operations follow one another as in the planner's costs: forward passes ``F0``, ``F1``, … with activations moved in
+    between, then backward passes the other way, each with its synchronisation and the gradients moved on. A layer on
+    `g` GPUs takes slots 0 to `g` - 1. Times are rounded to microseconds, and a pass takes at least one. The barrier is
+    `job`: an iteration begins once that before has ended (specification: edges-and-barrier).
+
+    Parameters
+    ----------
+    plan
+        The plan.
+    name
+        Of the instance.
+    horizon
+        ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
+    """
+    options, moved = plan.options, _moved_us(plan)
+    slots = tuple(Slot(f"gpu{gpu}") for gpu in range(max(plan.gpus_per_layer)))
+    line = _Line([slot.name for slot in slots])
+    wider = [max(pair) for pair in pairwise((1, *plan.gpus_per_layer))]
+    for at, option in enumerate(options):
+        line.delay(f"A{at}", moved[at] / 2, wider[at])
+        line.block(f"F{at}", _forward_us(option), option.gpus)
+    for at, option in reversed([*enumerate(options)]):
+        line.block(f"B{at}", option.gpu_us - _forward_us(option), option.gpus)
+        line.ring(f"S{at}", option.sync_us, option.gpus)
+        line.delay(f"G{at}", moved[at] / 2, wider[at])
+    shape = Shape(slots, tuple(line.blocks), tuple(line.transfers), line.edges, "job")
+    server = Server("server", _TYPE, plan.costs.gpus, 1, _BYTES_PER_SECOND, 0)
+    job, cyclic = ShapedJob("burst", shape, 1), horizon == "cyclic"
+    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+
+
+@dataclass
+class _Line:
+    """Operations one behind the other, in the order in which they are added."""
+
+    slots: list[str]
+    blocks: list[ShapedBlock] = field(default_factory=list)
+    transfers: list[ShapedTransfer] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """Each waits for the one before."""
+        return tuple(Edge(one, other) for one, other in pairwise(self.names))
+
+    def block(self, name: str, us: float, gpus: int) -> None:
+        """A pass on the first GPUs."""
+        self.blocks.append(ShapedBlock(name, tuple(self.slots[:gpus]), {_TYPE: max(1, round(us))}))
+        self.names.append(name)
+
+    def delay(self, name: str, us: float, gpus: int) -> None:
+        """Moving something among GPUs; where there is but one, it is that one's work."""
+        if not round(us):
+            return
+        if gpus == 1:
+            self.block(name, us, gpus)
+        else:
+            self._transfer(ShapedTransfer(name, round(us), self.slots[0], self.slots[1]))
+
+    def ring(self, name: str, us: float, gpus: int) -> None:
+        """Synchronisation: as many bytes as take a ring so long (specification: durations-of-shaped-operations)."""
+        if gpus == 1:
+            self.delay(name, us, gpus)
+        elif size := round(us * gpus / (2 * (gpus - 1))):
+            self._transfer(ShapedTransfer(name, size, among=tuple(self.slots[:gpus])))
+
+    def _transfer(self, transfer: ShapedTransfer) -> None:
+        self.transfers.append(transfer)
+        self.names.append(transfer.name)
+
+
+def _forward_us(option: LayerOption) -> float:
+    """The share of `gpu_us` that the forward pass has of both passes as measured; half where both measure nothing."""
+    both = option.forward_us + option.backward_us
+    return option.gpu_us * (option.forward_us / both if both else 0.5)
+
+
+def _moved_us(plan: BurstPlan) -> list[float]:
+    """By layer, moving its input there and the gradient of it back."""
+    steps = zip(plan.costs.layers[1:], pairwise(plan.choice), strict=True)
+    return [0.0, *(layer.transfer_us[before][own] for layer, (before, own) in steps)]

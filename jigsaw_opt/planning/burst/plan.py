@@ -1,0 +1,115 @@
+"""A burst-parallel plan, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf
+
+from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption
+from jigsaw_opt.errors import UsageError
+
+__all__ = ["BurstPlan", "amplification", "layer_us", "require_limit", "widest_plan", "within"]
+
+_SHORT_US = 300.0
+"""Layers of at most so many microseconds on one GPU are under no limit, as in the released planner."""
+_TOLERANCE = 1e-9
+"""By how much, relative to the limit, rounding may lift an amplification."""
+
+
+@dataclass(frozen=True)
+class BurstPlan:
+    """One option for each layer.
+
+    Parameters
+    ----------
+    costs
+        Of the layers.
+    choice
+        By layer, the place of its option among its options.
+    """
+
+    costs: BurstCosts
+    choice: tuple[int, ...]
+
+    @property
+    def options(self) -> list[LayerOption]:
+        """The option of each layer."""
+        return [layer.options[at] for layer, at in zip(self.costs.layers, self.choice, strict=True)]
+
+    @property
+    def gpus_per_layer(self) -> list[int]:
+        """GPUs of each layer."""
+        return [option.gpus for option in self.options]
+
+    @cached_property
+    def layer_us(self) -> list[float]:
+        """Microseconds of each layer with moving its input and synchronising its gradients."""
+        before = (0, *self.choice)
+        return [
+            layer_us(layer, previous, own)
+            for layer, previous, own in zip(self.costs.layers, before, self.choice, strict=False)
+        ]
+
+    @property
+    def iteration_us(self) -> float:
+        """Microseconds of an iteration: layers follow one another, forward and back."""
+        return sum(self.layer_us)
+
+    @property
+    def gpu_us(self) -> float:
+        """GPU time of an iteration in microseconds: the time of each layer on each of its GPUs."""
+        return sum(time * gpus for time, gpus in zip(self.layer_us, self.gpus_per_layer, strict=True))
+
+    @property
+    def idle_share(self) -> float:
+        """Share of the time of all GPUs in an iteration that no layer uses: room for other jobs."""
+        whole = self.costs.gpus * self.iteration_us
+        return 1 - self.gpu_us / whole if whole else 0.0
+
+    @property
+    def amplifications(self) -> list[float | None]:
+        """Amplification of each layer; None where the layer is too short to be under a limit."""
+        columns = zip(self.costs.layers, self.layer_us, self.gpus_per_layer, strict=True)
+        return [amplification(layer, time, gpus) for layer, time, gpus in columns]
+
+    def over(self, limit: float) -> list[int]:
+        """Places of the layers whose amplification is above a limit."""
+        return [at for at, value in enumerate(self.amplifications) if not within(value, limit)]
+
+
+def layer_us(layer: BurstLayer, previous: int, own: int) -> float:
+    """Microseconds of a layer with its option `own`, after the option `previous` of the layer before."""
+    option = layer.options[own]
+    moved = layer.transfer_us[previous][own] if layer.transfer_us else 0.0
+    return moved + option.gpu_us + option.sync_us
+
+
+def amplification(layer: BurstLayer, time_us: float, gpus: int) -> float | None:
+    """GPU time over the time on one GPU; None where that is too short to count."""
+    return time_us * gpus / layer.single_gpu_us if layer.single_gpu_us > _SHORT_US else None
+
+
+def within(value: float | None, limit: float) -> bool:
+    """Whether an amplification keeps a limit."""
+    return value is None or value <= limit * (1 + _TOLERANCE)
+
+
+def require_limit(limit: float) -> None:
+    """Refuse a limit that is no finite number above 0.
+
+    Raises
+    ------
+    UsageError
+        The limit is none.
+    """
+    if not 0 < limit < inf:
+        raise UsageError(f"the limit of amplification is a finite number above 0, not {limit}")
+
+
+def widest_plan(costs: BurstCosts) -> BurstPlan:
+    """The plan with as many GPUs in every layer as it may have: data parallelism."""
+    return BurstPlan(
+        costs,
+        tuple(max(range(len(layer.options)), key=lambda at: layer.options[at].gpus) for layer in costs.layers),
+    )

@@ -1,0 +1,89 @@
+"""``jigsaw burst``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance
+
+COSTS = {
+    "gpus": 2,
+    "layers": [
+        {
+            "id": 0,
+            "name": "conv2d",
+            "single_gpu_us": 1000.0,
+            "configs": [
+                {"gpus": 1, "gpu_us": 1000.0, "fwd_us": 400.0, "bwd_us": 600.0, "sync_us": 0.0},
+                {"gpus": 2, "gpu_us": 550.0, "fwd_us": 220.0, "bwd_us": 330.0, "sync_us": 40.0},
+            ],
+        },
+        {
+            "id": 1,
+            "name": "linear",
+            "single_gpu_us": 500.0,
+            "xfer_us": [[0.0, 100.0], [100.0, 0.0]],
+            "configs": [
+                {"gpus": 1, "gpu_us": 500.0, "fwd_us": 200.0, "bwd_us": 300.0, "sync_us": 0.0},
+                {"gpus": 2, "gpu_us": 400.0, "fwd_us": 160.0, "bwd_us": 240.0, "sync_us": 140.0},
+            ],
+        },
+    ],
+}
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Path:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps(COSTS))
+    return path
+
+
+def test_the_plan_is_printed_as_json_and_its_instance_solved(
+    costs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "burst.json"
+    assert main(["burst", str(costs), "--json", "-o", str(written), "--horizon", "cyclic", "--name", "two"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["gpus_per_layer"] == [2, 1]
+    assert printed["iteration_ms"] == pytest.approx(1.19)
+    assert printed["gpu_ms"] == pytest.approx(1.78)
+    assert printed["amplification"] == pytest.approx([1.18, 1.2])
+    assert printed["idle_share"] == pytest.approx(1 - 1.78 / 2.38)
+    assert (printed["limit"], printed["variant"], printed["over_limit"]) == (2.0, "exact", [])
+    assert (printed["single_gpu_ms"], printed["data_parallel_ms"]) == pytest.approx((1.5, 1.13))
+    instance = load_instance(written)
+    assert (instance.name, instance.horizon, instance.objective) == ("two", "cyclic", "period")
+    assert main(["solve", str(written), "-q", "--json", "--time-limit", "20"]) == 0
+    assert json.loads(capsys.readouterr().out)["objective"] == 1190
+
+
+def test_the_released_plan_and_its_layers_over_the_limit_are_printed(
+    costs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["burst", str(costs), "--variant", "released"]) == 0
+    printed = capsys.readouterr().out
+    assert "1.130 ms an iteration" in printed
+    assert "layers over the limit 2: 1\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [(["--limit", "0"], 2, "above 0"), (["--limit", "0.5"], 4, "no plan keeps the limit 0.5 up to layer 0 (conv2d)")],
+)
+def test_limits_that_cannot_be_are_named(
+    costs: Path, options: list[str], code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["burst", str(costs), *options]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_bad_costs_are_named_by_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "costs.json"
+    path.write_text(json.dumps(COSTS | {"gpus": 1}))
+    assert main(["burst", str(path)]) == 3
+    assert "$.layers[0].configs[1].gpus" in capsys.readouterr().err
