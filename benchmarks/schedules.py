@@ -4,6 +4,7 @@ Equal stages have passes of 1000 us, each of a third of a micro-batch's work, an
 zero-bubble pipeline parallelism's own profiles (``pipeline/reference_results.json`` of the measured data,
 ``JIGSAW_SHARED``). Memory is in activations of a micro-batch. The search minimises the period, from the named schedules
 that fit. DualPipe's row is its repository's formula, not a schedule of ours.
+``--draw FILE.png`` makes the picture of docs/pipelines.md instead.
 """
 
 from __future__ import annotations
@@ -13,17 +14,25 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
 from jigsaw_opt.planning.pipeline.schedule import peak_bytes, schedule_of
 from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.png import timeline_png
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 RESULTS = SHARED / "data" / "pipeline" / "reference_results.json"
 NAMED = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half")
+UNEVEN = ((10000, 14000, 12000, 9000),) * 2 + ((9000, 12000, 10000, 8000), (1000,) * 3)
+"""Forward, backward and weight passes and delays of the stages of the picture."""
 HELD = 60
 """Bytes of a micro-batch's activations on a GPU; a multiple of the chunks that a GPU may have."""
 
@@ -77,6 +86,28 @@ def rows(gpus: int, batches: int, kind: str, times: tuple[int, int, int, int], s
     yield f"| {gpus} × {batches} | {kind} | DualPipe, formula | {gpus + 1} | {work + dual} | {bubble} | | | |"
 
 
+def draw(path: Path, seconds: float) -> None:
+    """1F1B, ZB-H1 and the searched schedule of uneven stages, one server for each, in one picture."""
+    held = PipelineCosts(*UNEVEN, activation_bytes=(1,) * 4)
+    pipeline = PipelineProblem(held, PipelineLayout(tuple(range(4)), 6, True), 4)
+    shown = [schedule_of(pipeline, ORDERS[name](pipeline.layout), name, name).finite for name in ("1f1b", "zb-h1")]
+    instance, found = search_schedule(pipeline, "search", "finite", Options(time_limit=seconds, workers=2))
+    assert found.plan is not None
+    servers, jobs, plans = [], [], []
+    for one, plan in [*shown, (instance, found.plan)]:
+        servers.append(replace(one.cluster.servers[0], name=plan.instance))
+        jobs.append(replace(one.shaped[0], name=plan.instance))
+        gpus = tuple(f"{plan.instance}/{gpu}" for gpu in range(4))
+        plans.append(replace(plan.jobs[0], name=plan.instance, gpus=gpus))
+    whole = replace(instance, name="1F1B, ZB-H1 and the searched schedule", cluster=Cluster(tuple(servers)))
+    whole = replace(whole, jobs=tuple(jobs))
+    end = max(plan.objective for _, plan in shown)
+    drawn = replace(found.plan, instance=whole.name, instance_sha256=instance_sha256(whole), jobs=tuple(plans))
+    drawn = replace(drawn, status="feasible", objective=end)
+    assert not check(whole, drawn)
+    path.write_bytes(timeline_png(picture(whole, drawn), 60))
+
+
 def measured() -> dict[int, tuple[int, int, int, int]]:
     """By number of GPUs, costs of the first entry of the zero-bubble tables with so many stages."""
     found: dict[int, tuple[int, int, int, int]] = {}
@@ -96,7 +127,11 @@ def main() -> int:
     parser.add_argument("--gpus", default="4,8,16")
     parser.add_argument("--multiples", default="2,4", help="micro-batches for each GPU")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each search")
+    parser.add_argument("--draw", type=Path, metavar="PNG", help="draw schedules of uneven stages instead")
     arguments = parser.parse_args()
+    if arguments.draw is not None:
+        draw(arguments.draw, arguments.seconds)
+        return 0
     profiles = measured()
     print("| GPUs × micro-batches | costs | schedule | memory | period | bubble | auto | bound | ratio |")
     print("|---|---|---|---|---|---|---|---|---|")

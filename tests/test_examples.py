@@ -27,10 +27,10 @@ from tests.random_instances import random_instance
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
-def output_of(example: str) -> str:
+def output_of(example: str, *arguments: str) -> str:
     """What an example prints, run as it stands."""
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
-    command = [sys.executable, str(EXAMPLES / example)]
+    command = [sys.executable, str(EXAMPLES / example), *arguments]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert run.stderr == ""
     return run.stdout
@@ -115,3 +115,14 @@ def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.Monk
             assert bound.value <= best
             compared += 1
     assert compared >= 20
+
+
+def test_the_example_of_a_pipeline_fills_its_bubbles(tmp_path: Path) -> None:
+    *stages, gpipe, one, together, _ = output_of("pipeline.py", str(tmp_path / "timeline.html")).splitlines()
+    assert len(stages) == 3
+    assert (gpipe.split(":")[0], one.split(":")[0]) == ("gpipe", "1f1b")
+    objective, bound = map(int, re.findall(r"(\d+) us", together))
+    # The pipeline alone takes as long as GPipe, but for latencies of the fabric; two more jobs cost little beside it.
+    alone = int(re.findall(r"(\d+) us", gpipe)[0])
+    assert alone <= bound <= objective <= 1.1 * alone
+    assert "<html" in (tmp_path / "timeline.html").read_text()

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
 
 HELP = "schedule a pipeline"
 _SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "v-half", "async", "search")
-_LISTS = ("forward_us", "backward_us", "weight_us", "transfer_us", "static_bytes", "activation_bytes", "weight_bytes")
+_LISTS = (
+    "forward_us",
+    "backward_us",
+    "weight_us",
+    "transfer_us",
+    "transfer_bytes",
+    "static_bytes",
+    "activation_bytes",
+    "weight_bytes",
+)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,8 +47,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="async: minibatches under way at most (default: as many as the pace takes)",
     )
     parser.add_argument("--horizon", choices=("finite", "cyclic"), help="of what is written (default: finite)")
-    parser.add_argument("--name", default="pipeline", help="of the instance (default: pipeline)")
+    parser.add_argument(
+        "--name", default="pipeline", help="of the instance; with --into, of the job (default: pipeline)"
+    )
     _configure_costs(parser.add_argument_group("costs of each stage, in place of a partition; one value is for all"))
+    _configure_into(parser.add_argument_group("together with other jobs"))
     _configure_search(parser.add_argument_group("search"))
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the instance")
@@ -56,6 +68,7 @@ def _configure_costs(group: argparse._ArgumentGroup) -> None:
         "backward pass; without its part for weights where --weight-us is given",
         "the part of the backward pass for the gradient of the weights, which can wait",
         "delay between neighbours, both ways; one value fewer than stages",
+        "what neighbours send, in place of the delay; for --into",
         "held all the time",
         "held by a micro-batch from its forward to its backward pass",
         "the part of these that the gradient of the weights needs",
@@ -63,6 +76,18 @@ def _configure_costs(group: argparse._ArgumentGroup) -> None:
     for name, text in zip(_LISTS, helps, strict=True):
         metavar = "US,…" if name.endswith("_us") else "BYTES,…"
         group.add_argument(f"--{name.replace('_', '-')}", metavar=metavar, help=text)
+
+
+def _configure_into(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--into",
+        metavar="INSTANCE",
+        help="write this instance with the pipeline as one more job, which `jigsaw solve` orders; "
+        "of --schedule, only which stages share a GPU counts then",
+    )
+    group.add_argument("--gpu-type", metavar="TYPE", help="GPUs that the costs are of, where there are several types")
+    group.add_argument("--iterations", type=int, default=1, metavar="N", help="of the job (default: 1)")
+    group.add_argument("--weight", type=int, default=1, metavar="N", help="of the job (default: 1)")
 
 
 def _configure_search(group: argparse._ArgumentGroup) -> None:
@@ -78,10 +103,30 @@ def run(arguments: argparse.Namespace) -> int:
 
     require_output(arguments.output, arguments.partition)
     require_output(arguments.plan, arguments.partition, arguments.output)
+    _require_job(arguments)
     partition = _partition(arguments)
     if arguments.schedule == "async":
         return _run_async(arguments, partition)
     return _run_synchronous(arguments, partition)
+
+
+def _require_job(arguments: argparse.Namespace) -> None:
+    """Refuse what only makes sense beside other jobs, or only alone."""
+    from jigsaw_opt.errors import UsageError
+
+    if arguments.into is None:
+        if arguments.gpu_type is not None or arguments.iterations != 1 or arguments.weight != 1:
+            raise UsageError("--gpu-type, --iterations and --weight are for --into")
+        if arguments.transfer_bytes is not None:
+            raise UsageError("--transfer-bytes is for --into; alone, a pipeline has delays: --transfer-us")
+        return
+    if arguments.schedule in ("async", "search"):
+        raise UsageError(f"with --into, `jigsaw solve` finds the order; leave out --schedule {arguments.schedule}")
+    for name in ("plan", "horizon", "memory"):
+        if getattr(arguments, name) is not None:
+            raise UsageError(f"the instance has horizon and memory, and no plan yet; leave out --{name}")
+    if arguments.output is None:
+        raise UsageError("--into writes an instance: give -o FILE")
 
 
 def _partition(arguments: argparse.Namespace) -> Partition | None:
@@ -109,7 +154,7 @@ def _costs(arguments: argparse.Namespace) -> PipelineCosts:
     values = {name: _numbers(arguments, name) for name in _LISTS}
     stages = max(len(values["forward_us"]), len(values["backward_us"]))
     for name, own in values.items():
-        count = stages - (name == "transfer_us")
+        count = stages - (name in ("transfer_us", "transfer_bytes"))
         if len(own) == 1:
             values[name] = own * count
     if not stages:
@@ -162,11 +207,34 @@ def _run_synchronous(arguments: argparse.Namespace, partition: Partition | None)
     pipeline = PipelineProblem(
         costs, _layout(arguments, len(costs.forward_us), bool(costs.weight_us)), _memory(arguments)
     )
+    if arguments.into is not None:
+        return _run_into(arguments, pipeline)
     if arguments.schedule == "search":
         return _run_search(arguments, pipeline)
     orders = ORDERS[arguments.schedule](pipeline.layout)
     require_memory(pipeline, orders, arguments.schedule)
     return _finish(arguments, pipeline, orders, None)
+
+
+def _run_into(arguments: argparse.Namespace, pipeline: PipelineProblem) -> int:
+    from jigsaw_opt.cli.output import note, print_json
+    from jigsaw_opt.documents import save_instance
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.planning.pipeline.together import add_pipeline
+
+    instance = add_pipeline(
+        instance_from(arguments.into),
+        pipeline,
+        arguments.name,
+        gpu_type=arguments.gpu_type,
+        iterations=arguments.iterations,
+        weight=arguments.weight,
+    )
+    save_instance(instance, arguments.output)
+    if arguments.json:
+        print_json({"instance": instance.name, "jobs": [job.name for job in instance.jobs]})
+    note(f"wrote {arguments.output}, with jobs {', '.join(job.name for job in instance.jobs)}")
+    return 0
 
 
 def _memory(arguments: argparse.Namespace) -> int | None:

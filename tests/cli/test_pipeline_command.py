@@ -3,15 +3,36 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance, save_instance
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem import Model
 from tests.cli.test_partition_command import MACHINES, PROFILE
 
 COSTS = ["--forward-us", "2,2,2", "--backward-us", "2", "--weight-us", "2", "--activation-bytes", "10"]
+
+
+def with_type(model: Model, gpu_type: str) -> Model:
+    """The model on one more type of GPU, with the times of another."""
+    segments = [
+        replace(
+            it,
+            forward_us={**it.forward_us, gpu_type: next(iter(it.forward_us.values()))},
+            backward_us={**it.backward_us, gpu_type: next(iter(it.backward_us.values()))},
+        )
+        for it in model.segments
+    ]
+    return replace(model, segments=tuple(segments))
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -24,6 +45,14 @@ def partition(tmp_path: Path) -> Path:
     profile, path = tmp_path / "small.graph.txt", tmp_path / "small.partition.json"
     profile.write_text(PROFILE)
     assert main(["partition", str(profile), *MACHINES, "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture
+def two_stages(tmp_path: Path) -> Path:
+    profile, path = tmp_path / "small.graph.txt", tmp_path / "two.partition.json"
+    profile.write_text(PROFILE)
+    assert main(["partition", str(profile), "--machines", "2", *MACHINES[2:], "--no-replication", "-o", str(path)]) == 0
     return path
 
 
@@ -97,6 +126,12 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         ([*COSTS, "--schedule", "gpipe", "--memory", "20"], 4, "gpipe holds"),
         (["--forward-us", "1", "--backward-us", "1", "none.json"], 2, "leave out --forward-us, --backward-us"),
         (["none.json"], 3, "none.json"),
+        ([*COSTS, "--iterations", "2"], 2, "are for --into"),
+        ([*COSTS, "--transfer-bytes", "2"], 2, "--transfer-bytes is for --into"),
+        ([*COSTS, "--into", "pair/plain", "--schedule", "search"], 2, "leave out --schedule search"),
+        ([*COSTS, "--into", "pair/plain", "--memory", "9"], 2, "leave out --memory"),
+        ([*COSTS, "--into", "pair/plain"], 2, "give -o FILE"),
+        ([*COSTS, "--into", "no-such", "-o", "never.json"], 3, "no-such"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -114,3 +149,74 @@ def test_a_broken_partition_lists_every_problem(partition: Path, capsys: pytest.
     told = capsys.readouterr().err
     assert "$.noam" in told
     assert "$.stages[0].replicas" in told
+
+
+def added(tmp_path: Path, *arguments: str, into: str = "server/plain") -> Path:
+    path = tmp_path / "together.json"
+    assert main(["pipeline", *arguments, "--into", into, "--micro-batches", "3", "-o", str(path)]) == 0
+    return path
+
+
+def test_a_partition_sends_its_real_bytes_in_another_cluster(tmp_path: Path, two_stages: Path) -> None:
+    instance = load_instance(added(tmp_path, str(two_stages), "--name", "new", "--iterations", "2", "--weight", "3"))
+    base = load("server/plain")
+    assert instance.cluster == base.cluster
+    assert instance.jobs[:-1] == base.jobs
+    job = instance.shaped[-1]
+    assert (job.name, job.iterations, job.weight, job.shape.barrier) == ("new", 2, 3, "slot")
+    assert {transfer.bytes for transfer in job.shape.transfers} == {800}
+    assert {kind for block in job.shape.blocks for kind in block.duration_us} == {base.cluster.servers[0].gpu_type}
+
+
+def test_pipelines_and_other_jobs_are_solved_together(tmp_path: Path, two_stages: Path) -> None:
+    instance, plan = added(tmp_path, str(two_stages)), tmp_path / "plan.json"
+    again = ["--forward-us", "5,5", "--backward-us", "9", "--transfer-bytes", "70", "--name", "second"]
+    # The instance that is added to may be replaced.
+    added(tmp_path, *again, into=str(instance))
+    assert [job.name for job in load_instance(instance).shaped] == ["pipeline", "second"]
+    assert main(["solve", str(instance), "-o", str(plan), "--solver", "greedy", "-q"]) == 0
+    assert main(["check", str(instance), str(plan)]) == 0
+
+
+def test_a_time_is_a_size_where_a_byte_takes_a_microsecond(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    costs = ["--forward-us", "5,5", "--backward-us", "9", "--transfer-us", "7"]
+    alone = tmp_path / "alone.json"
+    assert main(["pipeline", *costs, "-o", str(alone)]) == 0
+    both = load_instance(added(tmp_path, *costs, "--name", "second", into=str(alone)))
+    assert {transfer.bytes for job in both.shaped for transfer in job.shape.transfers} == {7}
+    arguments = ["--into", "server/plain", "-o", str(tmp_path / "never.json")]
+    assert main(["pipeline", *costs, *arguments]) == 2
+    assert "give its bytes in place of its microseconds" in capsys.readouterr().err
+
+
+def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base, mixed = load("server/plain"), tmp_path / "mixed.json"
+    other = replace(base.cluster.servers[0], name="other", gpu_type="other", gpus=2)
+    model = {name: with_type(it, "other") for name, it in base.models.items()}
+    save_instance(
+        replace(base, cluster=replace(base.cluster, servers=(*base.cluster.servers, other)), models=model), mixed
+    )
+    arguments = ["pipeline", *COSTS, "--into", str(mixed), "-o", str(tmp_path / "never.json")]
+    for given, message in (
+        ([], "say which one the costs are of"),
+        (["--gpu-type", "none"], "no GPU of type 'none'"),
+        (["--gpu-type", "other"], "takes 3 GPUs of type 'other', and there are 2"),
+    ):
+        assert main([*arguments, *given]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    (block,) = [it for it in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--into" in it]
+    (tmp_path / "small.graph.txt").write_text(PROFILE)
+    (tmp_path / "jigsaw").write_text(f'#!/bin/sh\nexec {sys.executable} -m jigsaw_opt "$@"\n')
+    (tmp_path / "jigsaw").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(block, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "<html" in (tmp_path / "together.html").read_text()

@@ -31,6 +31,7 @@ def costs_of(partition: Partition) -> PipelineCosts:
         tuple(stage.backward_us for stage in stages),
         (),
         tuple(_transfer_us(partition, number) for number in range(len(stages) - 1)),
+        tuple(stage.output_bytes for stage in stages[:-1]),
         tuple(stage.parameter_bytes for stage in stages),
         tuple(stage.activation_bytes for stage in stages),
     )

@@ -21,7 +21,7 @@ from jigsaw_opt.problem.shape import (
     Slot,
 )
 
-__all__ = ["PipelineCosts", "PipelineProblem", "pipeline_instance"]
+__all__ = ["PipelineCosts", "PipelineProblem", "pipeline_instance", "pipeline_shape"]
 
 _TYPE = "gpu"
 _BYTES_PER_SECOND = 10**6
@@ -41,6 +41,8 @@ class PipelineCosts:
         empty where the backward pass is not split.
     transfer_us
         By stage but the last, how long sending its output onward takes, and the gradient of it back.
+    transfer_bytes
+        By stage but the last, the size of that output; empty where only the times are known.
     static_bytes
         By stage, what it holds all the time; empty for nothing.
     activation_bytes
@@ -54,6 +56,7 @@ class PipelineCosts:
     backward_us: tuple[int, ...]
     weight_us: tuple[int, ...] = ()
     transfer_us: tuple[int, ...] = ()
+    transfer_bytes: tuple[int, ...] = ()
     static_bytes: tuple[int, ...] = ()
     activation_bytes: tuple[int, ...] = ()
     weight_bytes: tuple[int, ...] = ()
@@ -73,8 +76,10 @@ class PipelineCosts:
                 wrong.append(f"{name} has {len(values)} values, and there are {count} stages")
         if not self.backward_us:
             wrong.append("there is no backward pass")
-        if self.transfer_us and len(self.transfer_us) != count - 1:
-            wrong.append(f"transfer_us has {len(self.transfer_us)} values, one fewer than stages would be {count - 1}")
+        for name in ("transfer_us", "transfer_bytes"):
+            values = getattr(self, name)
+            if values and len(values) != count - 1:
+                wrong.append(f"{name} has {len(values)} values, one fewer than stages would be {count - 1}")
         if self.weight_bytes and (not self.weight_us or not self.activation_bytes):
             wrong.append("weight_bytes are a part of activation_bytes, where the backward pass is split")
         elif any(part > whole for part, whole in zip(self.weight_bytes, self.activation_bytes, strict=False)):
@@ -148,21 +153,36 @@ def pipeline_instance(pipeline: PipelineProblem, name: str, horizon: Horizon) ->
     horizon
         ``finite`` for the makespan of an iteration, ``cyclic`` for the least period.
     """
+    shape = pipeline_shape(pipeline, _TYPE, pipeline.costs.transfer_us)
+    server = Server("server", _TYPE, pipeline.layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
+    job, cyclic = ShapedJob("pipeline", shape, 1), horizon == "cyclic"
+    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+
+
+def pipeline_shape(pipeline: PipelineProblem, gpu_type: str, sizes: Sequence[int]) -> Shape:
+    """What an iteration of a pipeline consists of.
+
+    Parameters
+    ----------
+    pipeline
+        The pipeline.
+    gpu_type
+        The GPUs that its costs are of.
+    sizes
+        By stage but the last, bytes sent onward, and back; empty for nothing.
+    """
     layout, costs = pipeline.layout, pipeline.costs
     static = _by_gpu(layout, costs.static_bytes)
     slots = tuple(Slot(f"gpu{gpu}", static[gpu]) for gpu in range(layout.gpus))
     at = [(batch, stage) for batch in range(layout.micro_batches) for stage in range(layout.stages)]
     blocks = tuple(
-        ShapedBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {_TYPE: pipeline.duration_us(kind, s)})
+        ShapedBlock(f"{kind}{b}.{s}", (slots[layout.gpu_of[s]].name,), {gpu_type: pipeline.duration_us(kind, s)})
         for b, s in at
         for kind in pipeline.kinds
     )
     edges = [Edge(f"{one}{b}.{s}", f"{other}{b}.{s}") for b, s in at for one, other in pairwise(pipeline.kinds)]
-    transfers, sending = _transfers(pipeline, at, [slot.name for slot in slots])
-    shape = Shape(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
-    server = Server("server", _TYPE, layout.gpus, pipeline.room, _BYTES_PER_SECOND, 0)
-    job, cyclic = ShapedJob("pipeline", shape, 1), horizon == "cyclic"
-    return Instance(name, Cluster((server,)), {}, (job,), horizon, "period" if cyclic else "makespan")
+    transfers, sending = _transfers(layout, at, sizes)
+    return Shape(slots, blocks, tuple(transfers), (*edges, *sending), "slot", tuple(_holds(pipeline, at)))
 
 
 def _by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
@@ -173,23 +193,23 @@ def _by_gpu(layout: PipelineLayout, by_stage: Sequence[int]) -> list[int]:
 
 
 def _transfers(
-    pipeline: PipelineProblem, at: Sequence[tuple[int, int]], slots: Sequence[str]
+    layout: PipelineLayout, at: Sequence[tuple[int, int]], sizes: Sequence[int]
 ) -> tuple[list[ShapedTransfer], list[Edge]]:
     """Outputs sent onward, gradients sent back, and what waits for them."""
     transfers, edges = [], []
-    layout, last = pipeline.layout, pipeline.layout.stages - 1
+    last = layout.stages - 1
     for batch, stage in at:
         for kind, other in (("F", stage + 1), ("B", stage - 1)):
             if not 0 <= other <= last:
                 continue
             before, after = f"{kind}{batch}.{stage}", f"{kind}{batch}.{other}"
-            delay = pipeline.costs.transfer_us[min(stage, other)] if pipeline.costs.transfer_us else 0
-            here, there = slots[layout.gpu_of[stage]], slots[layout.gpu_of[other]]
-            if delay == 0 or here == there:
+            size = sizes[min(stage, other)] if sizes else 0
+            here, there = f"gpu{layout.gpu_of[stage]}", f"gpu{layout.gpu_of[other]}"
+            if size == 0 or here == there:
                 edges.append(Edge(before, after))
                 continue
             name = f"{before}-{other}"
-            transfers.append(ShapedTransfer(name, delay, here, there))
+            transfers.append(ShapedTransfer(name, size, here, there))
             edges += [Edge(before, name), Edge(name, after)]
     return transfers, edges
 
