@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jigsaw_opt.documents.readers.burst_costs import BurstCosts
     from jigsaw_opt.planning.burst import BurstPlan
 
 HELP = "choose how many GPUs each layer of a job gets"
@@ -14,7 +15,9 @@ HELP = "choose how many GPUs each layer of a job gets"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("costs", type=Path, metavar="COSTS", help="costs of the layers by number of GPUs, as JSON")
+    parser.add_argument(
+        "costs", type=Path, metavar="COSTS", help="costs of the layers by number of GPUs (.json), or a DeepPool profile"
+    )
     parser.add_argument(
         "--variant",
         choices=("released", "exact"),
@@ -28,6 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help="of amplification: GPU time over time on one GPU (default: 2)",
     )
+    profile = parser.add_argument_group("profiles, which do not state these")
+    profile.add_argument("--gpus", type=int, metavar="N", help="how many there are")
+    profile.add_argument("--global-batch", type=int, metavar="N", help="samples of an iteration, on all GPUs together")
+    profile.add_argument("--bandwidth", type=float, metavar="RATE", help="bytes per microsecond of a GPU's network")
+    profile.add_argument("--released-costs", action="store_true", help="by the cost functions of DeepPool's planner")
     parser.add_argument("--horizon", choices=("finite", "cyclic"), default="finite", help="of what is written")
     parser.add_argument("--name", default="burst", help="of the instance (default: burst)")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON")
@@ -38,12 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan the job, print the plan and write the instance."""
     from jigsaw_opt.cli.output import print_json, require_output
     from jigsaw_opt.documents import save_instance
-    from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.planning.burst import burst_instance, exact_plan, released_plan
 
     require_output(arguments.output, arguments.costs)
-    costs = read_burst_costs(read_file(arguments.costs), source=str(arguments.costs))
+    costs = _costs(arguments)
     plan = (released_plan if arguments.variant == "released" else exact_plan)(costs, arguments.limit)
     document = _document(plan, arguments.variant, arguments.limit)
     if arguments.output is not None:
@@ -53,6 +59,25 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(plan, document)
     return 0
+
+
+def _costs(arguments: argparse.Namespace) -> BurstCosts:
+    from jigsaw_opt.documents.readers.burst_costs import read_burst_costs
+    from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.burst import BurstSetting, profiled_costs
+
+    source = str(arguments.costs)
+    stated = (arguments.gpus, arguments.global_batch, arguments.bandwidth)
+    if arguments.costs.suffix == ".json":
+        if any(value is not None for value in stated) or arguments.released_costs:
+            raise UsageError("a document of costs states GPUs, batch and rates; leave these options out")
+        return read_burst_costs(read_file(arguments.costs), source=source)
+    if any(value is None for value in stated):
+        raise UsageError("a profile needs --gpus, --global-batch and --bandwidth")
+    setting = BurstSetting(*stated, arguments.released_costs)
+    return profiled_costs(read_deeppool_runs(read_file(arguments.costs), source=source), setting)
 
 
 def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
@@ -93,7 +118,5 @@ def _print(plan: BurstPlan, document: dict[str, Any]) -> None:
     print(f"{100 * document['idle_share']:.1f} % of {plan.costs.gpus} GPUs is left to other jobs")
     print(f"{document['single_gpu_ms']:.3f} ms on one GPU, ", end="")
     print(f"{document['data_parallel_ms']:.3f} ms with as many GPUs as there may be in every layer")
-    over = document["over_limit"]
-    print(
-        f"{len(over)} layers over the limit {document['limit']:g}" + (f": {', '.join(map(str, over))}" if over else "")
-    )
+    over = ", ".join(map(str, document["over_limit"])) or "none"
+    print(f"layers over the limit {document['limit']:g}: {over}")

@@ -68,7 +68,7 @@ def test_the_released_plan_and_its_layers_over_the_limit_are_printed(
     assert main(["burst", str(costs), "--variant", "released"]) == 0
     printed = capsys.readouterr().out
     assert "1.130 ms an iteration" in printed
-    assert "layers over the limit 2: 1\n" in printed
+    assert "\nlayers over the limit 2: 1\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,40 @@ def test_bad_costs_are_named_by_path(tmp_path: Path, capsys: pytest.CaptureFixtu
     path.write_text(json.dumps(COSTS | {"gpus": 1}))
     assert main(["burst", str(path)]) == 3
     assert "$.layers[0].configs[1].gpus" in capsys.readouterr().err
+
+
+PROFILE = """\
+conv2d{"in_channels":2,"kernel_size":1,"out_channels":4,"padding":0,"stride":1}[4][2,5,5] 0.400 100 300
+linear{"bias":false,"in_features":100,"out_features":10}[4]100 0.100 50 50
+SUM 0.5
+conv2d{"in_channels":2,"kernel_size":1,"out_channels":4,"padding":0,"stride":1}[2][2,5,5] 0.250 60 190
+linear{"bias":false,"in_features":100,"out_features":10}[2]100 0.090 45 45
+"""
+SETTING = ["--gpus", "4", "--global-batch", "4", "--bandwidth", "100"]
+
+
+def test_a_profile_is_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.prof"
+    path.write_text(PROFILE)
+    assert main(["burst", str(path), *SETTING, "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["gpus_per_layer"] == [2, 2]
+    assert printed["layer_us"] == pytest.approx([250 + 8 * 4 / 100, 90 + 1000 * 4 / 100])
+    assert printed["single_gpu_ms"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("a.prof", [], "a profile needs --gpus"),
+        ("a.prof", ["--gpus", "0", *SETTING[2:]], "are above 0"),
+        ("a.prof", [*SETTING[:2], "--global-batch", "3", *SETTING[4:]], "the profile has batches of 2, 4"),
+        ("costs.json", SETTING, "leave these options out"),
+    ],
+)
+def test_options_are_for_profiles(
+    name: str, options: list[str], message: str, costs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.prof").write_text(PROFILE)
+    assert main(["burst", str(tmp_path / name), *options]) == 2
+    assert message in capsys.readouterr().err

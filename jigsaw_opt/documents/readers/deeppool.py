@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain
 from math import prod
@@ -20,16 +21,46 @@ from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.documents.readers.shapes import sizes
 from jigsaw_opt.problem import Model
 
-__all__ = ["read_deeppool"]
+__all__ = ["ProfiledLayer", "read_deeppool", "read_deeppool_runs"]
 
 _LINE = re.compile(
     r"\s*(?P<kind>\w+)(?P<parameters>\{.*\})\[(?P<batch>[0-9]{1,9})\]"
     r"(?:\[(?P<shape>[0-9]{1,9}(?:,[0-9]{1,9}){0,7})\]|(?P<length>[0-9]{1,9}))"
-    r"\s+[0-9.]+\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
+    r"\s+(?P<total>[0-9]{1,12}(?:\.[0-9]{0,9})?)\s+(?P<forward>[0-9]{1,16})\s+(?P<backward>[0-9]{1,16})"
 )
 _END_OF_RUN = re.compile(r"\s*SUM\b.*")
 
 Run = list[tuple[int, re.Match[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledLayer:
+    """A line of a profile.
+
+    Parameters
+    ----------
+    kind, parameters
+        Its type, and its parameters as they stand in the file.
+    shape
+        Shape of the input of a sample.
+    weights
+        How many it has.
+    total_us, forward_us, backward_us
+        Microseconds of both passes, and of each.
+    """
+
+    kind: str
+    parameters: str
+    shape: tuple[int, ...]
+    weights: int
+    total_us: float
+    forward_us: int
+    backward_us: int
+
+    @property
+    def key(self) -> tuple[str, str, tuple[int, ...]]:
+        """What it has in common with its lines in runs of other batch sizes."""
+        return self.kind, self.parameters, self.shape
 
 
 def read_deeppool(
@@ -82,6 +113,53 @@ def read_deeppool(
     return model_of(_groups(found), gpu_type, segments)
 
 
+def read_deeppool_runs(data: bytes | str, *, source: str = "layers.prof") -> dict[int, tuple[ProfiledLayer, ...]]:
+    """Read all runs of a layer profile of DeepPool, by their samples a GPU.
+
+    Parameters
+    ----------
+    data
+        The text of the file.
+    source
+        What problems call the text.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong, if a batch size has two runs, or a run has other layers than the first.
+    """
+    lines = Lines(data, source, MOST_LINES)
+    found: dict[int, tuple[ProfiledLayer, ...]] = {}
+    for run in _runs(lines):
+        number, batch = run[0][0], int(run[0][1]["batch"])
+        if batch in found:
+            lines.add(number, f"batch size {batch} has a run before")
+        layers = [_profiled(number, match, lines) for number, match in run]
+        found[batch] = tuple(layer for layer in layers if layer is not None)
+        first = next(iter(found.values()))
+        if not lines.problems and [it.key for it in found[batch]] != [it.key for it in first]:
+            lines.add(number, "this run has other layers than the first")
+    if not found and not lines.problems:
+        lines.add(None, "there is no run")
+    lines.raise_if_any()
+    return found
+
+
+def _profiled(number: int, match: re.Match[str], lines: Lines) -> ProfiledLayer | None:
+    shape = _shape(match)
+    try:
+        weights, _ = sizes(match["kind"], json.loads(match["parameters"]), shape)
+    except (ValueError, RecursionError) as error:
+        lines.add(number, f"layer {match['kind']}: {error}")
+        return None
+    times = float(Decimal(match["total"]) * 1000), int(match["forward"]), int(match["backward"])
+    return ProfiledLayer(match["kind"], match["parameters"], shape, weights, *times)
+
+
+def _shape(match: re.Match[str]) -> tuple[int, ...]:
+    return tuple(int(length) for length in (match["shape"] or match["length"]).split(","))
+
+
 def _runs(lines: Lines) -> list[Run]:
     runs: list[Run] = [[]]
     for number, line in lines:
@@ -97,7 +175,7 @@ def _runs(lines: Lines) -> list[Run]:
 
 
 def _layer(index: int, number: int, match: re.Match[str], lines: Lines) -> MeasuredLayer | None:
-    shape = tuple(int(length) for length in (match["shape"] or match["length"]).split(","))
+    shape = _shape(match)
     try:
         parameters: Any = json.loads(match["parameters"])
         weights, outputs = sizes(match["kind"], parameters, shape)

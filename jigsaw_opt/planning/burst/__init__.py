@@ -3,6 +3,15 @@
 from jigsaw_opt.planning.burst.exact import exact_plan
 from jigsaw_opt.planning.burst.instance import burst_instance
 from jigsaw_opt.planning.burst.plan import BurstPlan, widest_plan
+from jigsaw_opt.planning.burst.profiled import BurstSetting, profiled_costs
 from jigsaw_opt.planning.burst.released import released_plan
 
-__all__ = ["BurstPlan", "burst_instance", "exact_plan", "released_plan", "widest_plan"]
+__all__ = [
+    "BurstPlan",
+    "BurstSetting",
+    "burst_instance",
+    "exact_plan",
+    "profiled_costs",
+    "released_plan",
+    "widest_plan",
+]

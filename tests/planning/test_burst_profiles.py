@@ -1,0 +1,103 @@
+"""Costs of bursts out of DeepPool's profiles: by hand, and beside documents of costs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.documents.readers.burst_costs import BurstLayer, read_burst_costs
+from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.planning.burst import BurstSetting, exact_plan, profiled_costs, released_plan
+
+CONVOLUTION = 'conv2d{"in_channels":3,"kernel_size":3,"out_channels":4,"padding":1,"stride":2}'
+RELU = 'ReLU2d{"inplace":true}'
+LINEAR = 'linear{"bias":true,"in_features":64,"out_features":10}'
+
+
+def run(batch: int, *times: int) -> str:
+    names = (f"{CONVOLUTION}[{batch}][3,8,8]", f"{RELU}[{batch}][4,4,4]", f"{RELU}[{batch}][4,4,4]")
+    layers = (*names, f"{LINEAR}[{batch}]64")
+    return "".join(f"{layer} {time / 1000} {time} 0\n" for layer, time in zip(layers, times, strict=True)) + "SUM 1\n"
+
+
+PROFILE = run(4, 400, 100, 140, 60) + run(2, 240, 60, 80, 50) + run(1, 150, 40, 50, 45)
+
+
+def test_costs_follow_from_shapes_and_times() -> None:
+    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0))
+    convolution, relu, _, linear = costs.layers
+    assert [layer.name for layer in costs.layers] == ["conv2d", "ReLU2d", "ReLU2d", "linear"]
+    assert [(it.gpus, it.gpu_us, it.sync_us) for it in convolution.options] == [
+        (1, 400, 0),
+        (2, 240, pytest.approx(3 * 4 * 9 * 4 / 10)),
+        (4, 150, pytest.approx(3 * 4 * 9 * 4 / 10)),
+    ]
+    assert convolution.transfer_us == ()
+    assert linear.options[1].sync_us == pytest.approx(650 * 4 / 10)
+    assert linear.transfer_us[0] == pytest.approx((0, 2 * (2 * 64 * 4 / 10 + 40), 2 * (3 * 64 * 4 / 10 + 40)))
+    assert relu.transfer_us[2][1] == pytest.approx(1000 * 2 * (64 * 4 / 10 + 40))
+    assert [layer.single_gpu_us for layer in costs.layers] == [400, 100, 140, 60]
+
+
+def test_released_costs_share_times_and_count_few_weights() -> None:
+    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(4, 4, 10.0, released=True))
+    assert [layer.single_gpu_us for layer in costs.layers] == pytest.approx([400 + 3 * 5 * 4 / 10, 140, 140, 60])
+    assert [it.sync_us for it in costs.layers[0].options] == pytest.approx([3 * 5 * 4 / 10] * 3)
+
+
+def test_a_batch_too_large_for_one_gpu_takes_it_several_times() -> None:
+    costs = profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(16, 16, 10.0))
+    assert [it.gpus for it in costs.layers[0].options] == [4, 8, 16]
+    assert costs.layers[0].single_gpu_us == 4 * 400
+    assert [
+        it.gpus for it in profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(3, 4, 10.0)).layers[0].options
+    ] == [
+        1,
+        2,
+    ]
+    with pytest.raises(UsageError, match="the profile has batches of 1, 2, 4"):
+        profiled_costs(read_deeppool_runs(PROFILE), BurstSetting(2, 64, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (PROFILE + run(2, 1, 1, 1, 1), "batch size 2 has a run before"),
+        (PROFILE + f"{RELU}[8][4,4,4] 1 1 1\n", "this run has other layers than the first"),
+        ("SUM 1\n", "there is no run"),
+        (PROFILE.replace("conv2d", "conv9d", 1), "unknown type"),
+    ],
+)
+def test_wrong_profiles_are_named(text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        read_deeppool_runs(text)
+
+
+def same(one: BurstLayer, other: BurstLayer) -> None:
+    """Equal costs, but for what moves between a convolution and its ReLU, which both put out of reach."""
+    assert (one.name, one.single_gpu_us) == (other.name, pytest.approx(other.single_gpu_us))
+    for own, theirs in zip(one.options, other.options, strict=True):
+        assert (own.gpus, own.gpu_us) == (theirs.gpus, pytest.approx(theirs.gpu_us))
+        assert own.sync_us == pytest.approx(theirs.sync_us)
+    rows = zip(one.transfer_us, other.transfer_us, strict=True)
+    for own_us, their_us in ((a, b) for row, other_row in rows for a, b in zip(row, other_row, strict=True)):
+        assert own_us == pytest.approx(their_us) or (one.name == "ReLU2d" and min(own_us, their_us) > 50_000)
+
+
+def test_released_costs_are_those_of_the_documents(shared_data: Path) -> None:
+    folder = shared_data / "pipeline" / "deeppool"
+    documents = sorted(folder.glob("costs_*.json"))
+    assert len(documents) == 24
+    for path in documents:
+        match = re.fullmatch(r"costs_(\w+)_g(\d+)_b(\d+)_bw(\d+)", path.stem)
+        assert match
+        runs = read_deeppool_runs((folder / f"A100_{match[1]}.prof").read_bytes())
+        costs = profiled_costs(runs, BurstSetting(int(match[2]), int(match[3]), float(match[4]), released=True))
+        theirs = read_burst_costs(path.read_bytes())
+        for one, other in zip(costs.layers, theirs.layers, strict=True):
+            same(one, other)
+        for plan in (exact_plan, released_plan):
+            assert plan(costs, 2.0).choice == plan(theirs, 2.0).choice
