@@ -9,11 +9,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, read_burst_costs
-from jigsaw_opt.planning.burst import BurstPlan, exact_plan, released_plan, widest_plan
+from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.planning.burst import (
+    BurstPlan,
+    BurstSetting,
+    budget_plan,
+    exact_plan,
+    profiled_costs,
+    released_plan,
+    widest_plan,
+)
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data" / "pipeline"
@@ -76,7 +87,23 @@ def main() -> int:
     print()
     for kind, count in counts.items():
         print(f"{kind}: {count} answers, largest relative deviation {worst[kind]:.1e}")
+    print_profiles()
     return 0
+
+
+def print_profiles() -> None:
+    """Plans out of profiles on more GPUs, with a limit of 2 for each layer, or for the job."""
+    headers = ("model, batch", "GPUs", "bytes a us", "data parallel ms", "(amplified)", "exact ms", "(amplified)")
+    print(f"\n| {' | '.join((*headers, 'budget ms', '(amplified)', 'CPU s'))} |\n|{'---|' * 10}")
+    for model, batch in (("vgg", 64), ("wrn", 32)):
+        runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+        for rate, gpus in product((12500, 266000), (8, 16, 32, 64)):
+            costs = profiled_costs(runs, BurstSetting(gpus, batch, rate))
+            began = time.process_time()
+            plans = widest_plan(costs), exact_plan(costs, 2.0), budget_plan(costs, 2.0)
+            spent = time.process_time() - began
+            found = [cell for it in plans for cell in (f"{it.iteration_us / 1e3:.2f}", f"{it.job_amplification:.2f}")]
+            print(f"| {' | '.join((f'{model} {batch}', str(gpus), str(rate), *found, f'{spent:.2f}'))} |")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents.readers.burst_costs import BurstCosts
     from jigsaw_opt.planning.burst import BurstPlan
 
+_VARIANTS = ("released", "exact", "budget")
 HELP = "choose how many GPUs each layer of a job gets"
 
 
@@ -20,9 +21,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--variant",
-        choices=("released", "exact"),
+        choices=_VARIANTS,
         default="exact",
-        help="DeepPool's released recurrence, or the fastest plan whose layers all keep the limit (default: exact)",
+        help="DeepPool's released recurrence, the fastest plan whose layers all keep the limit (default), or the "
+        "fastest one whose GPU time as a whole keeps it",
     )
     parser.add_argument(
         "--limit",
@@ -46,11 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Plan the job, print the plan and write the instance."""
     from jigsaw_opt.cli.output import print_json, require_output
     from jigsaw_opt.documents import save_instance
-    from jigsaw_opt.planning.burst import burst_instance, exact_plan, released_plan
+    from jigsaw_opt.planning.burst import budget_plan, burst_instance, exact_plan, released_plan
 
     require_output(arguments.output, arguments.costs)
-    costs = _costs(arguments)
-    plan = (released_plan if arguments.variant == "released" else exact_plan)(costs, arguments.limit)
+    chosen = dict(zip(_VARIANTS, (released_plan, exact_plan, budget_plan), strict=True))[arguments.variant]
+    plan = chosen(_costs(arguments), arguments.limit)
     document = _document(plan, arguments.variant, arguments.limit)
     if arguments.output is not None:
         save_instance(burst_instance(plan, arguments.name, arguments.horizon), arguments.output)
@@ -88,8 +90,9 @@ def _document(plan: BurstPlan, variant: str, limit: float) -> dict[str, Any]:
         "limit": limit,
         "iteration_ms": plan.iteration_us / 1e3,
         "gpu_ms": plan.gpu_us / 1e3,
+        "job_amplification": plan.job_amplification,
         "idle_share": plan.idle_share,
-        "single_gpu_ms": sum(layer.single_gpu_us for layer in plan.costs.layers) / 1e3,
+        "single_gpu_ms": plan.costs.single_gpu_us / 1e3,
         "data_parallel_ms": widest_plan(plan.costs).iteration_us / 1e3,
         "gpus_per_layer": plan.gpus_per_layer,
         "layer_us": plan.layer_us,

@@ -62,6 +62,14 @@ def test_the_plan_is_printed_as_json_and_its_instance_solved(
     assert json.loads(capsys.readouterr().out)["objective"] == 1190
 
 
+def test_a_budget_for_the_whole_job(costs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["burst", str(costs), "--variant", "budget", "--limit", "1.6", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["gpus_per_layer"] == [2, 2]
+    assert printed["job_amplification"] == pytest.approx(2.26 / 1.5)
+    assert main(["burst", str(costs), "--variant", "budget", "--limit", "0.9"]) == 4
+
+
 def test_the_released_plan_and_its_layers_over_the_limit_are_printed(
     costs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from jigsaw_opt import solve
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
 from jigsaw_opt.errors import InfeasibleError, InvalidInputError, UsageError
-from jigsaw_opt.planning.burst import BurstPlan, burst_instance, exact_plan, released_plan, widest_plan
+from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, exact_plan, released_plan, widest_plan
 from jigsaw_opt.problem.instance import Horizon
 from jigsaw_opt.solvers.options import Options
 
@@ -86,6 +86,22 @@ def test_exact_plans_agree_with_brute_force(seed: int, limit: float) -> None:
     assert released.over(limit) or plan.iteration_us <= released.iteration_us
 
 
+@pytest.mark.parametrize("limit", [0.6, 0.9, 1.3, 2.0])
+@pytest.mark.parametrize("seed", range(12))
+def test_plans_within_a_budget_agree_with_brute_force(seed: int, limit: float) -> None:
+    costs = random_costs(seed)
+    budget = limit * sum(layer.single_gpu_us for layer in costs.layers) + 1e-6
+    every = [cost(costs, choice, limit)[:2] for choice in product(range(3), repeat=4)]
+    allowed = [both for both in every if both[1] <= budget]
+    if not allowed:
+        with pytest.raises(InfeasibleError, match="no plan has GPU time of at most"):
+            budget_plan(costs, limit)
+        return
+    plan = budget_plan(costs, limit)
+    assert (plan.iteration_us, plan.gpu_us) == min(allowed)
+    assert plan.job_amplification is not None and plan.job_amplification <= limit + 1e-9
+
+
 @pytest.mark.parametrize("limit", [0.9, 1.3, 2.0])
 @pytest.mark.parametrize("seed", range(12))
 def test_released_plans_follow_the_recurrence(seed: int, limit: float) -> None:
@@ -106,7 +122,7 @@ def test_the_released_planner_breaks_the_limit_where_it_does_not_look() -> None:
 
 
 def test_no_limit_is_no_number() -> None:
-    for plan in (exact_plan, released_plan):
+    for plan in (exact_plan, released_plan, budget_plan):
         for limit in (0.0, float("nan"), float("inf")):
             with pytest.raises(UsageError, match="above 0"):
                 plan(random_costs(0), limit)
@@ -189,6 +205,8 @@ def test_answers_of_the_released_planner_are_met(shared_data: Path) -> None:
             check(exact, answer["exact_under_same_costs"])
         assert exact.over(answer["amp_limit"]) == []
         assert broken or exact.iteration_us <= released.iteration_us
+        assert exact.job_amplification is not None
+        assert budget_plan(costs, exact.job_amplification).iteration_us <= exact.iteration_us * (1 + 1e-12)
 
 
 def test_the_instance_of_a_measured_plan_takes_as_long(shared_data: Path) -> None:

@@ -101,6 +101,11 @@ class BurstCosts:
     gpus: int
     layers: tuple[BurstLayer, ...]
 
+    @property
+    def single_gpu_us(self) -> float:
+        """Microseconds of an iteration on one GPU."""
+        return sum(layer.single_gpu_us for layer in self.layers)
+
     def limited(self, gpus: int) -> BurstCosts:
         """The same chain with only the options of at most so many GPUs."""
         kept = [[at for at, it in enumerate(layer.options) if it.gpus <= gpus] for layer in self.layers]

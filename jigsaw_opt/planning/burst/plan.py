@@ -62,6 +62,12 @@ class BurstPlan:
         return sum(time * gpus for time, gpus in zip(self.layer_us, self.gpus_per_layer, strict=True))
 
     @property
+    def job_amplification(self) -> float | None:
+        """GPU time over the time on one GPU; None where that is 0."""
+        single = self.costs.single_gpu_us
+        return self.gpu_us / single if single else None
+
+    @property
     def idle_share(self) -> float:
         """Share of the time of all GPUs in an iteration that no layer uses: room for other jobs."""
         whole = self.costs.gpus * self.iteration_us
@@ -91,7 +97,7 @@ def amplification(layer: BurstLayer, time_us: float, gpus: int) -> float | None:
 
 
 def within(value: float | None, limit: float) -> bool:
-    """Whether an amplification keeps a limit."""
+    """Whether an amplification, or a GPU time, keeps a limit."""
     return value is None or value <= limit * (1 + _TOLERANCE)
 
 
