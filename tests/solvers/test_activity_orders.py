@@ -39,7 +39,7 @@ class Start:
     def __init__(self, operations: Operations) -> None:
         self.operations, placement = operations, next(iter(placements(operations, 0)))
         self.jobs = PlacedJobs(operations, placement)
-        starts, self.order = self.jobs.scheduler.run(self.jobs.rank("in_order"))
+        starts, self.order = self.jobs.scheduler.run(self.jobs.ranks.rank("in_order"))
         ends = [start + length for start, length in zip(starts, self.jobs.flat.duration_us, strict=True)]
         self.value, self.starts = max(ends), starts
         self.weights = operations.weights if operations.instance.objective == "weighted_completion" else ()

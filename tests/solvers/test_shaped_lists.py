@@ -8,6 +8,8 @@ from itertools import pairwise
 import pytest
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.pipeline.orders import PipelineLayout
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
 from jigsaw_opt.problem import Edge, Hold, Instance, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.problem.operations import cut
@@ -16,6 +18,7 @@ from jigsaw_opt.solvers.activities.flat import one_iteration
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.memory import HeldMemory, serial_order
 from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import find
 from jigsaw_opt.solvers.result import Result, Status
@@ -66,6 +69,18 @@ def test_a_job_shop_comes_near_its_optimum() -> None:
 def test_a_pipeline_that_flushes_becomes_1f1b(stages: int, batches: int, memory: int, period: int) -> None:
     job = ShapedJob("pipe", pipeline(stages, batches, 1, "slot"), 1)
     assert greedy(instance_of(one_server(stages, memory), job, horizon="cyclic")).objective == period
+
+
+@pytest.mark.parametrize(("ahead", "memory", "idle"), [(1.0, 12, 3), (2.0, 21, 0)])
+def test_limits_ahead_make_zero_bubble_schedules(ahead: float, memory: int, idle: int) -> None:
+    # ZB-H1 leaves (p - 1)(F + B - W) idle with the memory of 1F1B, and ZB-H2 nothing with nearly twice as much.
+    layout = PipelineLayout((0, 1, 2, 3), 8, True)
+    costs = PipelineCosts((5,) * 4, (5,) * 4, (5,) * 4, activation_bytes=(3,) * 4, weight_bytes=(1,) * 4)
+    operations = cut(pipeline_instance(PipelineProblem(costs, layout, memory), "pipe", "cyclic"), shaped=True)
+    jobs = PlacedJobs(operations, next(placements(operations, 0)))
+    value, timetable = jobs.schedule(Rule("ahead", 0, ahead), 10**9)
+    assert timetable is not None
+    assert value == 5 * (3 * 8 + idle)
 
 
 def test_memory_never_locks_a_schedule_up() -> None:

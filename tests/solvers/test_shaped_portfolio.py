@@ -12,6 +12,7 @@ from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
 from jigsaw_opt.solvers.activities.improving import improve
 from jigsaw_opt.solvers.activities.placing import placements
+from jigsaw_opt.solvers.activities.ranks import Rule
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
@@ -67,7 +68,7 @@ def test_a_poor_plan_is_improved_and_every_plan_is_right(seed: int, horizon: Hor
     events: list[LiveEvent] = []
     control = Control("windows", operations, Options(workers=1, work_limit=5.0), events.append)
     jobs = PlacedJobs(operations, placement)
-    _, timetable = jobs.schedule(jobs.rank("in_order"), 10**9)
+    _, timetable = jobs.schedule(Rule("in_order", 0), 10**9)
     assert timetable is not None
     control.offer(timetable)
     before = control.objective

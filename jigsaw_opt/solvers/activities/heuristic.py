@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice, product
+from itertools import islice
 from math import inf
 from random import Random
 
@@ -16,7 +16,7 @@ from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
 from jigsaw_opt.solvers.activities.moving import WorkerMoves
 from jigsaw_opt.solvers.activities.placing import Placement, placements
-from jigsaw_opt.solvers.activities.ranks import PATIENCES, Ranks, Rule
+from jigsaw_opt.solvers.activities.ranks import Ranks, Rule
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import timetable_of
 
@@ -28,6 +28,8 @@ _MOST_LISTED = 100_000
 """Once schedules by rules had so many operations in all, there is no other placement."""
 _STEP_OPERATIONS, _MOST_STEPS = 60_000, 200
 """Schedules by blurred rules have so many operations in all; so many there are at most."""
+_BLURRED_AHEAD = 0.85, 1.2
+"""What chance makes of how far GPUs may go ahead."""
 _MOVED = 0.5
 """Of these, so many of the schedules of instances with data-parallel jobs move one of these jobs."""
 _MODULO_WORK, _MODULO_TRIES, _MOST_MODULO = 400_000, 24, 200
@@ -46,27 +48,27 @@ def shaped_timetables(operations: Operations, seed: int) -> Iterator[Timetable |
         The same seed gives the same schedules.
     """
     random, least = Random(f"lists/{seed}"), inf
-    placed: list[tuple[float, int, PlacedJobs, Rule, int]] = []
+    placed: list[tuple[float, int, PlacedJobs, Rule]] = []
     size = operations.blocks + operations.transfers
     for placement in islice(placements(operations, seed), _PLACEMENTS):
         if len(placed) * size > _MOST_LISTED:
             break
         jobs = PlacedJobs(operations, placement)
-        for rule, patience in product(jobs.ranks.rules, PATIENCES):
-            value, timetable = jobs.schedule(jobs.rank(rule), least, patience)
-            placed.append((value, len(placed), jobs, rule, patience))
+        for rule in jobs.ranks.rules:
+            value, timetable = jobs.schedule(rule, least)
+            placed.append((value, len(placed), jobs, rule))
             least = min(least, value)
             yield timetable
     placed.sort(key=lambda it: it[:2])
     moves = WorkerMoves(operations)
     for _ in range(min(_MOST_STEPS, _STEP_OPERATIONS // size) if placed else 0):
-        _, _, jobs, rule, patience = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
+        _, _, jobs, rule = placed[min(len(placed) - 1, int(random.expovariate(0.5)))]
         moved = moves.moved(jobs.placement, random) if operations.jobs and random.random() < _MOVED else None
         if moved is not None:
             jobs = PlacedJobs(operations, moved)
-        value, timetable = jobs.schedule(jobs.rank(rule, None if moved else random), least, patience)
+        value, timetable = jobs.schedule(rule, least, None if moved else random)
         if moved is not None and value < least:
-            placed.insert(0, (value, len(placed), jobs, rule, patience))
+            placed.insert(0, (value, len(placed), jobs, rule))
         least = min(least, value)
         yield timetable
     if placed and operations.horizon == "cyclic" and not spans_suffice(operations):
@@ -96,13 +98,11 @@ class PlacedJobs:
         self.scheduler = ListScheduler(self.flat, reserve)
         self.ranks = Ranks(self.flat, operations.weights, reserve)
 
-    def rank(self, rule: Rule, random: Random | None = None) -> list[int]:
-        """By activity its place among all of them, least first (`Ranks`)."""
-        return self.ranks.rank(rule, random)
-
-    def schedule(self, rank: Sequence[int], least: float, patience: int = 0) -> tuple[float, Timetable | None]:
-        """Objective by a rank, and the timetable where that is less than `least`."""
-        starts, order = self.scheduler.run(rank, patience)
+    def schedule(self, rule: Rule, least: float, random: Random | None = None) -> tuple[float, Timetable | None]:
+        """Objective by a rule, blurred where there is chance, and the timetable where that is less than `least`."""
+        if random is not None and rule.ahead is not None:
+            rule = rule._replace(ahead=rule.ahead * random.uniform(*_BLURRED_AHEAD))
+        starts, order = self.scheduler.run(self.ranks.rank(rule.order, random), rule.patience, rule.ahead)
         period = None
         if self.operations.horizon == "cyclic":
             end = max(start + length for start, length in zip(starts, self.flat.duration_us, strict=True))

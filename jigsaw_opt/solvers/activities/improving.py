@@ -12,7 +12,7 @@ from jigsaw_opt.solvers.activities.current import CurrentPlan, adopted, offer_ti
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.neighbourhoods import WindowSearch
 from jigsaw_opt.solvers.activities.order_search import OrderSearch
-from jigsaw_opt.solvers.activities.ranks import PATIENCES, Ranks
+from jigsaw_opt.solvers.activities.ranks import Ranks
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.control import Control
 
@@ -152,8 +152,8 @@ class Annealing:
         least, best = int(current.objective * (1 + _FAR)), None
         for _ in range(_DRAWS):
             rule, blurred = self._ranks.draw(self.random), self.random.random() < 0.5
-            rank = self._ranks.rank(rule, self.random if blurred else None)
-            starts, order = self._lists.run(rank, self.random.choice(PATIENCES))
+            rank = self._ranks.rank(rule.order, self.random if blurred else None)
+            starts, order = self._lists.run(rank, rule.patience, rule.ahead)
             self.spent += len(order) * _SECONDS_OF_LISTING
             if self.operations.horizon == "finite":
                 return order, starts

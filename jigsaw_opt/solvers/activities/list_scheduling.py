@@ -9,13 +9,13 @@ order behind it. The first of the reserve can therefore always be started once n
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
 
 from jigsaw_opt.problem.clock import look
 from jigsaw_opt.solvers.activities.flat import FlatActivities
-from jigsaw_opt.solvers.activities.memory import HeldMemory
+from jigsaw_opt.solvers.activities.memory import HeldMemory, longest_tails
 
 __all__ = ["ListScheduler"]
 
@@ -41,10 +41,11 @@ class ListScheduler:
         for activity in reserve:
             for gpu in {gpu for gpu, _, _ in (*flat.opens[activity], *flat.closes[activity])}:
                 self.reserves[gpu].append(activity)
+        self.waits = _waits(flat, self.successors)
         used = [resource for own in flat.resources for resource in own]
         self.width = max([len(flat.room), *(resource + 1 for resource in used)])
 
-    def run(self, rank: Sequence[int], patience: int = 0) -> tuple[list[int], list[int]]:
+    def run(self, rank: Sequence[int], patience: int = 0, ahead: float | None = None) -> tuple[list[int], list[int]]:
         """Schedule by a rank, least first.
 
         Parameters
@@ -54,19 +55,22 @@ class ListScheduler:
         patience
             An activity is put off where one of better rank is known to become ready within so many quarters of its
             duration.
+        ahead
+            On each GPU so many times as many holds may be open as run while the first of them is waited for; None for
+            as many as memory allows.
 
         Returns
         -------
         tuple
             By activity, its start in microseconds; and all activities in the order in which they were started.
         """
-        return _ListRun(self, rank, patience).run()
+        return _ListRun(self, rank, patience, ahead).run()
 
 
 class _ListRun:
     """One schedule in the making."""
 
-    def __init__(self, scheduler: ListScheduler, rank: Sequence[int], patience: int) -> None:
+    def __init__(self, scheduler: ListScheduler, rank: Sequence[int], patience: int, ahead: float | None) -> None:
         self.flat, self.successors, self.rank = scheduler.flat, scheduler.successors, rank
         self.patience = patience
         self.by_rank = [0] * len(rank)
@@ -78,14 +82,20 @@ class _ListRun:
         self.coming: list[set[int]] = [set() for _ in range(scheduler.width)]
         self.free = [0] * scheduler.width
         self.start, self.order = [0] * len(rank), list[int]()
+        self.openings = None if ahead is None else _Openings(self.flat, scheduler.waits, ahead)
         # What becomes ready, and (as negative numbers) resources that become free.
         self.events = [(self.ready[a], a) for a, count in enumerate(self.missing) if count == 0]
         self.events.sort()
 
     def run(self) -> tuple[list[int], list[int]]:
-        events = self.events
-        while events:
+        events, now = self.events, 0
+        while events or len(self.order) < len(self.start):
             look()
+            if not events:
+                # All that is ready was held back: a GPU may go further ahead.
+                assert self.openings is not None, "the reserve can always go on"
+                self.openings.widen()
+                events += [(now, ~resource) for resource, waiting in enumerate(self.waiting) if waiting]
             now, looked_at = events[0][0], set[int]()
             while events and events[0][0] == now:
                 _, number = heappop(events)
@@ -111,6 +121,8 @@ class _ListRun:
                 continue
             if self._better_comes(activity, place, now):
                 continue
+            if self.openings is not None and self.openings.hold_back(activity):
+                continue
             if self.memory.fits(activity) and self.safety.holds(self.memory, activity):
                 for other in self.flat.resources[activity]:
                     del self.waiting[other][bisect_left(self.waiting[other], place)]
@@ -124,6 +136,8 @@ class _ListRun:
             self.start[number] = moment
             self.order.append(number)
             self.memory.do(number)
+            if self.openings is not None:
+                self.openings.do(number)
             for resource in self.flat.resources[number]:
                 self.free[resource] = moment + self.flat.duration_us[number]
                 heappush(self.events, (self.free[resource], ~resource))
@@ -147,6 +161,58 @@ class _ListRun:
             for resource in self.flat.resources[activity]
             for other in self.coming[resource]
         )
+
+
+class _Openings:
+    """How far each GPU may go ahead: activities that open a hold and are done, while the first to close it is not.
+
+    Parameters
+    ----------
+    flat
+        The activities.
+    waits
+        By activity that opens a hold, the GPU, the activity that is first to close one, and how many such activities
+        the GPU could run, one behind the other with what closes them, until then.
+    ahead
+        So many times as many are allowed.
+    """
+
+    def __init__(self, flat: FlatActivities, waits: Mapping[int, tuple[int, int, float]], ahead: float) -> None:
+        self.waits, self.closing = waits, {close: (gpu, a) for a, (gpu, close, _) in waits.items()}
+        self.count = [0] * len(flat.room)
+        self.most = [0] * len(flat.room)
+        for gpu, _, times in waits.values():
+            self.most[gpu] = max(self.most[gpu], round(ahead * times - (ahead - 1)), 1)
+
+    def hold_back(self, activity: int) -> bool:
+        """Whether its GPU is as far ahead as it may be."""
+        own = self.waits.get(activity)
+        return own is not None and self.count[own[0]] >= self.most[own[0]]
+
+    def do(self, activity: int) -> None:
+        """Note that it is done."""
+        if activity in self.waits:
+            self.count[self.waits[activity][0]] += 1
+        if activity in self.closing:
+            self.count[self.closing[activity][0]] -= 1
+
+    def widen(self) -> None:
+        """Allow one more everywhere."""
+        self.most = [count + 1 for count in self.most]
+
+
+def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dict[int, tuple[int, int, float]]:
+    """By activity that opens holds on one GPU, that GPU, the first to close one, and the way there in their lengths."""
+    tail, found = longest_tails(successors), dict[int, tuple[int, int, float]]()
+    for activity, opens in enumerate(flat.opens):
+        others = [(end, gpu) for gpu, _, end in opens if end != activity]
+        if not others or len({gpu for _, gpu in others}) > 1:
+            continue
+        close, gpu = max(others, key=lambda it: (tail[it[0]] + flat.duration_us[it[0]], it))
+        way = tail[activity] + flat.duration_us[activity] - tail[close]
+        own = flat.duration_us[activity] + flat.duration_us[close]
+        found[activity] = gpu, close, max(1.0, way / max(1, own))
+    return found
 
 
 class _ReserveSafety:

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from random import Random
+from typing import NamedTuple
 
 from jigsaw_opt.solvers.activities.flat import FlatActivities
 from jigsaw_opt.solvers.activities.memory import longest_tails
 
-__all__ = ["PATIENCES", "Ranks", "Rule"]
+__all__ = ["Ranks", "Rule"]
 
-Rule = str | float
-"""A rule by its name, or the lag of one that puts off what takes memory."""
-_NAMES: tuple[Rule, ...] = ("release", "leaves_last", "critical", "in_order", "by_job")
-_LAGS: tuple[Rule, ...] = (2.0, 4.0, 8.0, 16.0)
-_LEAST_LAG, _LAG_DOUBLINGS = 1.0, 5.0
-PATIENCES = (0, 2, 4)
-"""How long an activity is put off for one of better rank, in quarters of its duration."""
+_ORDERS = ("release", "leaves_last", "critical", "in_order", "by_job")
+_PATIENCES = (0, 2, 4)
+_AHEAD = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)
+_LEAST_AHEAD, _MOST_AHEAD = 0.9, 3.0
+
+
+class Rule(NamedTuple):
+    """How a list schedule is made.
+
+    Parameters
+    ----------
+    order
+        ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
+        makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
+        reserve. ``by_job``: job by job, most weight for its work first. ``ahead``: first what takes memory, last what
+        nothing waits for; of a pipeline this makes the zero-bubble schedules.
+    patience, ahead
+        As `ListScheduler.run` takes them.
+    """
+
+    order: str
+    patience: int
+    ahead: float | None = None
 
 
 class Ranks:
@@ -45,32 +63,27 @@ class Ranks:
             for opens, closes in zip(flat.opens, flat.closes, strict=True)
         ]
         self._job_rank = _jobs_by_ratio(flat, weights)
-        growing = sum(self._grows)
-        self._unit = sum(flat.duration_us) / max(1, growing)
-        self.rules = _NAMES + (_LAGS if growing else ())
+        self.rules = [Rule(*it) for it in product(_ORDERS, _PATIENCES)]
+        if any(self._grows):
+            self.rules += [Rule("ahead", *it) for it in product(_PATIENCES, _AHEAD)]
 
     def draw(self, random: Random) -> Rule:
         """A rule drawn by chance."""
+        patience = random.choice(_PATIENCES)
         if any(self._grows) and random.random() < 0.7:
-            return _LEAST_LAG * 2 ** (_LAG_DOUBLINGS * random.random())
-        return random.choice(_NAMES)
+            return Rule("ahead", patience, random.uniform(_LEAST_AHEAD, _MOST_AHEAD))
+        return Rule(random.choice(_ORDERS), patience)
 
-    def rank(self, rule: Rule, random: Random | None = None) -> list[int]:
-        """By activity its place among all of them, least first, by a rule; blurred where there is chance.
+    def rank(self, order: str, random: Random | None = None) -> list[int]:
+        """By activity its place among all of them, least first, by the order of a rule; blurred where there is chance.
 
         Parameters
         ----------
-        rule
-            ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
-            makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
-            reserve. ``by_job``: job by job, most weight for its work first. A number: longest way first, but that of
-            what takes memory is shorter by so many times the work there is for each such activity, and that of what
-            nothing waits for by half of it; chance takes half to twice the lag.
+        order
+            As in `Rule`.
         random
             Chance.
         """
-        if isinstance(rule, float):
-            return self._ranked(self._lagging(rule * 2 ** (2 * random.random() - 1) if random else rule))
         blur = random.choice((0.05, 0.2, 0.5)) if random else 0.0
 
         def key(activity: int) -> tuple[float, ...]:
@@ -78,24 +91,17 @@ class Ranks:
             if random is not None:
                 tail *= 1 + blur * (random.random() - 0.5)
             grows, leaf = self._grows[activity], self._leaf[activity]
-            if rule == "in_order":
+            if order == "in_order":
                 return self._place[activity] * (1 + blur * random.random() if random else 1.0), activity
-            if rule == "by_job":
+            if order == "by_job":
                 return self._job_rank[self._flat.job[activity]], grows, tail, activity
-            if rule == "critical":
+            if order == "critical":
                 return tail, activity
-            return rule == "leaves_last" and leaf, grows, tail, activity
+            if order == "ahead":
+                return not grows, leaf, tail, activity
+            return order == "leaves_last" and leaf, grows, tail, activity
 
         return self._ranked(key)
-
-    def _lagging(self, lag: float) -> Callable[[int], tuple[float, ...]]:
-        """Longest way first, with what takes memory put off."""
-
-        def key(activity: int) -> tuple[float, ...]:
-            share = 1.0 if self._grows[activity] else 0.5 if self._leaf[activity] else 0.0
-            return share * lag * self._unit - self._tail[activity] - self._flat.duration_us[activity], activity
-
-        return key
 
     def _ranked(self, key: Callable[[int], tuple[float, ...]]) -> list[int]:
         found = [0] * len(self._tail)
