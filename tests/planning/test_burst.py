@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from jigsaw_opt import solve
+from jigsaw_opt.documents import add_job
 from jigsaw_opt.documents.readers.burst_costs import BurstCosts, BurstLayer, LayerOption, read_burst_costs
 from jigsaw_opt.errors import InfeasibleError, InvalidInputError, UsageError
 from jigsaw_opt.planning.burst import BurstPlan, budget_plan, burst_instance, exact_plan, released_plan, widest_plan
 from jigsaw_opt.problem.instance import Horizon
+from jigsaw_opt.problem.shape import Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
 
 
@@ -138,6 +140,22 @@ def test_the_instance_of_a_plan_takes_as_long(seed: int, horizon: Horizon) -> No
         assert result.objective == pytest.approx(plan.iteration_us, abs=3 * 6 * len(plan.choice) / 4)
         job = instance.jobs[0]
         assert len(job.shape.slots) == max(plan.gpus_per_layer)  # type: ignore[union-attr]
+
+
+def test_another_job_fits_into_what_a_burst_leaves() -> None:
+    scales = LayerOption(1, 1000, 400, 600, 0), LayerOption(2, 500, 200, 300, 0)
+    plan = exact_plan(
+        BurstCosts(
+            2, (BurstLayer("a", 1000, scales), BurstLayer("b", 600, (LayerOption(1, 600, 200, 400, 0),), ((0,), (0,))))
+        ),
+        2.0,
+    )
+    assert (plan.gpus_per_layer, plan.iteration_us) == ([2, 1], 1100)
+    filler = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": 150}),))
+    for pieces, period in ((4, 1100), (5, 1250)):
+        instance = add_job(burst_instance(plan, "burst", "cyclic"), ShapedJob("filler", filler, pieces))
+        result = solve(instance, options=Options(work_limit=20, workers=1))
+        assert (result.status, result.objective) == ("optimal", period)
 
 
 def test_what_one_gpu_synchronises_is_its_own_work() -> None:
