@@ -123,6 +123,17 @@ def test_the_released_planner_breaks_the_limit_where_it_does_not_look() -> None:
     assert exact_plan(costs, 1.8).idle_share == 0
 
 
+def test_the_released_planner_stays_with_a_fast_first_option_that_breaks_the_limit() -> None:
+    first = BurstLayer("a", 100, (LayerOption(2, 50, 25, 25, 0),))
+    options = (LayerOption(2, 450, 225, 225, 0), LayerOption(1, 400, 200, 200, 0))
+    second = BurstLayer("b", 400, options, ((0, 100),))
+    last = BurstLayer("c", 100, (LayerOption(1, 100, 50, 50, 0),), ((0,), (0,)))
+    costs = BurstCosts(2, (first, second, last))
+    assert released_plan(costs, 2.0).gpus_per_layer == [2, 2, 1]
+    assert released_plan(costs, 2.0).over(2.0) == [1]
+    assert exact_plan(costs, 2.0).gpus_per_layer == [2, 1, 1]
+
+
 def test_no_limit_is_no_number() -> None:
     for plan in (exact_plan, released_plan, budget_plan):
         for limit in (0.0, float("nan"), float("inf")):

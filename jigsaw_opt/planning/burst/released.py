@@ -15,9 +15,9 @@ def released_plan(costs: BurstCosts, limit: float) -> BurstPlan:
     """Plan as the released planner does (`searchLinear` of DeepPool, commit 7f823f2).
 
     For each option of a layer it keeps the fastest way there, and one way alone. The limit bears on the layer before,
-    with the way that was kept for it: an option is passed over if its amplification reaches the limit, unless it is
-    smaller than that of the best option so far. Thus the last layer is under no limit, a layer may break it, and a
-    slower way that would keep it is lost.
+    with the way that was kept for it. Its first option is taken in any case. A faster one replaces it if its
+    amplification is below the limit, or smaller than that of the one it replaces. Thus the last layer is under no
+    limit, a layer may break it, and a slower way that would keep it is lost.
 
     Parameters
     ----------
