@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "profile",
         type=Path,
         metavar="PROFILE",
-        help="profile graph of PipeDream or DAPPLE, or a workload (.json) of dnn-partitioning",
+        help="profile graph of PipeDream or DAPPLE, or a workload (.json) of dnn-partitioning or Piper",
     )
     parser.add_argument("--machines", metavar="COUNTS", help="GPUs of a server, servers of a rack, …, as in 8,2")
     parser.add_argument(
@@ -34,6 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--activations", action="store_true", help="outputs sent between stages are paid for")
     parser.add_argument("--no-replication", action="store_true", help="each stage has one GPU")
     parser.add_argument("--memory", type=int, metavar="BYTES", help="of a GPU (default: no limit)")
+    piper = parser.add_argument_group("workloads of Piper, which have these, --memory and --bandwidth of their own")
+    piper.add_argument("--devices", type=int, metavar="N", help="devices")
+    piper.add_argument("--micro-batches", type=int, metavar="N", help="of a batch")
     workload = parser.add_argument_group("workloads of dnn-partitioning, which state their devices")
     workload.add_argument("--non-contiguous", action="store_true", help="a device may have any operators, by CP-SAT")
     workload.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for that (default: 60)")
@@ -48,18 +51,32 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.output import require_output
 
     require_output(arguments.output, arguments.profile)
-    return _run_workload(arguments) if arguments.profile.suffix == ".json" else _run_profile(arguments)
+    return _run_json(arguments) if arguments.profile.suffix == ".json" else _run_profile(arguments)
+
+
+def _run_json(arguments: argparse.Namespace) -> int:
+    """Tell workloads apart by their keys."""
+    import json
+
+    from jigsaw_opt.documents.reading import read_file
+
+    data = read_file(arguments.profile)
+    try:
+        tree = json.loads(data)
+    except (ValueError, RecursionError):
+        tree = None  # which the reader has more to say of
+    if isinstance(tree, dict) and {"maxDevices", "maxMemoryPerDevice", "mbsInBatch"} & tree.keys():
+        return _run_piper(arguments, data)
+    return _run_workload(arguments, data)
 
 
 def _run_profile(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.documents.readers import read_layer_graph
     from jigsaw_opt.documents.reading import read_file
-    from jigsaw_opt.errors import UsageError
     from jigsaw_opt.planning.partition import partition
     from jigsaw_opt.planning.partition.document import partition_tree
 
-    if arguments.non_contiguous:
-        raise UsageError("--non-contiguous is for workloads of dnn-partitioning")
+    _require_none(arguments, "a profile graph has none of these", "non_contiguous", "devices", "micro_batches")
     levels = _levels(arguments)
     found = partition(
         read_layer_graph(read_file(arguments.profile), source=str(arguments.profile)),
@@ -86,19 +103,66 @@ def _hand_over(arguments: argparse.Namespace, document: dict[str, Any], show: Ca
         show()
 
 
-def _run_workload(arguments: argparse.Namespace) -> int:
+def _require_none(arguments: argparse.Namespace, why: str, *names: str) -> None:
+    """Refuse options that say nothing here."""
+    from jigsaw_opt.errors import UsageError
+
+    for name in names:
+        if getattr(arguments, name) not in (None, False):
+            raise UsageError(f"{why}; leave out --{name.replace('_', '-')}")
+
+
+def _run_piper(arguments: argparse.Namespace, data: bytes) -> int:
+    """Stages with degrees of data and tensor parallelism."""
+    from dataclasses import asdict, replace
+
+    from jigsaw_opt.documents.readers.piper import read_piper
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.planning.piper import piper_plan
+
+    _require_none(arguments, "a workload of Piper has --devices", "machines", "non_contiguous")
+    rates = [None] if arguments.bandwidth is None else _positive("--bandwidth", arguments.bandwidth)
+    if len(rates) > 1:
+        raise UsageError("a workload of Piper has one --bandwidth")
+    for name in ("devices", "micro_batches", "memory"):
+        value = getattr(arguments, name)
+        if value is not None and not 1 <= value < 2**53:
+            raise UsageError(f"--{name.replace('_', '-')} is at least 1, not {value}")
+    own = {
+        "devices": arguments.devices,
+        "micro_batches": arguments.micro_batches,
+        "memory": arguments.memory,
+        "bandwidth": rates[0],
+    }
+    graph = read_piper(data, source=str(arguments.profile))
+    document = asdict(piper_plan(replace(graph, **{name: value for name, value in own.items() if value is not None})))
+    _hand_over(arguments, document, lambda: _print_piper(document))
+    return 0
+
+
+def _print_piper(document: dict[str, Any]) -> None:
+    from jigsaw_opt.cli.output import print_table
+
+    rows = [
+        (number, len(it["nodes"]), it["data_parallel"], it["tensor_parallel"], f"{it['time']:.6g}")
+        for number, it in enumerate(document["stages"], 1)
+    ]
+    headers = ("stage", "nodes", "data-parallel", "tensor-parallel", "time")
+    print_table(headers, rows, right=set(headers))
+    print(f"\n{document['time_per_sample']:.10g} a micro-batch, in the unit of the workload")
+
+
+def _run_workload(arguments: argparse.Namespace, data: bytes) -> int:
     """Place operators on the devices of a workload."""
     import os
 
     from jigsaw_opt.documents.readers.dnn_partitioning import read_dnn_partitioning
-    from jigsaw_opt.documents.reading import read_file
     from jigsaw_opt.errors import InfeasibleError, UsageError
     from jigsaw_opt.planning.placement import contiguous_placement, exact_placement, groups_of, ordered_groups
 
-    given = [name for name in ("machines", "bandwidth", "memory") if getattr(arguments, name) is not None]
-    if given:
-        raise UsageError(f"a workload states its devices; leave out --{given[0]}")
-    graph = read_dnn_partitioning(read_file(arguments.profile), source=str(arguments.profile))
+    names = ("machines", "bandwidth", "memory", "devices", "micro_batches")
+    _require_none(arguments, "a workload states its devices", *names)
+    graph = read_dnn_partitioning(data, source=str(arguments.profile))
     found = None
     try:
         found = contiguous_placement(ordered_groups(graph))

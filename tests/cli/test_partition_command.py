@@ -98,3 +98,50 @@ def test_a_workload_states_its_devices(tmp_path: Path, capsys: pytest.CaptureFix
     path.write_text(json.dumps(WORKLOAD))
     assert main(["partition", str(path), *MACHINES]) == 2
     assert "leave out --machines" in capsys.readouterr().err
+
+
+@pytest.fixture
+def piper(tmp_path: Path) -> Path:
+    path = tmp_path / "piper.json"
+    way = {"id": "vanilla", "timePerSample": 6, "parameterSize": 0, "memoryUsageA": 4, "memoryUsageB": 6}
+    node = {"id": 7, "TMPCs": {"1": [way | {"syncTimeFw": {}, "syncTimeBw": {}}]}}
+    devices = {"maxDevices": 2, "maxMemoryPerDevice": 100, "bandwidth": 10, "mbsInBatch": 6}
+    path.write_text(json.dumps(devices | {"nodes": [node], "edges": []}))
+    return path
+
+
+def test_a_workload_of_piper_is_told_by_its_keys(
+    piper: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = tmp_path / "plan.json"
+    assert main(["partition", str(piper), "--json", "-o", str(written)]) == 0
+    stage = {"nodes": [7], "options": ["vanilla"], "data_parallel": 2, "tensor_parallel": 1, "time": 3.0}
+    assert json.loads(capsys.readouterr().out) == {"time_per_sample": 3.0, "stages": [stage]}
+    assert json.loads(written.read_text())["stages"] == [stage]
+    # Three copies divide six micro-batches, four do not.
+    assert main(["partition", str(piper), "--devices", "4"]) == 0
+    assert "2 a micro-batch" in capsys.readouterr().out
+    assert main(["partition", str(piper), "--devices", "4", "--micro-batches", "8"]) == 0
+    assert "1.5 a micro-batch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--memory", "9"], 4, "no stages on 2 devices fit into 9 bytes"),
+        (["--machines", "2"], 2, "leave out --machines"),
+        (["--bandwidth", "1,2"], 2, "one --bandwidth"),
+        (["--devices", "0"], 2, "--devices is at least 1"),
+        (["--non-contiguous"], 2, "leave out --non-contiguous"),
+    ],
+)
+def test_wrong_options_of_a_workload_of_piper(
+    arguments: list[str], code: int, message: str, piper: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["partition", str(piper), *arguments]) == code
+    assert message in capsys.readouterr().err
+
+
+def test_options_of_piper_are_for_its_workloads(profile: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["partition", str(profile), *MACHINES, "--devices", "2"]) == 2
+    assert "leave out --devices" in capsys.readouterr().err

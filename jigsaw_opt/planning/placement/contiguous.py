@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import InfeasibleError, UsageError
+from jigsaw_opt.errors import InfeasibleError
+from jigsaw_opt.planning.closed_sets import closed_sets
 from jigsaw_opt.planning.placement.loads import Groups, Placed, placed
 from jigsaw_opt.problem.clock import look
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["contiguous_placement"]
 
-_MOST_SETS = 60_000
 _NEVER = 2**62
 
 
@@ -42,27 +42,10 @@ def contiguous_placement(groups: Groups) -> Placed:
     for at in range(len(groups.members)):
         chain.append(chain[-1] | 1 << at)
     rough = _ContiguousProgram(groups, chain, _NEVER)
-    found = _ContiguousProgram(groups, _closed_sets(groups), rough.least)
+    found = _ContiguousProgram(groups, closed_sets(groups.before), rough.least)
     if found.least >= _NEVER:
         raise InfeasibleError("no devices have room for all operators")
     return placed(groups, found.sets(), found.least)
-
-
-def _closed_sets(groups: Groups) -> list[int]:
-    """All sets of groups that hold what comes before any of theirs, smaller ones first."""
-    found, layer = [0], {0}
-    while layer:
-        look()
-        larger = set()
-        for closed in layer:
-            for at, before in enumerate(groups.before):
-                if not closed >> at & 1 and not before & ~closed:
-                    larger.add(closed | 1 << at)
-        found += sorted(larger)
-        if len(found) > _MOST_SETS:
-            raise UsageError(f"there are more than {_MOST_SETS} contiguous parts; merge branches of the graph first")
-        layer = larger
-    return found
 
 
 class _ContiguousProgram:

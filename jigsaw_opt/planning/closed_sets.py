@@ -1,0 +1,40 @@
+"""Closed sets of a graph: what may lie before a cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.clock import look
+
+__all__ = ["closed_sets"]
+
+_MOST_SETS = 60_000
+
+
+def closed_sets(before: Sequence[int]) -> list[int]:
+    """All sets that hold what comes before any of theirs, smaller ones first; sets are bits of a number.
+
+    Parameters
+    ----------
+    before
+        By number, the set of those that come before it.
+
+    Raises
+    ------
+    UsageError
+        There are too many.
+    """
+    found, layer = [0], {0}
+    while layer:
+        look()
+        larger = set()
+        for closed in layer:
+            for at, earlier in enumerate(before):
+                if not closed >> at & 1 and not earlier & ~closed:
+                    larger.add(closed | 1 << at)
+        found += sorted(larger)
+        if len(found) > _MOST_SETS:
+            raise UsageError(f"there are more than {_MOST_SETS} contiguous parts; merge branches of the graph first")
+        layer = larger
+    return found
