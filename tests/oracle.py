@@ -157,7 +157,9 @@ class _FiniteSearch:
         release = self.operations.jobs[part.job].release_us
         self.start[k] = max([release, *ready, *held.values()])
         self.free.update(dict.fromkeys(part.resources, self.start[k] + part.duration))
-        self._extend()
+        deadline = self.operations.instance.jobs[part.job].deadline_us
+        if deadline is None or self.start[k] + part.duration <= deadline:
+            self._extend()
         self.free.update(held)
         del self.start[k]
 
@@ -178,7 +180,8 @@ def _least_period(operations: Operations, parts: list[Operation], best: int | No
         for resource in part.resources:
             loads[resource] += part.duration
     period = max(1, *loads.values(), *(part.duration for part in parts))
-    enough = max(1, sum(part.duration for part in parts))
+    paces = [job.pace_us * job.iterations for job in operations.instance.jobs if job.pace_us is not None]
+    enough = min([max(1, sum(part.duration for part in parts)), *paces])
     while period <= enough and (best is None or period < best):
         if _fits_period(parts, [None] * len(parts), 0, period):
             return period

@@ -69,7 +69,8 @@ def shaped_optimum(instance: Instance, best: int | None = None) -> int | None:
         hopeless = best is not None and placed.least >= best
         if hopeless or min(placed.free.values()) < 0:
             continue
-        found = _least_period(placed, best) if instance.horizon == "cyclic" else _finite(instance, placed, best)
+        find = _least_period if instance.horizon == "cyclic" else _finite
+        found = find(instance, placed, best)
         best = best if found is None else found
     return best
 
@@ -278,7 +279,7 @@ def _finite(instance: Instance, placed: Placed, best: int | None) -> int | None:
     }
     if not all(starts.values()):
         return None
-    ends = [model.new_int_var(0, latest, "") for _ in jobs]
+    ends = [model.new_int_var(0, min(latest, job.deadline_us or latest), "") for job in jobs]
     for key, at in starts.items():
         model.add_exactly_one(at.values())
         model.add(ends[key[0]] >= sum(t * x for t, x in at.items()) + placed.lasts[key])
@@ -319,9 +320,10 @@ def _solved(model: cp_model.CpModel) -> int | None:
     return round(solver.objective_value) if status == cp_model.OPTIMAL else None
 
 
-def _least_period(placed: Placed, best: int | None) -> int | None:
+def _least_period(instance: Instance, placed: Placed, best: int | None) -> int | None:
     """Least period below `best`."""
-    enough = max(1, sum(placed.lasts.values())) if best is None else best - 1
+    paces = [job.pace_us * job.iterations for job in instance.jobs if job.pace_us is not None]
+    enough = min([max(1, sum(placed.lasts.values())) if best is None else best - 1, *paces])
     return next((period for period in range(placed.least, enough + 1) if _repeats(placed, period)), None)
 
 

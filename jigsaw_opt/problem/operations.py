@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import mul
 
 from jigsaw_opt.errors import TooLargeError, UsageError
 from jigsaw_opt.problem.clock import looking
@@ -96,6 +97,8 @@ class OperationGraph:
         Memory that each slot holds all the time.
     activation_bytes
         Memory of activations by largest level (index ``level - 1``); never falls.
+    deadline_us
+        As in the job.
     """
 
     name: str
@@ -110,6 +113,7 @@ class OperationGraph:
     gpu_types: tuple[str, ...]
     state_bytes: int
     activation_bytes: tuple[int, ...]
+    deadline_us: int | None = None
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
         """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
@@ -161,6 +165,22 @@ class Operations:
     def weights(self) -> list[int]:
         """Weight of each job, data-parallel ones before shaped ones."""
         return [*(job.weight for job in self.jobs), *(graph.job.weight for graph in self.shaped)]
+
+    @property
+    def deadlines(self) -> list[int | None]:
+        """Deadline of each job, data-parallel ones before shaped ones; None for those without."""
+        return [*(job.deadline_us for job in self.jobs), *(graph.job.deadline_us for graph in self.shaped)]
+
+    @cached_property
+    def objective_limit(self) -> int | None:
+        """No plan with a larger objective keeps all promises; None where they leave it open."""
+        if self.horizon == "cyclic":
+            jobs = self.instance.jobs
+            return min((job.pace_us * job.iterations for job in jobs if job.pace_us is not None), default=None)
+        deadlines = [deadline for deadline in self.deadlines if deadline is not None]
+        if len(deadlines) < len(self.deadlines):
+            return None
+        return max(deadlines) if self.objective == "makespan" else sum(map(mul, self.weights, deadlines))
 
     @property
     def blocks(self) -> int:
@@ -241,6 +261,7 @@ class _ModelCut:
             gpu_types=self.gpu_types,
             state_bytes=self.state_bytes,
             activation_bytes=self.activation_bytes,
+            deadline_us=job.deadline_us,
         )
 
 

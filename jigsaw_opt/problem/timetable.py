@@ -16,7 +16,7 @@ from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedJobPlan, Transfer
 
-__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "objective_of"]
+__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "lateness_us", "objective_of"]
 
 Gpu = tuple[int, int]
 """A GPU as (index of the server, index in the server)."""
@@ -54,6 +54,11 @@ class Timetable:
     jobs: tuple[JobPlan, ...]
     period_us: int | None = None
     shaped: tuple[ShapedJobPlan, ...] = ()
+
+    @property
+    def ends(self) -> list[int]:
+        """End of each job, data-parallel ones before those with a shape."""
+        return [*map(job_end, self.jobs), *map(job_end, self.shaped)]
 
     @property
     def plans(self) -> tuple[JobPlan | ShapedJobPlan, ...]:
@@ -94,6 +99,25 @@ def objective_of(
     if operations.objective == "makespan":
         return max(ends)
     return sum(weight * end for weight, end in zip(operations.weights, ends, strict=True))
+
+
+def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | None = None) -> int:
+    """By how many microseconds in sum a plan breaks promises; 0 where it keeps all (specification: deadline, pace).
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    ends
+        End of each job, data-parallel ones before shaped ones.
+    period_us
+        The period of a cyclic plan.
+    """
+    if period_us is not None:
+        limit = operations.objective_limit
+        return 0 if limit is None else max(0, period_us - limit)
+    promised = zip(ends, operations.deadlines, strict=True)
+    return sum(max(0, end - deadline) for end, deadline in promised if deadline is not None)
 
 
 def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:

@@ -23,6 +23,7 @@ class Auto:
     display_name: str = "portfolio, or greedy where OR-Tools is not installed"
 
     shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
 
     @property
     def engines(self) -> tuple[str, ...]:

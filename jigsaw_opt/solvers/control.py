@@ -22,10 +22,11 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.solvers.bounds import Bound, Deadlines, Proof, lower_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.stoppable import run_all_stoppable
+from jigsaw_opt.solvers.infeasibility import exceeded_promises
 from jigsaw_opt.solvers.live import LiveEvent
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Accepted, Conflict, Event, MoveRecord, Report, Result, Status, StoppedBy
@@ -66,11 +67,11 @@ class Control:
         self.trajectory: list[Event] = []
         self.moves: dict[str, MoveRecord] = {}
         self._report = report
-        self._conflict: Conflict | None = None
         self._lock = threading.RLock()
         self._rules = stop_rules(options)
         self.bound, self.proof, _ = first_bound(operations, options)
         self._deadlines: Deadlines | None = None
+        self._conflict = exceeded_promises(operations, self.bound)
         self.ended = False
         self._emit()
 
@@ -107,7 +108,12 @@ class Control:
             return None if self.objective is None or self.best is None else (self.objective, self.best)
 
     def offer(self, timetable: Timetable) -> Accepted | None:
-        """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not."""
+        """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not.
+
+        One that breaks a promise is no plan, and never taken.
+        """
+        if not self.keeps_promises(timetable):
+            return None
         objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.shaped)
         with self._lock:
             if self.ended or (self.objective is not None and objective >= self.objective):
@@ -119,6 +125,12 @@ class Control:
             self._emit()
             return Accepted(0 if before is None else before - objective)
 
+    def keeps_promises(self, timetable: Timetable) -> bool:
+        """Whether a plan keeps all deadlines and paces (specification: deadline, pace)."""
+        if not self.operations.instance.promising:
+            return True
+        return lateness_us(self.operations, timetable.ends, timetable.period_us) == 0
+
     def raise_bound(self, bound: int, proof: Proof | None = None, deadlines: Deadlines | None = None) -> None:
         """Take a proven lower bound if it is better; without a `proof` the solver's own search has proven it."""
         with self._lock:
@@ -126,6 +138,7 @@ class Control:
                 self.bound, self.proof = bound, proof or Proof(f"search by {self.name}", relaxation=self.name)
                 self._deadlines = deadlines or self._deadlines
                 self._emit()
+                self._conflict = self._conflict or exceeded_promises(self.operations, bound)
 
     def credit(self, record: MoveRecord) -> None:
         """Add what calls of a move of the search came to."""

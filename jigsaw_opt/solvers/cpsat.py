@@ -20,6 +20,7 @@ class Cpsat(OrtoolsSolver):
     display_name: str = "exact, constraint programming (OR-Tools CP-SAT); finite and cyclic horizon"
 
     shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.engines.cpsat import configure, new_solver
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["build_model", "engine_for", "is_small", "propagate_strongly", "run_engine"]
+__all__ = ["build_model", "engine_for", "is_small", "largest_objective", "propagate_strongly", "run_engine"]
 
 _MANY_INTERVALS = {"finite": 2_000, "cyclic": 4_000}
 """From here on probing and repeated presolve take seconds before the search begins, and gain it little."""
@@ -33,24 +33,26 @@ def is_small(operations: Operations) -> bool:
 
 def build_model(control: Control, operations: Operations, bound: int, limit: int | None) -> CpSatModel:
     """The model of all plans whose objective is between `bound` and `limit`; None stands for no limit."""
-    most = _most(operations, limit)
+    most = largest_objective(operations) if limit is None else limit
+    bound = min(bound, most)
     if operations.shaped:
-        return cpsat_activities.build(operations, min(bound, most), most)
+        return cpsat_activities.build(operations, bound, most)
     build: Callable[..., CpSatModel] = cpsat_cycle.build if operations.horizon == "cyclic" else cpsat_timetable.build
     return build(operations, windows(operations, most, control.deadlines(most)), bound, most)
 
 
-def _most(operations: Operations, limit: int | None) -> int:
-    """The limit, or an objective that some plan reaches if there is any."""
-    if limit is not None:
-        return limit
-    return serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
+def largest_objective(operations: Operations) -> int:
+    """An objective that some plan is within if there is any."""
+    serial_plan = serial.serial_limit(operations) if operations.shaped else serial_limit(operations)
+    promised = operations.objective_limit
+    return serial_plan if promised is None else min(serial_plan, promised)
 
 
 def engine_for(control: Control, operations: Operations, workers: int, work: float) -> cp_model.CpSolver:
     """The engine for a model of the instance, with `work` deterministic seconds and what is left of the time limit."""
     solver, seconds = new_solver(workers, control.options.seed), control.remaining
-    solver.parameters.cp_model_presolve = _most(operations, control.objective) < _PRESOLVED_NUMBERS
+    largest = largest_objective(operations) if control.objective is None else control.objective
+    solver.parameters.cp_model_presolve = largest < _PRESOLVED_NUMBERS
     if seconds is not None:
         solver.parameters.max_time_in_seconds = seconds
     if work < math.inf:

@@ -1,7 +1,8 @@
 """Why an instance has no plan: certain causes before any search, and a minimal conflict after a proof.
 
-Time never makes an instance infeasible: blocks and transfers can always run one after the other. What can is the
-placement (GPU types, memory, links, GPUs of one's own for all workers of a job) and a depth rule.
+Time makes an instance infeasible only where jobs promise a deadline or a pace: blocks and transfers can always run one
+after the other. What can besides is the placement (GPU types, memory, links, GPUs of one's own for all workers of a
+job) and a depth rule.
 """
 
 from __future__ import annotations
@@ -14,16 +15,18 @@ from typing import NamedTuple
 from jigsaw_opt.problem.clock import looking
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
-from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors
+from jigsaw_opt.problem.critical import candidate_levels, fewest_contributors, least_iteration_us, usable_gpus
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.bounds.activities.slot_loads import earliest_end_us
 from jigsaw_opt.solvers.engines.cpsat import new_solver
 from jigsaw_opt.solvers.engines.stoppable import run_stoppable
 from jigsaw_opt.solvers.result import Conflict
 
-__all__ = ["certain_causes", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
+__all__ = ["certain_causes", "exceeded_promises", "minimal_conflict", "placement_feasible", "restrict", "too_wide"]
 
 IsFeasible = Callable[[Operations], bool | None]
 """Whether there is a plan for some of the jobs, or None where that stays open."""
@@ -42,7 +45,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
     operations
         The instance, cut.
     """
-    alone: list[Conflict] = []
+    alone = list(_broken_alone(operations)) if operations.instance.promising else []
     fine: set[tuple[object, ...]] = set()
     for job in looking(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
@@ -88,6 +91,8 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     is_feasible
         Tells whether some of its jobs have a plan; by default `placement_feasible`.
     """
+    if operations.instance.promising and (operations.shaped or placement_feasible(operations) is not False):
+        return _broken_together(operations)
     if operations.shaped:
         names = tuple(job.name for job in operations.instance.jobs)
         placed = "slots and workers" if operations.is_mixed else "the slots"
@@ -101,6 +106,26 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     part = restrict(operations, conflict)
     certain = certain_causes(part)
     return certain[0] if certain else Conflict("search", tuple(job.name for job in part.jobs), _together(part))
+
+
+def exceeded_promises(operations: Operations, bound: int) -> Conflict | None:
+    """Promises that no plan keeps, for it has an objective of at least `bound`; None where the bound leaves that open.
+
+    Parameters
+    ----------
+    operations
+        The instance, cut.
+    bound
+        A lower bound of the objective.
+    """
+    limit = operations.objective_limit
+    if limit is None or bound <= limit:
+        return None
+    if operations.horizon == "cyclic":
+        return _too_fast(operations, bound, "no period is shorter than")
+    names = tuple(job.name for job in operations.instance.promising)
+    message = f"the {operations.objective} of no plan is below {bound:,}, and the deadlines of all jobs allow {limit:,}"
+    return Conflict("deadline", names, message)
 
 
 def restrict(operations: Operations, jobs: Iterable[int]) -> Operations:
@@ -192,6 +217,45 @@ def _causes_of(operations: Operations, job: OperationGraph) -> Iterator[Conflict
         yield Conflict("reach", (job.name,), _too_few(job.name, job.slots, gpus, operations.instance.cluster.gpu_count))
     else:
         yield from _no_memory_or_path(operations, job, servers)
+
+
+def _broken_alone(operations: Operations) -> Iterator[Conflict]:
+    """Promises that a job cannot keep even alone on the cluster."""
+    limit = operations.objective_limit
+    for number, job in enumerate(looking(operations.jobs)):
+        gpus = usable_gpus(operations, job)
+        span = job.iterations * least_iteration_us(operations, job, gpus) if gpus else 0
+        yield from _late(job.name, job.release_us + span, operations.deadlines[number])
+        if operations.horizon == "cyclic" and limit is not None and span > limit:
+            yield _too_fast(operations, span, f"the iterations of job {job.name} take at least")
+    for graph in looking(operations.shaped if operations.horizon == "finite" else ()):
+        yield from _late(graph.job.name, earliest_end_us(graph, operations.cluster), graph.job.deadline_us)
+
+
+def _late(name: str, end_us: int, deadline_us: int | None) -> Iterator[Conflict]:
+    if deadline_us is not None and end_us > deadline_us:
+        message = f"job {name} ends no earlier than {end_us:,} us even alone, and promises to end by {deadline_us:,} us"
+        yield Conflict("deadline", (name,), message)
+
+
+def _too_fast(operations: Operations, least_us: int, why: str) -> Conflict:
+    """The tightest pace asks for a period below the least one."""
+    job = min(operations.instance.promising, key=lambda it: (it.pace_us or 0) * it.iterations)
+    message = f"{why} {least_us:,} us, and job {job.name} promises {_promise_of(job)}"
+    return Conflict("pace", (job.name,), message)
+
+
+def _broken_together(operations: Operations) -> Conflict:
+    told = ", ".join(f"{job.name} ({_promise_of(job)})" for job in operations.instance.promising)
+    names = tuple(job.name for job in operations.instance.jobs)
+    kind = "pace" if operations.horizon == "cyclic" else "deadline"
+    return Conflict(kind, names, f"no plan of all jobs keeps what these promise: {told}")
+
+
+def _promise_of(job: Job | ShapedJob) -> str:
+    if job.deadline_us is not None:
+        return f"to end by {job.deadline_us:,} us"
+    return f"{job.iterations:,} iterations, one every {job.pace_us:,} us"
 
 
 def _no_type(operations: Operations, job: OperationGraph) -> str:

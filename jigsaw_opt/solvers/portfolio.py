@@ -46,6 +46,7 @@ class Portfolio(OrtoolsSolver):
     display_name: str = "search, bounds and the exact model side by side; any size, both horizons"
 
     shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -75,7 +75,8 @@ class Conflict:
     Parameters
     ----------
     kind
-        ``gpu_type``, ``memory``, ``reach``, ``depth`` or ``search`` (found by a solver's proof).
+        ``gpu_type``, ``memory``, ``reach``, ``depth``, ``deadline``,
+        ``pace`` or ``search`` (found by a solver's proof).
     jobs
         Names of the jobs that take part.
     message

@@ -23,8 +23,11 @@ __all__ = ["at_full_depth", "baseline_plan"]
 
 
 def at_full_depth(instance: Instance) -> Instance:
-    """The instance whose jobs all go to full depth and whose objective is the time that all of them take."""
-    jobs = tuple(replace(job, depth=FullDepth()) for job in instance.data_parallel)
+    """The instance whose jobs all go to full depth and whose objective is the time that all of them take.
+
+    Promises of the jobs are left out: the usual way knows none.
+    """
+    jobs = tuple(replace(job, depth=FullDepth(), deadline_us=None, pace_us=None) for job in instance.data_parallel)
     return replace(instance, jobs=jobs, objective="period" if instance.horizon == "cyclic" else "makespan")
 
 

@@ -192,7 +192,8 @@ def add_objective(
     weighted = operations.objective == "weighted_completion"
     ends: list[cp_model.LinearExpr] = [it.job.weight * it.ends[-1] if weighted else it.ends[-1] for it in workers.jobs]
     for it in jobs:
-        end = model.new_int_var(0, limit, "")
+        deadline = it.graph.job.deadline_us
+        end = model.new_int_var(0, limit if deadline is None else min(limit, deadline), "")
         last = it.graph.job.iterations - 1
         for operation in range(it.graph.size):
             # An operation waits for itself in the iteration before, so the last one ends last.

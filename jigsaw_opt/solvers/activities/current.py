@@ -50,6 +50,8 @@ def offer_times(
 ) -> bool:
     """Give a plan other starts, and offer it; says whether it was taken."""
     timetable = timetable_of(operations, current.begins, current.gpus, starts, period, current.levels)
+    if not control.keeps_promises(timetable):
+        return False
     current.starts = starts
     if control.offer(timetable) is None:
         return False

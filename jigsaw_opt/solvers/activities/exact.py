@@ -10,7 +10,7 @@ from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.formulations.timetable.windows import readiness_count
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.solvers.control import Control
-from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, run_engine
+from jigsaw_opt.solvers.cpsat_model import build_model, engine_for, largest_objective, run_engine
 from jigsaw_opt.solvers.cpsat_targets import Targets
 from jigsaw_opt.solvers.infeasibility import minimal_conflict
 from jigsaw_opt.solvers.result import StoppedBy
@@ -51,7 +51,7 @@ def prove_period(control: Control, operations: Operations, workers: int, work: f
     from ortools.sat.python import cp_model
 
     if control.objective is None:
-        status, work = _ask(control, operations, serial_limit(operations), workers, work)
+        status, work = _ask(control, operations, largest_objective(operations), workers, work)
         if status == cp_model.INFEASIBLE:
             # What is feasible at some period is so at this one (specification: cyclic-horizon).
             control.refute(minimal_conflict(operations))

@@ -218,7 +218,8 @@ class _WindowModel:
         ends: dict[int, cp_model.IntVar] = {}
         for activity, job in enumerate(self.flat.job):
             if job not in ends:
-                ends[job] = self.proto.new_int_var(0, self.limit, "")
+                deadline = self.operations.deadlines[job]
+                ends[job] = self.proto.new_int_var(0, self.limit if deadline is None else min(self.limit, deadline), "")
             self.proto.add(ends[job] >= self._end(activity))
         if self.operations.objective == "weighted_completion":
             weights = self.operations.weights

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import mul
 
+from jigsaw_opt.formulations.timetable.windows import serial_limit
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble
+from jigsaw_opt.problem.timetable import JobDecision, Timetable, assemble, lateness_us
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.flat import Flat
 from jigsaw_opt.solvers.greedy.layout import Layout
@@ -27,7 +28,7 @@ class Outcome:
     jobs, priority, offset_us
         What was scheduled.
     value
-        Its objective.
+        Its objective; where it breaks promises, more than that of any plan without needless waiting.
     begins, ends
         First start and last barrier of every job.
     period_us
@@ -65,6 +66,8 @@ class Evaluator:
         self.operations_a_look = (operations.blocks + operations.transfers) * _PASSES[operations.horizon]
         self._flat = Flat(operations, layout)
         self._weights = [job.weight for job in operations.jobs]
+        # What a microsecond of a broken promise counts as: a list schedule that keeps them all is better.
+        self._penalty = serial_limit(operations) if operations.instance.promising else 0
         self._last: Outcome | None = None
 
     def evaluate(self, jobs: Sequence[Assignment], priority: Sequence[float], offset_us: Sequence[int]) -> Outcome:
@@ -84,8 +87,13 @@ class Evaluator:
         flat.schedule(jobs, self._rate(jobs, priority), offset_us)
         ends = flat.ends()
         value = flat.period_us or (sum(map(mul, self._weights, ends)) if self.weighted else max(ends))
+        value += self.penalty(ends, flat.period_us)
         self._last = Outcome(jobs, priority, offset_us, value, flat.begins(), ends, flat.period_us)
         return self._last
+
+    def penalty(self, ends: Sequence[int], period_us: int | None = None) -> int:
+        """What a schedule counts as beside its objective, for the promises that it breaks."""
+        return self._penalty * lateness_us(self.operations, ends, period_us) if self._penalty else 0
 
     def timetable(self, outcome: Outcome) -> Timetable:
         """The timetable of an outcome."""

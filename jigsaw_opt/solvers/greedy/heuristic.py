@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from math import inf
 
@@ -84,8 +84,9 @@ def timetables(operations: Operations, seed: int = 0) -> Iterator[Timetable | No
         else:
             yield None
         inserted = inserted_by_ratio(table) if step == PLAIN_TRIALS and evaluator.weighted else None
-        if inserted is not None and inserted[0] < least:
-            least = inserted[0]
+        value = inf if inserted is None else inserted[0] + evaluator.penalty(inserted[1].ends)
+        if inserted is not None and value < least:
+            least = value
             yield inserted[1]
 
 
@@ -107,10 +108,11 @@ def trials(evaluator: Evaluator, table: AssignmentTable, seed: int = 0) -> Itera
     for step in range(len(_Order) + min(_MAX_STEPS, _STEP_OPERATIONS // (operations.blocks + operations.transfers))):
         if step < len(_Order):
             keys = search.plain(list(_Order)[step])
-        elif best is not None:
-            keys = search.mutated(best)
-        else:
+        elif best is None:
             return
+        else:
+            urgent = search.urgent(best) if step == len(_Order) else None
+            keys = urgent or search.mutated(best)
         trial = search.trial(keys)
         if trial is None or (best is not None and trial.outcome.value > best.outcome.value):
             yield None
@@ -202,6 +204,17 @@ class _LocalSearch:
         """The rules as they are."""
         count = len(self.asked)
         return _Keys(order, [1.0] * count, [1.0] * count, [0] * count)
+
+    def urgent(self, best: _Trial) -> _Keys | None:
+        """The best keys with the job of the earliest deadline first (Jackson's rule); None without deadlines."""
+        deadlines = self.operations.deadlines
+        latest = max((deadline for deadline in deadlines if deadline is not None), default=0)
+        priority = []
+        for job, deadline in zip(best.outcome.jobs, deadlines if latest else (), strict=False):
+            # As a whole, the job counts as its deadline; without one it comes behind the others.
+            length, moment = job.iteration_us * job.job.iterations, deadline or 2 * latest
+            priority.append(moment * job.job.weight / length if self.evaluator.weighted else 1 / (moment * length))
+        return replace(best.keys, priority=priority) if priority else None
 
     def mutated(self, best: _Trial) -> _Keys:
         """The best keys with one to three of them drawn again; a job is held until another one begins or ends."""

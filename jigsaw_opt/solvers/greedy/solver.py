@@ -22,6 +22,7 @@ class Greedy:
     display_name: str = "list scheduling; any size, no engine needed; finite and cyclic horizon"
 
     shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Never: it needs no engine."""

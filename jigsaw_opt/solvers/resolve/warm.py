@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.operations import OperationGraph, Operations
@@ -51,6 +52,8 @@ class Warm(OrtoolsSolver):
     fix: Fix
     name: str = "resolve"
     display_name: str = "an old plan repaired and improved"
+
+    promises: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.engines.cpsat import OrtoolsSolver
@@ -27,6 +28,8 @@ class Search(OrtoolsSolver):
     name: str = "search"
     display_name: str = "anytime search: annealing and CP-SAT on parts of the plan; any size, both horizons"
     moves: tuple[type[Move], ...] = ()
+
+    promises: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

@@ -17,7 +17,7 @@ from jigsaw_opt.solvers.bounds.budget import BoundBudget
 from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
-__all__ = ["SLOT_LOADS", "ShapedData"]
+__all__ = ["SLOT_LOADS", "ShapedData", "earliest_end_us"]
 
 
 class ShapedData:
@@ -116,11 +116,20 @@ def _weighted(data: list[ShapedData]) -> Bound:
     """Every job by itself."""
     terms, amounts = [], list[int]()
     for it in data:
-        value = max(bound.value for bound in _of_job(it, cyclic=False))
+        value = _earliest_end(it)
         amounts.append(it.graph.job.weight * value)
         terms.append(Term("end", amounts[-1], "weight * us", (it.graph.job.name,)))
     total = sum(amounts)
     return Bound(total, Proof("every job as if it were alone", f"{added(amounts)} = {total}", tuple(terms)))
+
+
+def earliest_end_us(graph: ShapedGraph, cluster: Cluster) -> int:
+    """A moment before which a shaped job does not end on the finite horizon, even alone."""
+    return _earliest_end(ShapedData(graph, cluster))
+
+
+def _earliest_end(it: ShapedData) -> int:
+    return max(bound.value for bound in _of_job(it, cyclic=False))
 
 
 SLOT_LOADS = Relaxation("slot_loads", _bounds, instant=True, shaped=True)

@@ -27,9 +27,9 @@ _OTHER: dict[Horizon, tuple[Horizon, Objective]] = {"finite": ("cyclic", "period
 
 
 def twin(operations: Operations) -> Operations:
-    """The same jobs on the other horizon, all released at 0."""
+    """The same jobs on the other horizon, all released at 0 and without promises."""
     horizon, objective = _OTHER[operations.horizon]
-    jobs = tuple(replace(job, release_us=0) for job in operations.jobs)
+    jobs = tuple(replace(job, release_us=0, deadline_us=None) for job in operations.jobs)
     instance = replace(operations.instance, horizon=horizon, objective=objective)
     return replace(operations, instance=instance, jobs=jobs, horizon=horizon, objective=objective)
 

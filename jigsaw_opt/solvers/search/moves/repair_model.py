@@ -78,9 +78,10 @@ class RepairModel:
     def _deadline(self, index: int, frame: cpsat_retiming.Frame) -> int:
         if frame.period is not None:
             return frame.period
-        if not frame.weighted:
-            return frame.limit
-        return (frame.limit - frame.bound + self._least(index)) // self.data.operations.jobs[index].weight
+        job, latest = self.data.operations.jobs[index], frame.limit
+        if frame.weighted:
+            latest = (frame.limit - frame.bound + self._least(index)) // job.weight
+        return latest if job.deadline_us is None else min(latest, job.deadline_us)
 
     def _solve(
         self, plan: Timetable, jobs: Sequence[int], frame: cpsat_retiming.Frame, work: float

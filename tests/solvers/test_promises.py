@@ -1,0 +1,141 @@
+"""Deadlines and paces of jobs: plans keep them, and where none can, that is proven and they are named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.result import Result, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+from tests.oracle import optimum
+from tests.random_instances import GOALS, random_instance, with_promises
+from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.shaped_oracle import shaped_optimum
+
+pytest.importorskip("ortools")
+
+
+def solved(instance: Instance, solver: str = "cpsat", workers: int = 1) -> Result:
+    return solve(instance, solver, Options(workers=workers, work_limit=0.2 if solver == "search" else 20.0))
+
+
+def agrees(instance: Instance, result: Result, best: int | None) -> str:
+    """Sees that a result is the truth; says what it is."""
+    assert result.objective == best, instance.name
+    assert result.status == (Status.INFEASIBLE if best is None else Status.OPTIMAL), instance.name
+    if best is None:
+        named = [conflict for conflict in result.conflicts if conflict.kind in ("deadline", "pace")]
+        promising = {job.name for job in instance.promising}
+        assert any(promising & set(conflict.jobs) for conflict in named), instance.name
+        return "infeasible"
+    assert result.plan is not None
+    assert check(instance, result.plan) == ()
+    return "optimal"
+
+
+@pytest.mark.parametrize("solver", ["cpsat", "auto"])
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str) -> None:
+    found: Counter[str] = Counter()
+    for seed in range(300, 330):
+        free = random_instance(seed, horizon, objective, operations=6)
+        best = optimum(free)
+        if best is None:
+            continue
+        about = best if horizon == "cyclic" else optimum(replace(free, objective="makespan")) or 1
+        instance = with_promises(free, Random(seed), about)
+        promised = optimum(instance)
+        found[agrees(instance, solved(instance, solver), promised)] += 1
+        found["other"] += promised is not None and promised > best
+    assert found["infeasible"] > 2 and found["optimal"] > 2
+    assert found["other"] or horizon == "cyclic" or objective == "makespan"
+
+
+@pytest.mark.parametrize(("solver", "seeds"), [("cpsat", range(300, 312)), ("auto", range(314, 320))])
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_shaped_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str, seeds: range) -> None:
+    found: Counter[str] = Counter()
+    for seed in seeds:
+        make = random_mixed_instance if seed % 2 else random_shaped_instance
+        free = make(seed, horizon, objective)
+        result = solved(replace(free, objective="makespan") if horizon == "finite" else free)
+        if result.objective is None:
+            continue
+        instance = with_promises(free, Random(seed), result.objective)
+        found[agrees(instance, solved(instance, solver), shaped_optimum(instance))] += 1
+    assert found["infeasible"] and found["optimal"]
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search", "auto"])
+@pytest.mark.parametrize(("horizon", "objective"), GOALS)
+def test_whatever_is_found_keeps_what_was_promised(horizon: Horizon, objective: Objective, solver: str) -> None:
+    found: Counter[Status] = Counter()
+    for seed in range(400, 412):
+        free = random_instance(seed, horizon, objective, operations=14)
+        plain = solve(replace(free, objective="makespan") if horizon == "finite" else free, "greedy")
+        if plain.objective is None:
+            continue
+        instance = with_promises(free, Random(seed), plain.objective)
+        result = solve(instance, solver, Options(workers=2 if solver == "auto" else 1, work_limit=0.2))
+        found[result.status] += 1
+        assert result.plan is None or check(instance, result.plan) == ()
+        assert result.status is not Status.INFEASIBLE or result.conflicts
+    assert found[Status.OPTIMAL] + found[Status.FEASIBLE] > 1 and found[Status.INFEASIBLE]
+
+
+def two_on_one_gpu(**promises: int) -> Instance:
+    """A short job and a long one on one GPU; the promise is that of the long one."""
+    models = {name: Model((Segment("all", {"v": time}, {"v": time}, 0, 0),)) for name, time in (("a", 5), ("b", 10))}
+    jobs = (Job("short", "a", 1, 1), Job("long", "b", 1, 2, **promises))
+    horizon: Horizon = "cyclic" if "pace_us" in promises else "finite"
+    objective: Objective = "period" if horizon == "cyclic" else "weighted_completion"
+    return Instance("two", Cluster((Server("s", "v", 1, 1, 1),)), models, jobs, horizon, objective)
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])
+def test_a_deadline_turns_the_order_round(solver: str) -> None:
+    assert solved(two_on_one_gpu(), solver).objective == 10 + 50
+    assert solved(two_on_one_gpu(deadline_us=49), solver).objective == 40 + 50
+
+
+@pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])
+def test_certain_causes_name_the_promise(solver: str) -> None:
+    late = solved(two_on_one_gpu(deadline_us=39), solver)
+    assert (late.status, late.stopped_by) == (Status.INFEASIBLE, StoppedBy.PROOF)
+    assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
+    assert "ends no earlier than 40 us even alone, and promises to end by 39 us" in late.conflicts[0].message
+    slow = solved(two_on_one_gpu(pace_us=24), solver)
+    assert (slow.status, [it.kind for it in slow.conflicts]) == (Status.INFEASIBLE, ["pace"])
+    assert "no period is shorter than 50 us" in slow.conflicts[0].message
+    assert solved(two_on_one_gpu(pace_us=25), solver).objective == 50
+
+
+def test_a_proof_that_no_plan_keeps_all_promises_names_them() -> None:
+    free = two_on_one_gpu(deadline_us=40)
+    jobs = (replace(free.jobs[0], deadline_us=10), free.jobs[1])
+    result = solved(replace(free, jobs=jobs, objective="makespan"))
+    assert result.status is Status.INFEASIBLE
+    assert result.conflicts[0].kind == "deadline" and set(result.conflicts[0].jobs) == {"short", "long"}
+
+
+def test_others_refuse_promises_by_name() -> None:
+    with pytest.raises(UsageError, match="'ilp' does not take instance 'two': job 'long' promises"):
+        solve(two_on_one_gpu(deadline_us=60), "ilp")
+
+
+@pytest.mark.parametrize("promises", [{"deadline_us": 45}, {"pace_us": 30}])
+def test_solving_anew_keeps_promises(promises: dict[str, int]) -> None:
+    promised = two_on_one_gpu(**promises)
+    old = solved(replace(promised, jobs=tuple(replace(job, deadline_us=None, pace_us=None) for job in promised.jobs)))
+    assert old.plan is not None
+    result = resolve(promised, old.plan, options=Options(workers=1, work_limit=0.2))
+    assert result.plan is not None and check(promised, result.plan) == ()
