@@ -22,7 +22,7 @@ from jigsaw_opt.planning.piper import piper_plan
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data" / "pipeline"
-MORE = ((2, 3.5), (4, 2.5), (8, 1.2), (8, 2.4), (16, 1.2))
+MORE = ((2, 3.5), (4, 2.5), (8, 2.4), (8, 1.2))
 
 
 def workload(case: dict[str, Any]) -> PiperGraph:

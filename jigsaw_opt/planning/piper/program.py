@@ -8,6 +8,7 @@ memory of their nodes rules out under the limit are left out, so a plan that is 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PiperPlan", "PiperStage", "piper_plan"]
 
-_LIMITS = (1.001, 1.01, 1.05, 1.2, 1.5, 2.5, inf)
+_LIMITS = (1.001, 1.01, 1.05, 1.2, 1.5, 2.5)
 """Of the time of a plan, as multiples of what the work alone takes."""
 _ROUNDING = 1e-9
 _MOST_CELLS = 200_000_000
@@ -81,13 +82,35 @@ def piper_plan(graph: PiperGraph) -> PiperPlan:
     before = [0] * len(graph.nodes)
     for edge in graph.edges:
         before[edge.target] |= 1 << edge.source
-    sets = _Sets(graph, closed_sets(before))
+    closed, chain = closed_sets(before), _chain(before)
+    # Where there are few sets besides, the plan of one order takes as long as that of all.
+    rough = _least_plan(graph, _Sets(graph, chain), inf) if len(closed) > 4 * len(chain) else None
+    found = _least_plan(graph, _Sets(graph, closed), rough.least if rough else inf)
+    if found is None:
+        raise InfeasibleError(f"no stages on {graph.devices} devices fit into {graph.memory:.0f} bytes of memory")
+    return PiperPlan(found.least, tuple(found.stages()))
+
+
+def _chain(before: list[int]) -> list[int]:
+    """Closed sets of one order of the nodes."""
+    members = {
+        node: [other for other in range(len(before)) if before[node] >> other & 1] for node in range(len(before))
+    }
+    found = [0]
+    for node in TopologicalSorter(members).static_order():
+        found.append(found[-1] | 1 << node)
+    return found
+
+
+def _least_plan(graph: PiperGraph, sets: _Sets, known: float) -> _PiperProgram | None:
+    """The program under the first limit at which there is a plan; none where there is none as good as a known one."""
     least = sets.least_time
-    for limit in [factor * least for factor in _LIMITS] if least else [inf]:
+    limits = [factor * least for factor in _LIMITS] if least else [inf]
+    for limit in [it for it in limits if it < known] + [known]:
         program = _PiperProgram(graph, sets, limit)
-        if program.least <= limit and program.least < inf:
-            return PiperPlan(program.least, tuple(program.stages()))
-    raise InfeasibleError(f"no stages on {graph.devices} devices fit into {graph.memory:.0f} bytes of memory")
+        if program.least < inf:
+            return program
+    return None
 
 
 class _Sets:
@@ -224,11 +247,13 @@ class _PiperProgram:
         for degree, costs in self.costs.items():
             own = self.members[rows] & ~self.members[at]
             fits = (memory * (1 - _ROUNDING) <= degree * self.graph.memory) & ~(own & ~costs.allowed).any(axis=1)
+            fits &= needed <= self.most[at]
+            own, behind, least = own[fits], rows[fits], needed[fits]
+            outside = costs.outside_bytes(own)
             for copies in self.copies:
-                if degree * copies > self.most[at]:
-                    break
-                chosen = np.flatnonzero(fits & (needed <= degree * copies))
-                if len(chosen):
-                    times = costs.times(own[chosen], copies, ceil(self.sum / copies), self.limit)
-                    found.append((degree, copies, rows[chosen], times))
+                chosen = least <= degree * copies
+                if degree * copies <= self.most[at] and chosen.any():
+                    most = ceil(self.sum / copies)
+                    times = costs.times(own[chosen], outside[:, chosen], copies, most, self.limit)
+                    found.append((degree, copies, behind[chosen], times))
         return found

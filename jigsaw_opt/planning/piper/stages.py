@@ -56,29 +56,44 @@ class StageCosts:
         pairs = [(options[0], options[-1]) if options else None for options in own]
 
         def column(name: str) -> Array:
-            return np.array([[getattr(it, name) for it in pair] if pair else [0.0, 0.0] for pair in pairs], dtype=float)
+            """By way, the values of all nodes."""
+            return np.array([[getattr(pair[way], name) if pair else 0.0 for pair in pairs] for way in (0, 1)])
 
         self.time, self.parameter_bytes = column("time"), column("parameter_bytes")
         self.flight_bytes, self.static_bytes = column("flight_bytes"), column("static_bytes")
         count = len(graph.nodes)
         # By way, bytes that a node (column) adds where another one (row) is not in its stage.
-        self.across: list[Array] = [np.zeros((count, count)) for _ in range(MOST_OPTIONS)]
+        across: Array = np.zeros((MOST_OPTIONS, count, count))
         for edge in graph.edges:
             for way in range(MOST_OPTIONS):
                 tail, head = pairs[edge.source], pairs[edge.target]
                 if head:
-                    received = edge.bytes + head[way].received_bytes[edge.source]
-                    self.across[way][edge.source, edge.target] += 2 * received
+                    across[way, edge.source, edge.target] += 2 * (edge.bytes + head[way].received_bytes[edge.source])
                 if tail:
-                    self.across[way][edge.target, edge.source] += 2 * (edge.bytes + tail[way].sent_bytes[edge.target])
+                    across[way, edge.target, edge.source] += 2 * (edge.bytes + tail[way].sent_bytes[edge.target])
+        # Mostly both ways send the same, which takes one product then.
+        self.across = across[:1] if np.array_equal(across[0], across[1]) else across
 
-    def times(self, members: Members, copies: int, most: int, limit: float) -> Array:
+    def outside_bytes(self, members: Members) -> Array:
+        """By way, stage and node, what the node sends out of its stage; once for both ways where they send the same.
+
+        Parameters
+        ----------
+        members
+            By stage (row), whether it has a node (column).
+        """
+        found: Array = self.across.sum(axis=1)[:, None] - members.astype(float) @ self.across
+        return found
+
+    def times(self, members: Members, outside: Array, copies: int, most: int, limit: float) -> Array:
         """Times by stage and micro-batches in flight, from 0 to `most`; infinite where there is no room, or none.
 
         Parameters
         ----------
         members
             By stage (row), whether it has a node (column).
+        outside
+            Their `outside_bytes`.
         copies
             The degree of data parallelism.
         most
@@ -90,7 +105,7 @@ class StageCosts:
 
         rows = max(1, _MOST_CELLS // (members.shape[1] * (most + 1)))
         parts = [
-            self._times(members[at : at + rows], copies, np.arange(1, most + 1), limit)
+            self._times(members[at : at + rows], outside[:, at : at + rows], copies, np.arange(1, most + 1), limit)
             for at in range(0, len(members), rows)
         ]
         return np.pad(np.concatenate(parts), ((0, 0), (1, 0)), constant_values=np.inf)
@@ -99,58 +114,49 @@ class StageCosts:
         """By node, which way a single stage runs it."""
         import numpy as np
 
-        fastest, _, swapped = self._choice(members[None], copies, np.array([flight]), np.inf)
+        own = members[None]
+        fastest, _, swapped = self._choice(own, self.outside_bytes(own), copies, np.array([flight]), np.inf)
         chosen = fastest[0].copy()
         for row in swapped[2]:
             chosen ^= row
         return [int(way) for way in chosen]
 
-    def _times(self, members: Members, copies: int, flight: NDArray[np.int64], limit: float) -> Array:
-        _, times, (row, column, swapped, lost) = self._choice(members, copies, flight, limit)
+    def _times(self, members: Members, outside: Array, copies: int, flight: NDArray[np.int64], limit: float) -> Array:
+        _, times, (row, column, swapped, lost) = self._choice(members, outside, copies, flight, limit)
         times[row, column] += (lost * swapped).sum(axis=1)
         return times
 
     def _choice(
-        self, members: Members, copies: int, flight: NDArray[np.int64], limit: float
-    ) -> tuple[NDArray[np.int64], Array, tuple[NDArray[np.int64], NDArray[np.int64], Members, Array]]:
+        self, members: Members, outside: Array, copies: int, flight: NDArray[np.int64], limit: float
+    ) -> tuple[Members, Array, tuple[NDArray[np.int64], NDArray[np.int64], Members, Array]]:
         """Fastest ways; their times, infinite where there is no room; and where which nodes change at what cost."""
         import numpy as np
 
-        cost = self._cost(members, copies)
-        fastest = cost.argmin(axis=2)
-        nodes = np.arange(members.shape[1])
-        lost = (cost.max(axis=2) - cost.min(axis=2)) * members
+        exchanged = 4 * (copies - 1) * self.parameter_bytes / copies / self.graph.micro_batches
+        alone = exchanged / self.graph.bandwidth + self.time / copies
+        sent = outside / (copies * self.graph.bandwidth)
+        # By node and stage, what a node adds to the time: the first way, and how much more the second one.
+        first, more = sent[0] + alone[0], sent[-1] - sent[0] + (alone[1] - alone[0])
+        fastest: Members = more < 0
+        total = ((first + np.minimum(more, 0)) * members).sum(axis=1)
 
-        def of(values: Array, way: NDArray[np.int64]) -> Array:
-            found: Array = values[nodes, way] * members
-            return found
+        def fast_and_saved(values: Array) -> tuple[Array, Array]:
+            """Bytes of the fastest ways by stage, and what each node saves by the other one."""
+            difference = values[0] - values[1]
+            whole: Array = members @ values[0] - (fastest & members) @ difference
+            return whole, np.where(fastest, -difference, difference)
 
-        flying, lying = of(self.flight_bytes, fastest), of(self.static_bytes, fastest)
-        saved_flying = flying - of(self.flight_bytes, 1 - fastest)
-        saved_lying = lying - of(self.static_bytes, 1 - fastest)
-        total = (cost.min(axis=2) * members).sum(axis=1)
-        above = flying.sum(axis=1)[:, None] * flight + lying.sum(axis=1)[:, None] - self.graph.memory
+        (flying, saved_flying), (lying, saved_lying) = map(fast_and_saved, (self.flight_bytes, self.static_bytes))
+        above = flying[:, None] * flight + lying[:, None] - self.graph.memory
+        times = np.where(above <= 0, total[:, None], np.inf)
         row, column = np.nonzero((above > 0) & (total <= limit)[:, None])
-        saved = saved_flying[row] * flight[column][:, None] + saved_lying[row]
+        saved = (saved_flying[row] * flight[column][:, None] + saved_lying[row]) * members[row]
         saved[saved <= _NOTHING] = 0
         enough = saved.sum(axis=1) >= above[row, column]
         row, column, saved = row[enough], column[enough], saved[enough]
-        times = np.where(above <= 0, total[:, None], np.inf)
         times[row, column] = total[row]
-        return fastest, times, (row, column, _changed(saved, lost[row], above[row, column]), lost[row])
-
-    def _cost(self, members: Members, copies: int) -> Array:
-        """By stage, node and way, what the node adds to the stage's time."""
-        import numpy as np
-
-        inside = members.astype(np.float64)
-        exchanged = 4 * (copies - 1) * self.parameter_bytes / copies / self.graph.micro_batches
-        found = np.empty((*members.shape, MOST_OPTIONS))
-        for way, across in enumerate(self.across):
-            outside = across.sum(axis=0) - inside @ across
-            sent = (outside / copies + exchanged[:, way]) / self.graph.bandwidth
-            found[:, :, way] = sent + self.time[:, way] / copies
-        return found
+        lost = np.abs(more[row])
+        return fastest, times, (row, column, _changed(saved, lost, above[row, column]), lost)
 
 
 def _changed(saved: Array, lost: Array, above: Array) -> Members:
