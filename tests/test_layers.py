@@ -15,6 +15,7 @@ ROOMS = (
     "system",
     "problem",
     "documents",
+    "routing",
     "checking",
     "formulations",
     "solvers",

@@ -1,0 +1,160 @@
+"""Ways to forward packets while links fail, side by side: ``python benchmarks/rerouting.py``.
+
+On every fabric, a number of links fail at once halfway through the flows, under four policies. ``--cases 2000`` instead
+tries D2R on random small graphs beside brute force (`tests/routing`), ``--fabrics`` picks some of the fabrics, and
+``--by-failures`` adds up over fabrics instead of over numbers of failures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from jigsaw_opt.problem.route_policies import RoutePolicy
+from jigsaw_opt.routing import MECHANISMS, Fabric, LinkChange, ReroutingOutcome, TrafficFlow, simulate_rerouting
+from jigsaw_opt.routing.mechanisms import Mechanism
+from jigsaw_opt.routing.topologies import collected, dragonfly, fat_tree, leaf_spine
+
+FABRICS: dict[str, Callable[[], Fabric]] = {
+    "fat-tree-4": lambda: fat_tree(4),
+    "fat-tree-8": lambda: fat_tree(8),
+    "leaf-spine": lambda: leaf_spine(4, 16, 8),
+    "dragonfly": lambda: dragonfly(9, 4, 2),
+    "Abilene": lambda: collected("topozoo/Abilene"),
+    "Geant2012": lambda: collected("topozoo/Geant2012"),
+}
+FAILURES = (1, 2, 4, 8)
+POLICIES = ("none", "avoid", "via", "via + limit")
+FAIL_US = 100_000
+"""When links fail: packets are sent from 0 to twice this time."""
+
+
+@dataclass
+class Sums:
+    """Counts of packets over several runs."""
+
+    sent: int = 0
+    routable: int = 0
+    delivered: int = 0
+    lost: int = 0
+    violations: int = 0
+    links: int = 0
+    least: int = 0
+    recomputations: int = 0
+    most_met: int = 0
+
+    def add(self, outcome: ReroutingOutcome) -> None:
+        """Count the packets of one run."""
+        arrived = [p for p in outcome.packets if p.end == "arrived" and p.compliant and p.least_links]
+        self.sent += len(outcome.packets)
+        self.routable += outcome.routable
+        self.delivered += len(arrived)
+        self.lost += outcome.lost
+        self.violations += outcome.violations
+        self.links += sum(packet.used for packet in arrived)
+        self.least += sum(packet.least_links or 0 for packet in arrived)
+        self.recomputations += outcome.recomputations
+        self.most_met = max(self.most_met, outcome.most_met)
+
+
+def policy(kind: str, fabric: Fabric, source: str, target: str, rng: random.Random) -> RoutePolicy:
+    """A policy of a kind, drawn for two ends: nodes avoided, a group to pass, and a limit of twelve links with it."""
+    inner = sorted(set(fabric.graph.nodes) - set(fabric.ends)) or sorted(set(fabric.ends) - {source, target})
+    top = [name for name in inner if name.startswith(("c", "spine"))] or inner
+    if kind == "none":
+        return RoutePolicy()
+    if kind == "avoid":
+        return RoutePolicy(avoid=tuple(rng.sample(top, max(1, len(top) // 4))))
+    group = (tuple(rng.sample(top, max(1, len(top) // 4))),)
+    return RoutePolicy(via=group, max_links=12 if kind == "via + limit" else None)
+
+
+def traffic(fabric: Fabric, kind: str, count: int, rng: random.Random) -> list[TrafficFlow]:
+    """Flows of four packets each between random ends, before, around and after the failures."""
+    found = []
+    for _ in range(count):
+        source, target = rng.sample(fabric.ends, 2)
+        start_us = rng.randrange(FAIL_US // 2)
+        keeps = policy(kind, fabric, source, target, rng)
+        found.append(TrafficFlow(source, target, keeps, start_us, 4, FAIL_US // 2))
+    return found
+
+
+def failing(fabric: Fabric, count: int, rng: random.Random) -> list[LinkChange]:
+    """Links that fail at once; where ends are servers with one link, these stay."""
+    single = {node for node, around in enumerate(fabric.graph.neighbours) if len(around) == 1}
+    links = [name for name, ends in zip(fabric.graph.links, fabric.graph.ends) if not set(ends) & single]
+    return [LinkChange(FAIL_US, name) for name in rng.sample(links, min(count, len(links)))]
+
+
+def measured(
+    fabric: Fabric, kind: str, failures: int, flows: int, seeds: int, mechanisms: Sequence[Mechanism]
+) -> Iterator[tuple[str, ReroutingOutcome]]:
+    """Each mechanism on the same flows and failures, for each seed."""
+    for seed in range(seeds):
+        rng = random.Random(f"{fabric.name} {kind} {failures} {seed}")
+        traffic_now, changes = traffic(fabric, kind, flows, rng), failing(fabric, failures, rng)
+        for mechanism in mechanisms:
+            yield mechanism.name, simulate_rerouting(fabric, traffic_now, changes, mechanism)
+
+
+def line(head: Sequence[str], sums: Sums) -> str:
+    """A row of the table."""
+    cells = [
+        *head,
+        f"{100 * sums.delivered / max(1, sums.routable):.2f}",
+        f"{sums.links / max(1, sums.least):.3f}",
+        f"{sums.lost}",
+        f"{100 * sums.violations / max(1, sums.sent):.1f}",
+        f"{sums.recomputations}",
+        f"{sums.most_met}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def try_cases(count: int) -> None:
+    """D2R on random cases beside brute force."""
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    from tests.routing.test_rerouting_properties import check_random_case
+
+    begun, met = time.process_time(), 0
+    for seed in range(count):
+        met += check_random_case(seed)
+    print(f"{count} cases, {met} packets met a failure, no disagreement, {time.process_time() - begun:.0f} s of CPU")
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--fabrics", nargs="+", choices=FABRICS, default=list(FABRICS))
+    parser.add_argument("--flows", type=int, default=500)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--by-failures", action="store_true")
+    parser.add_argument("--cases", type=int)
+    arguments = parser.parse_args()
+    if arguments.cases:
+        try_cases(arguments.cases)
+        return
+    begun = time.process_time()
+    sums: dict[tuple[str, ...], Sums] = {}
+    for name, kind, failures in product(arguments.fabrics, POLICIES, FAILURES):
+        fabric = FABRICS[name]()
+        for mechanism, outcome in measured(fabric, kind, failures, arguments.flows, arguments.seeds, MECHANISMS):
+            head = (str(failures), kind, mechanism) if arguments.by_failures else (name, kind, mechanism)
+            sums.setdefault(head, Sums()).add(outcome)
+    first = "failures" if arguments.by_failures else "fabric"
+    print(f"| {first} | policy | mechanism | delivered % | stretch | lost | violations % | recomputations | most met |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for head in sums:
+        print(line(head, sums[head]))
+    print(f"{time.process_time() - begun:.0f} s of CPU")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Policies of routes, and the least walk that complies with one (docs/rerouting.md).
+
+A policy is an automaton that reads the nodes of a walk. Its state is the set of its groups `via` that the walk has
+passed; the links used so far only count against `max_links`. So a walk with fewest links is a shortest path in the
+product of the network and these sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["FREE", "Hop", "LinkGraph", "PolicyAutomaton", "RoutePolicy", "least_walk"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePolicy:
+    """What a route must keep (docs/rerouting.md).
+
+    Parameters
+    ----------
+    avoid
+        Names of servers and switches that it does not enter; its two ends are exempt.
+    avoid_links
+        Names of links that it does not use.
+    via
+        Groups of names: it passes at least one of each group. The ends count.
+    max_links
+        It has at most so many links, one used twice counted twice; None for any number.
+    """
+
+    avoid: tuple[str, ...] = ()
+    avoid_links: tuple[str, ...] = ()
+    via: tuple[tuple[str, ...], ...] = ()
+    max_links: int | None = None
+
+
+FREE = RoutePolicy()
+"""The policy that every walk keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A link that a walk uses, and what is behind it.
+
+    Parameters
+    ----------
+    link
+        Number of the link.
+    node
+        Number of the node that it leads to.
+    state
+        State of the policy there.
+    """
+
+    link: int
+    node: int
+    state: int
+
+
+class LinkGraph:
+    """Nodes in the order of their names, and links between them.
+
+    Parameters
+    ----------
+    nodes
+        Names, all different.
+    links
+        Names, and the names of the two ends; no two links join the same two nodes.
+    """
+
+    def __init__(self, nodes: Iterable[str], links: Iterable[tuple[str, tuple[str, str]]]) -> None:
+        self.nodes = tuple(sorted(nodes))
+        self.number = {name: k for k, name in enumerate(self.nodes)}
+        stated = list(links)
+        self.links = tuple(name for name, _ in stated)
+        self.ends = tuple((self.number[first], self.number[second]) for _, (first, second) in stated)
+        neighbours: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
+        for link, (first, second) in enumerate(self.ends):
+            neighbours[first].append((second, link))
+            neighbours[second].append((first, link))
+        self.neighbours: tuple[tuple[tuple[int, int], ...], ...] = tuple(tuple(sorted(n)) for n in neighbours)
+        """For each node, its neighbours in the order of their names, each with the number of the link."""
+
+
+class PolicyAutomaton:
+    """A policy that reads nodes of one network, for walks between two ends.
+
+    Parameters
+    ----------
+    policy
+        The policy; names that the network has not are passed over.
+    network
+        The network.
+    ends
+        The two nodes that `avoid` does not bind.
+    """
+
+    def __init__(self, policy: RoutePolicy, network: LinkGraph, ends: Collection[int]) -> None:
+        self.full = (1 << len(policy.via)) - 1
+        self.max_links = policy.max_links
+        avoided = (network.number[name] for name in policy.avoid if name in network.number)
+        self.avoid = frozenset(avoided) - frozenset(ends)
+        links: Mapping[str, int] = {name: k for k, name in enumerate(network.links)} if policy.avoid_links else {}
+        self.avoid_links = frozenset(links[name] for name in policy.avoid_links if name in links)
+        self._groups: dict[int, int] = {}
+        for bit, group in enumerate(policy.via):
+            for name in group:
+                if name in network.number:
+                    node = network.number[name]
+                    self._groups[node] = self._groups.get(node, 0) | 1 << bit
+
+    def enter(self, state: int, node: int) -> int:
+        """The state of a walk that comes to `node` in `state`; at its first node the state before it is 0."""
+        return state | self._groups.get(node, 0)
+
+
+def least_walk(
+    graph: LinkGraph,
+    policy: PolicyAutomaton,
+    start: tuple[int, int],
+    goal: int,
+    dead: Collection[int] = (),
+    max_links: int | None = None,
+) -> tuple[Hop, ...] | None:
+    """The least walk that complies, from a node and a state to `goal`; None where there is none.
+
+    Fewest links; among those the smallest sequence of names of nodes, compared element by element. (No two links join
+    the same two nodes, so these names say which links are used.)
+
+    Parameters
+    ----------
+    start
+        A node, and the state of the policy there, as `PolicyAutomaton.enter` gives it.
+    dead
+        Links that are not used.
+    max_links
+        How many links the walk may still have; None for any number.
+    """
+    layers = _layers(graph, policy, start, goal, dead, max_links)
+    if layers is None:
+        return None
+    return _smallest(start, layers)
+
+
+def _layers(
+    graph: LinkGraph,
+    policy: PolicyAutomaton,
+    start: tuple[int, int],
+    goal: int,
+    dead: Collection[int],
+    max_links: int | None,
+) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]] | None:
+    """Pairs of node and state by distance from `start`, with the hops from each to the next layer, up to the goal."""
+    barred = policy.avoid_links | frozenset(dead)
+    last, seen, layer = (goal, policy.full), {start}, [start]
+    layers: list[dict[tuple[int, int], list[Hop]]] = []
+    while last not in layer:
+        if not layer or (max_links is not None and len(layers) >= max_links):
+            return None
+        steps: dict[tuple[int, int], list[Hop]] = {}
+        behind: set[tuple[int, int]] = set()
+        for here in layer:
+            steps[here] = []
+            for node, link in graph.neighbours[here[0]]:
+                if node in policy.avoid or link in barred:
+                    continue
+                there = (node, policy.enter(here[1], node))
+                if there not in seen:
+                    behind.add(there)
+                    steps[here].append(Hop(link, *there))
+        seen |= behind
+        layers.append(steps)
+        layer = list(behind)
+    return _towards(layers, last)
+
+
+def _towards(
+    layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]], last: tuple[int, int]
+) -> Sequence[Mapping[tuple[int, int], Sequence[Hop]]]:
+    """The layers with those steps alone that lie on a shortest way to `last`."""
+    wanted, kept = {last}, []
+    for layer in reversed(layers):
+        on_way = {here: [s for s in steps if (s.node, s.state) in wanted] for here, steps in layer.items()}
+        kept.append({here: steps for here, steps in on_way.items() if steps})
+        wanted = set(kept[-1])
+    return kept[::-1]
+
+
+def _smallest(start: tuple[int, int], layers: Sequence[Mapping[tuple[int, int], Sequence[Hop]]]) -> tuple[Hop, ...]:
+    """The walk that takes, step by step, the first neighbour by name: what was passed follows from the names."""
+    walk, here = [], start
+    for layer in layers:
+        step = layer[here][0]
+        walk.append(step)
+        here = (step.node, step.state)
+    return tuple(walk)

@@ -1,0 +1,17 @@
+"""Packets on a fabric whose links fail: ways to forward them, and a simulation (docs/rerouting.md)."""
+
+from jigsaw_opt.problem.route_policies import RoutePolicy
+from jigsaw_opt.routing.fabric import Fabric
+from jigsaw_opt.routing.mechanisms import MECHANISMS
+from jigsaw_opt.routing.simulation import ReroutingOutcome, simulate_rerouting
+from jigsaw_opt.routing.traffic import LinkChange, TrafficFlow
+
+__all__ = [
+    "MECHANISMS",
+    "Fabric",
+    "LinkChange",
+    "ReroutingOutcome",
+    "RoutePolicy",
+    "TrafficFlow",
+    "simulate_rerouting",
+]

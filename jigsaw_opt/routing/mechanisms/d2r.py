@@ -1,0 +1,52 @@
+"""Policy-compliant fast reroute in the switches: failures travel in packets.
+
+After Subramanian, Abhashkumar, D'Antoni and Akella (arXiv 1912.02402) and the patent US11075835B2, claim 1. How the
+released system searches and what its header looks like is not known to us; the search here is our own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.problem.route_policies import LinkGraph
+from jigsaw_opt.routing.planner import RoutePlanner
+from jigsaw_opt.routing.traffic import Packet, RoutedFlow
+
+__all__ = ["D2R"]
+
+
+class _D2RSwitches:
+    follows_policies = True
+
+    def __init__(self, graph: LinkGraph) -> None:
+        self.recomputations = 0
+        self._planner = RoutePlanner(graph)
+
+    def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
+        """The first live hop; each dead one is written into the packet, and the walk is worked out anew without it."""
+        here = (packet.node, packet.state)
+        while (found := self._planner.next_hop(packet.flow, here, packet.met, packet.left)) is not None:
+            link = found[0].link
+            if link not in dead:
+                return link
+            packet.met |= {link}
+            packet.recomputations += 1
+            self.recomputations += 1
+        return None
+
+    def links_changed(self, dead: frozenset[int], now_us: int) -> None:
+        """Switches hear nothing of links of others."""
+
+
+class D2R:
+    """A switch knows the graph without failures, its own links, and what the packet carries.
+
+    The packet carries the failed links that it has met, the state of its policy and the links that it has used. None of
+    its failures is ever taken back, so it is rerouted at most as often as it meets one, and walks in no loop between.
+    """
+
+    name = "d2r"
+
+    def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> _D2RSwitches:
+        """Switches that all have the same graph."""
+        return _D2RSwitches(graph)

@@ -1,0 +1,48 @@
+"""What a way to forward packets is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from jigsaw_opt.problem.route_policies import LinkGraph
+from jigsaw_opt.routing.traffic import Packet, RoutedFlow
+
+__all__ = ["Forwarding", "Mechanism"]
+
+
+class Forwarding(Protocol):
+    """The switches of one fabric during one simulation."""
+
+    follows_policies: bool
+    """Whether a packet goes on at its target until its policy is kept."""
+    recomputations: int
+    """Routes worked out anew because of failures, so far."""
+
+    def next_link(self, packet: Packet, dead: frozenset[int], now_us: int) -> int | None:
+        """The link over which the switch at `packet.node` sends a packet; None where it drops it.
+
+        Parameters
+        ----------
+        packet
+            The packet; what it carries may be changed.
+        dead
+            Failed links of this switch, and of no other one.
+        now_us
+            The time.
+        """
+        ...
+
+    def links_changed(self, dead: frozenset[int], now_us: int) -> None:
+        """All failed links from now on: what a controller is told."""
+        ...
+
+
+class Mechanism(Protocol):
+    """A way to forward packets."""
+
+    name: str
+
+    def start(self, graph: LinkGraph, flows: Sequence[RoutedFlow]) -> Forwarding:
+        """Its switches, before any failure."""
+        ...

@@ -1,0 +1,144 @@
+"""Flows, their packets, and links that fail and recover."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from jigsaw_opt.problem.route_policies import FREE, LinkGraph, PolicyAutomaton, RoutePolicy
+
+__all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficFlow:
+    """Packets from one node to another.
+
+    Parameters
+    ----------
+    source, target
+        Names of two different nodes.
+    policy
+        What their walks must keep.
+    start_us
+        When the first packet is sent.
+    packets
+        How many there are, at least 1.
+    gap_us
+        Microseconds from one to the next, at least 1.
+    """
+
+    source: str
+    target: str
+    policy: RoutePolicy = FREE
+    start_us: int = 0
+    packets: int = 1
+    gap_us: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChange:
+    """A link that fails or recovers.
+
+    Parameters
+    ----------
+    time_us
+        When.
+    link
+        Its name.
+    up
+        Whether it carries packets from then on. A packet that is on the link then still arrives.
+    """
+
+    time_us: int
+    link: str
+    up: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RoutedFlow:
+    """A flow by the numbers of a graph; flows with the same ends and policy share one.
+
+    Parameters
+    ----------
+    number
+        Its number.
+    source, target
+        Its ends.
+    policy
+        Its policy, for these ends.
+    """
+
+    number: int
+    source: int
+    target: int
+    policy: PolicyAutomaton
+
+
+@dataclass(slots=True, eq=False)
+class Packet:
+    """A packet on its way, with what it carries.
+
+    Parameters
+    ----------
+    flow
+        Ends and policy.
+    label
+        Number of its flow, which hashes read.
+    sent_us
+        When it was sent.
+    node, state
+        Where it is, and the state of its policy there.
+    used
+        Links that it has crossed.
+    met
+        Failed links that it was told of: what a switch with D2R writes into its header.
+    recomputations
+        How often a switch worked out a new walk for it.
+    walk
+        Pairs of node and state that it has been at.
+    strayed
+        Whether it entered a node or used a link that its policy avoids.
+    end
+        Whether it arrived or was dropped; None on its way.
+    least_links
+        Links of the least compliant walk when it was sent; None where there was none.
+    """
+
+    flow: RoutedFlow
+    label: int
+    sent_us: int
+    node: int
+    state: int
+    used: int = 0
+    met: frozenset[int] = frozenset()
+    recomputations: int = 0
+    walk: list[tuple[int, int]] = field(default_factory=list)
+    strayed: bool = False
+    end: Literal["arrived", "dropped"] | None = None
+    least_links: int | None = None
+
+    @property
+    def left(self) -> int | None:
+        """How many links its policy still allows; None for any number."""
+        limit = self.flow.policy.max_links
+        return None if limit is None else limit - self.used
+
+    @property
+    def compliant(self) -> bool:
+        """Whether its walk keeps its policy: nothing avoided, all groups passed, not too many links."""
+        left = self.left
+        return not self.strayed and self.state == self.flow.policy.full and (left is None or left >= 0)
+
+
+def routed(graph: LinkGraph, flows: tuple[TrafficFlow, ...]) -> tuple[RoutedFlow, ...]:
+    """Each flow by the numbers of a graph."""
+    known: dict[tuple[str, str, RoutePolicy], RoutedFlow] = {}
+    found = []
+    for flow in flows:
+        key = (flow.source, flow.target, flow.policy)
+        if key not in known:
+            ends = (graph.number[flow.source], graph.number[flow.target])
+            known[key] = RoutedFlow(len(known), *ends, PolicyAutomaton(flow.policy, graph, ends))
+        found.append(known[key])
+    return tuple(found)
