@@ -10,7 +10,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.problem.instance import Horizon, Objective
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import resolve
@@ -105,6 +105,24 @@ def two_on_one_gpu(**promises: int) -> Instance:
 def test_a_deadline_turns_the_order_round(solver: str) -> None:
     assert solved(two_on_one_gpu(), solver).objective == 10 + 50
     assert solved(two_on_one_gpu(deadline_us=49), solver).objective == 40 + 50
+
+
+def in_shape(instance: Instance) -> Instance:
+    """The same with jobs that state their operations."""
+    jobs = []
+    for job in instance.data_parallel:
+        block = ShapedBlock("all", ("one",), {"v": 2 * instance.models[job.model].segments[0].forward_us["v"]})
+        given = job.iterations, job.release_us, job.weight, job.deadline_us, job.pace_us
+        jobs.append(ShapedJob(job.name, Shape((Slot("one"),), (block,)), *given))
+    return replace(instance, models={}, jobs=tuple(jobs))
+
+
+@pytest.mark.parametrize("solver", ["greedy", "cpsat", "auto"])
+def test_a_deadline_turns_the_order_of_shaped_jobs_round(solver: str) -> None:
+    assert solved(in_shape(two_on_one_gpu()), solver).objective == 10 + 50
+    assert solved(in_shape(two_on_one_gpu(deadline_us=49)), solver).objective == 40 + 50
+    late = solved(in_shape(two_on_one_gpu(deadline_us=39)), solver)
+    assert [(it.kind, it.jobs) for it in late.conflicts] == [("deadline", ("long",))]
 
 
 @pytest.mark.parametrize("solver", ["greedy", "search", "cpsat", "auto"])

@@ -8,9 +8,10 @@ from math import inf
 from random import Random
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
+from jigsaw_opt.formulations.cpsat_activities.serial import serial_limit
 from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.operations import Operations
-from jigsaw_opt.problem.timetable import Timetable, objective_of
+from jigsaw_opt.problem.timetable import Timetable, lateness_us, objective_of
 from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
 from jigsaw_opt.solvers.activities.list_scheduling import ListScheduler
 from jigsaw_opt.solvers.activities.modulo import ModuloScheduler
@@ -96,7 +97,9 @@ class PlacedJobs:
             for iteration in range(graph.job.iterations):
                 reserve += [begin + iteration * graph.size + operation for operation in order]
         self.scheduler = ListScheduler(self.flat, reserve)
-        self.ranks = Ranks(self.flat, operations.weights, reserve)
+        self.ranks = Ranks(self.flat, operations.weights, reserve, operations.deadlines)
+        # What a microsecond behind a deadline counts as: a schedule that keeps all is better.
+        self._penalty = serial_limit(operations) if operations.instance.promising else 0
 
     def schedule(self, rule: Rule, least: float, random: Random | None = None) -> tuple[float, Timetable | None]:
         """Objective by a rule, blurred where there is chance, and the timetable where that is less than `least`."""
@@ -145,4 +148,6 @@ class PlacedJobs:
         placed, begins = self.placement, self.network.jobs
         timetable = timetable_of(self.operations, begins, placed.gpus, starts, period, placed.levels)
         value = objective_of(self.operations, timetable.jobs, period, timetable.shaped)
+        if self._penalty and period is None:
+            value += self._penalty * lateness_us(self.operations, timetable.ends)
         return value, timetable if value < least else None

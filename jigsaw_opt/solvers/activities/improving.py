@@ -145,7 +145,8 @@ class Annealing:
         lengths = [length for length in current.flat.duration_us if length]
         self._duration = sum(lengths) / max(1, len(lengths)) * (max(weights) if weighted else 1)
         reserve = in_order(current.flat, current.starts)
-        self._lists, self._ranks = ListScheduler(current.flat, reserve), Ranks(current.flat, weights, reserve)
+        self._lists = ListScheduler(current.flat, reserve)
+        self._ranks = Ranks(current.flat, weights, reserve, self.operations.deadlines)
 
     def _list_schedule(self, current: CurrentPlan) -> tuple[list[int], list[int]] | None:
         """Order and starts of the best of some list schedules by rules drawn by chance; None where all are far off."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -26,8 +27,8 @@ class Rule(NamedTuple):
     order
         ``critical``: longest way to the end first. ``release``: so, but first what frees memory; of a pipeline this
         makes 1F1B. ``leaves_last``: so, but last what nothing waits for, which fills gaps. ``in_order``: as in the
-        reserve. ``by_job``: job by job, most weight for its work first. ``ahead``: first what takes memory, last what
-        nothing waits for; of a pipeline this makes the zero-bubble schedules.
+        reserve. ``by_job``: job by job, the earliest deadline first, then most weight for its work. ``ahead``: first
+        what takes memory, last what nothing waits for; of a pipeline this makes the zero-bubble schedules.
     patience, ahead
         As `ListScheduler.run` takes them.
     """
@@ -48,6 +49,8 @@ class Ranks:
         By job.
     reserve
         An order of all of them, each behind those that it waits for.
+    deadlines
+        By job, what it promises to end by, or None; empty where no job does.
 
     Attributes
     ----------
@@ -55,14 +58,20 @@ class Ranks:
         Rules to be tried.
     """
 
-    def __init__(self, flat: FlatActivities, weights: Sequence[int], reserve: Sequence[int]) -> None:
+    def __init__(
+        self,
+        flat: FlatActivities,
+        weights: Sequence[int],
+        reserve: Sequence[int],
+        deadlines: Sequence[int | None] = (),
+    ) -> None:
         self._flat, self._tail, self._leaf = flat, longest_tails(flat.successors()), _leaves(flat)
         self._place = {activity: place for place, activity in enumerate(reserve)}
         self._grows = [
             sum(it[1] for it in opens) > sum(it[1] for it in closes)
             for opens, closes in zip(flat.opens, flat.closes, strict=True)
         ]
-        self._job_rank = _jobs_by_ratio(flat, weights)
+        self._job_rank = _jobs_by_ratio(flat, weights, deadlines or [None] * len(weights))
         self.rules = [Rule(*it) for it in product(_ORDERS, _PATIENCES)]
         if any(self._grows):
             self.rules += [Rule("ahead", *it) for it in product(_PATIENCES, _AHEAD)]
@@ -119,11 +128,11 @@ def _leaves(flat: FlatActivities) -> list[bool]:
     return leaf
 
 
-def _jobs_by_ratio(flat: FlatActivities, weights: Sequence[int]) -> list[int]:
-    """By job, its place by work for each unit of its weight, least first."""
+def _jobs_by_ratio(flat: FlatActivities, weights: Sequence[int], deadlines: Sequence[int | None]) -> list[int]:
+    """By job, its place: the earliest deadline first, then those without by work for each unit of weight."""
     work = [0] * len(weights)
     for activity, length in enumerate(flat.duration_us):
         work[flat.job[activity]] += length
     ratio = [amount / weight for amount, weight in zip(work, weights, strict=True)]
-    by_ratio = sorted(range(len(ratio)), key=lambda job: ratio[job])
+    by_ratio = sorted(range(len(ratio)), key=lambda job: (deadlines[job] or inf, ratio[job]))
     return [by_ratio.index(job) for job in range(len(ratio))]
