@@ -148,6 +148,18 @@ def test_plans_agree_with_brute_force() -> None:
     assert 20 <= feasible < 60
 
 
+def test_many_sets_are_bounded_by_the_plan_of_one_order() -> None:
+    found = 0
+    for seed in range(40):
+        # Five nodes without edges have 32 closed sets, and six in one order.
+        graph = replace(random_graph(seed), edges=(), devices=3)
+        expected = brute_force(graph) if len(graph.nodes) == 5 else inf
+        if expected < inf:
+            found += 1
+            assert piper_plan(graph).time_per_sample == pytest.approx(expected)
+    assert found >= 3
+
+
 def test_more_than_two_ways_at_a_degree_are_refused() -> None:
     graph = random_graph(1)
     node = graph.nodes[0]
