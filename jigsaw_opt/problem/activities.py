@@ -135,8 +135,17 @@ class ActivityNetwork:
             self.memory_bytes[own] += graph.state_bytes
             self.activation_bytes[own] = max(self.activation_bytes[own], largest)
 
-    def add_shaped(self, graph: ShapedGraph, gpus: Sequence[Gpu]) -> None:
+    def add_shaped(self, graph: ShapedGraph, gpus: Sequence[Gpu], within_slots: bool = True) -> None:
         """Add a shaped job on the GPUs of its slots (specification: shaped-jobs).
+
+        Parameters
+        ----------
+        graph
+            The job, cut.
+        gpus
+            By slot.
+        within_slots
+            As in `ShapedGraph.precedences`; there are very many where a slot has many blocks.
 
         Raises
         ------
@@ -154,7 +163,7 @@ class ActivityNetwork:
         def number(at: tuple[int, int]) -> int:
             return begin + at[0] * graph.size + at[1]
 
-        for before, after, periods in looking(graph.precedences(self.horizon)):
+        for before, after, periods in looking(graph.precedences(self.horizon, within_slots)):
             self.waits.append(Wait(number(before), number(after), periods))
         for slot, gpu in zip(graph.shape.slots, gpus, strict=True):
             self.memory_bytes[gpu] += slot.memory
@@ -266,7 +275,7 @@ def assemble_shaped(operations: Operations, decisions: Sequence[ShapedDecision])
     plans = []
     for graph, decision in zip(operations.shaped, decisions, strict=True):
         network = ActivityNetwork(operations.routes, operations.horizon)
-        network.add_shaped(graph, decision.gpus)
+        network.add_shaped(graph, decision.gpus, within_slots=False)
         lengths = [activity.duration_us for activity in network.activities[: graph.size]]
         iterations = []
         for row in decision.starts:

@@ -109,8 +109,15 @@ class ShapedGraph:
             return transfer_us(transfer.bytes, workers, workers, channel.rate, channel.latency_us)
         return ceil_div(transfer.bytes * 10**6, channel.rate) + channel.latency_us
 
-    def precedences(self, horizon: Horizon) -> Iterator[Precedence]:
+    def precedences(self, horizon: Horizon, within_slots: bool = True) -> Iterator[Precedence]:
         """Everything that operations of all iterations wait for: edges and barrier, each once.
+
+        Parameters
+        ----------
+        horizon
+            On the cyclic one, the first iteration follows the last one.
+        within_slots
+            Whether also what blocks of a slot wait for in those of a period before, where the job has one iteration.
 
         Raises
         ------
@@ -118,7 +125,8 @@ class ShapedGraph:
             The time of the solve is over.
         """
         count = self.job.iterations
-        for before, after, lag in looking(self._steps()):
+        left_out = count == 1 and self.shape.barrier == "slot" and (horizon == "finite" or not within_slots)
+        for before, after, lag in looking(self.edges if left_out else self._steps()):
             for iteration in range(count):
                 periods, later = divmod(iteration + lag, count)
                 if periods == 0 or horizon == "cyclic":

@@ -67,7 +67,10 @@ class FlatActivities(NamedTuple):
 
 
 def network_of(
-    operations: Operations, gpus: Sequence[Sequence[Gpu]], levels: Sequence[JobLevels] = ()
+    operations: Operations,
+    gpus: Sequence[Sequence[Gpu]],
+    levels: Sequence[JobLevels] = (),
+    within_slots: bool = False,
 ) -> ActivityNetwork:
     """The activity network of an instance, data-parallel jobs before shaped ones.
 
@@ -79,6 +82,8 @@ def network_of(
         By job, the GPU of each worker or slot.
     levels
         By data-parallel job.
+    within_slots
+        As in `ActivityNetwork.add_shaped`; what is left out are waits that `flatten` leaves out.
 
     Raises
     ------
@@ -89,7 +94,7 @@ def network_of(
     for job, workers, rows in zip(operations.jobs, gpus[:count], levels, strict=True):
         network.add_data_parallel(job, workers, rows)
     for graph, own in zip(operations.shaped, gpus[count:], strict=True):
-        network.add_shaped(graph, own)
+        network.add_shaped(graph, own, within_slots)
     return network
 
 

@@ -126,7 +126,8 @@ class PlacedJobs:
             The best period known.
         """
         durations, size = self.flat.duration_us, len(self.flat.duration_us)
-        waits = self.network.waits
+        placed = self.placement
+        waits = network_of(self.operations, placed.gpus, placed.levels, within_slots=True).waits
         arcs = [Arc(b, a, durations[b] if offset is None else offset, k) for b, a, k, offset in waits]
         scheduler = ModuloScheduler(self.flat, arcs)
         least, tried = scheduler.least, 0

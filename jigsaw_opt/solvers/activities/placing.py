@@ -212,7 +212,9 @@ class _PlacementDraw:
             free = [gpu for gpu in allowed[slot] if gpu not in chosen.values() and (whole is None or gpu[0] == whole)]
             if not free:
                 return None
-            chosen[slot] = min(free, key=lambda gpu: self._cost(job, slot, gpu, chosen))
+            # GPUs of a server are alike but for their load.
+            unlike = {(gpu[0], self.load[gpu]): gpu for gpu in reversed(free)}
+            chosen[slot] = min(reversed(unlike.values()), key=lambda gpu: self._cost(job, slot, gpu, chosen))
         return tuple(chosen[slot] for slot in range(len(allowed)))
 
     def _whole_server(self, job: int, allowed: Sequence[Sequence[Gpu]]) -> int | None:
@@ -250,10 +252,10 @@ class _PlacementDraw:
         for other, transfers in self.placing.partners[job][slot].items():
             if other not in chosen or not self.nearness:
                 continue
-            for operation in transfers:
+            for operation, count in transfers:
                 channel = graph.channel(operation, (gpu[0], chosen[other][0]), operations.routes)
                 if channel is not None:
-                    takes = graph.transfer_us(operation, channel)
+                    takes = count * graph.transfer_us(operation, channel)
                     cost += self.nearness * graph.job.iterations * takes * (1 + len(channel.links))
         return cost * (1 + self.blur * self.random.random()), len(chosen)
 
@@ -270,10 +272,14 @@ def _needs(graph: ShapedGraph) -> list[int]:
     return most
 
 
-def _partners(graph: ShapedGraph) -> list[dict[int, list[int]]]:
-    """By slot, the slots that it exchanges transfers with, and which these are."""
-    found: list[dict[int, list[int]]] = [{} for _ in graph.shape.slots]
+def _partners(graph: ShapedGraph) -> list[dict[int, list[tuple[int, int]]]]:
+    """By slot and other slot, transfers between them, one of all that are alike, and how many these are."""
+    alike: dict[tuple[int, int, int, tuple[int, ...]], list[int]] = {}
     for operation in range(graph.blocks, graph.size):
-        for slot, other in permutations(graph.takes_part[operation], 2):
-            found[slot].setdefault(other, []).append(operation)
+        transfer, ends = graph.shape.transfers[operation - graph.blocks], graph.takes_part[operation]
+        for slot, other in permutations(ends, 2):
+            alike.setdefault((slot, other, transfer.bytes, ends), []).append(operation)
+    found: list[dict[int, list[tuple[int, int]]]] = [{} for _ in graph.shape.slots]
+    for (slot, other, _, _), operations in alike.items():
+        found[slot].setdefault(other, []).append((operations[0], len(operations)))
     return found

@@ -15,7 +15,7 @@ __all__ = ["Ranks", "Rule"]
 
 _ORDERS = ("release", "leaves_last", "critical", "in_order", "by_job")
 _PATIENCES = (0, 2, 4)
-_AHEAD = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)
+_AHEAD = (1.0, 2.0, 1.5, 1.25, 1.75, 2.5)
 _LEAST_AHEAD, _MOST_AHEAD = 0.9, 3.0
 
 
@@ -74,7 +74,8 @@ class Ranks:
         self._job_rank = _jobs_by_ratio(flat, weights, deadlines or [None] * len(weights))
         self.rules = [Rule(*it) for it in product(_ORDERS, _PATIENCES)]
         if any(self._grows):
-            self.rules += [Rule("ahead", *it) for it in product(_PATIENCES, _AHEAD)]
+            # First, for there may be time for a few only.
+            self.rules[:0] = [Rule("ahead", patience, ahead) for ahead, patience in product(_AHEAD, _PATIENCES)]
 
     def draw(self, random: Random) -> Rule:
         """A rule drawn by chance."""
