@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from jigsaw_opt.problem.route_policies import RoutePolicy
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.routing import MECHANISMS, Fabric, LinkChange, ReroutingOutcome, TrafficFlow, simulate_rerouting
 from jigsaw_opt.routing.mechanisms import Mechanism
 from jigsaw_opt.routing.topologies import collected, dragonfly, fat_tree, leaf_spine

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Collection
 
-from jigsaw_opt.problem.route_policies import LinkGraph, RoutePolicy
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.walks import LinkGraph
 from jigsaw_opt.routing import Fabric, LinkChange, TrafficFlow
 
 
@@ -36,9 +37,9 @@ def complies(graph: LinkGraph, policy: RoutePolicy, nodes: list[int], links: lis
     names = [graph.nodes[node] for node in nodes]
     entered = {graph.nodes[node] for node in nodes if node not in ends}
     return (
-        not entered & set(policy.avoid)
-        and not {graph.links[link] for link in links} & set(policy.avoid_links)
-        and all(set(group) & set(names) for group in policy.via)
+        not entered & set(policy.avoid or ())
+        and not {graph.links[link] for link in links} & set(policy.avoid_links or ())
+        and all(set(group) & set(names) for group in policy.via or ())
         and (policy.max_links is None or len(links) <= policy.max_links)
     )
 
@@ -79,7 +80,7 @@ def _thinned(
                 walk = ([*nodes, pair[pair[0] == nodes[-1]]], [*links, link])
                 names = [graph.nodes[node] for node in walk[0]]
                 loose = RoutePolicy(policy.avoid, policy.avoid_links, (), policy.max_links)
-                passed = tuple(bool(set(group) & set(names)) for group in policy.via)
+                passed = tuple(bool(set(group) & set(names)) for group in policy.via or ())
                 other = best.get((walk[0][-1], passed))
                 if complies(graph, loose, *walk, ends) and (
                     other is None or names < [graph.nodes[node] for node in other[0]]

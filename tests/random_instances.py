@@ -19,6 +19,8 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
 )
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.walks import LinkGraph
+from tests.random_fabrics import random_policy
 
 GOALS: tuple[tuple[Horizon, Objective], ...] = (
     ("finite", "makespan"),
@@ -67,6 +69,16 @@ def with_promises(instance: Instance, random: Random, about: int) -> Instance:
         else:
             jobs.append(job)
     return replace(instance, jobs=tuple(jobs))
+
+
+def with_route_policies(instance: Instance, random: Random) -> Instance:
+    """The instance with two policies, and some of its jobs under one of them."""
+    cluster = instance.cluster
+    points = [*(server.name for server in cluster.servers), *cluster.switches]
+    graph = LinkGraph(points, ((link.name, link.ends) for link in cluster.links))
+    policies = {name: random_policy(random, graph) for name in ("p", "q")}
+    jobs = tuple(replace(job, route_policy=random.choice((None, "p", "q", "q"))) for job in instance.jobs)
+    return replace(instance, cluster=replace(cluster, route_policies=policies), jobs=jobs)
 
 
 def _cluster(random: Random) -> Cluster:

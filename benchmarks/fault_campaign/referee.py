@@ -67,6 +67,7 @@ def canonical(instance: Json) -> bytes:
             "servers": [{"fabric_latency_us": 0, **server} for server in instance["cluster"]["servers"]],
             "switches": instance["cluster"].get("switches", []),
             "links": [{"latency_us": 0, **link} for link in instance["cluster"].get("links", [])],
+            **{key: value for key, value in instance["cluster"].items() if key == "route_policies"},
         },
         "models": {
             name: {"levels": _levels(model), "state_factor": 4, **model} for name, model in instance["models"].items()
@@ -171,7 +172,7 @@ def _job(instance: Json, given: Json, job: Json, period: int | None) -> Iterator
     if any(home["gpu_type"] not in table for home in homes for table in tables):
         yield "placement: type"
     yield from _depths(given, _levels(model), job["iterations"])
-    rate, latency, _ = channel_of(instance, homes)
+    rate, latency, _ = channel_of(instance, given, homes)
     if rate is None:
         yield "placement: no route"
         return
@@ -250,16 +251,15 @@ def _lanes(instance: Json, plan: Json, period: int | None) -> Iterator[str]:
     """One at a time (specification: exclusive, cyclic-horizon)."""
     lanes: dict[str, list[tuple[int, int]]] = {}
     for given, job in zip(instance["jobs"], plan["jobs"]):
-        used = lanes_of_shape(instance, given["shape"], job) if "shape" in given else _lanes_of_workers(instance, job)
-        for name, operation in used:
+        for name, operation in (lanes_of_shape if "shape" in given else _lanes_of_workers)(instance, given, job):
             lanes.setdefault(name, []).append((operation["start_us"], operation["end_us"]))
     for name, intervals in lanes.items():
         if _overlapping([(start, end) for start, end in intervals if end > start], period):
             yield f"exclusive: {name}"
 
 
-def _lanes_of_workers(instance: Json, job: Json) -> Iterator[tuple[str, Json]]:
-    _, _, links = channel_of(instance, homes_of(instance, job))
+def _lanes_of_workers(instance: Json, given: Json, job: Json) -> Iterator[tuple[str, Json]]:
+    _, _, links = channel_of(instance, given, homes_of(instance, job))
     for iteration in job["iterations"]:
         for gpu, block in zip(job["gpus"], iteration["blocks"]):
             yield f"gpu {gpu}", block

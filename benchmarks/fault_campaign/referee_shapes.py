@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from .referee_network import Json, channel_of, homes_of, route_between, wrong_gpus
+from .referee_network import Json, channel_of, homes_of, policy_of, route_between, wrong_gpus
 
 __all__ = ["copies_at", "held_bytes", "lanes_of_shape", "wrong_shaped_job"]
 
@@ -23,11 +23,13 @@ def wrong_shaped_job(instance: Json, given: Json, job: Json, period: int | None)
     at = dict(zip((slot["name"] for slot in shape["slots"]), homes))
     if any(at[name]["gpu_type"] not in block["duration_us"] for block in shape["blocks"] for name in _uses(block)):
         yield "placement: type"
-    if channel_of(instance, homes)[0] is None:
+    if channel_of(instance, given, homes)[0] is None:
         yield "placement: no route"
         return
     needs = [max(block["duration_us"][at[name]["gpu_type"]] for name in _uses(block)) for block in shape["blocks"]]
-    needs += [_moved(instance, transfer, [at[name] for name in _uses(transfer)])[0] for transfer in _transfers(shape)]
+    needs += [
+        _moved(instance, given, transfer, [at[name] for name in _uses(transfer)])[0] for transfer in _transfers(shape)
+    ]
     names = [operation["name"] for operation in (*shape["blocks"], *_transfers(shape))]
     table = [dict(zip(names, (*i["blocks"], *i["transfers"]))) for i in job["iterations"]]
     for row in table:
@@ -46,15 +48,15 @@ def _transfers(shape: Json) -> list[Json]:
     return list(shape.get("transfers", []))
 
 
-def _moved(instance: Json, transfer: Json, homes: Sequence[Json]) -> tuple[int, frozenset[str]]:
+def _moved(instance: Json, given: Json, transfer: Json, homes: Sequence[Json]) -> tuple[int, frozenset[str]]:
     """Time and links of a transfer of a shape (specification: durations-of-shaped-operations)."""
     one, other = homes[0], homes[-1]
     if "among" in transfer or one["name"] == other["name"]:
-        rate, latency, links = channel_of(instance, homes)
+        rate, latency, links = channel_of(instance, given, homes)
     else:
         order = [server["name"] for server in instance["cluster"]["servers"]]
         ends = sorted((one["name"], other["name"]), key=order.index)
-        route = route_between(instance["cluster"].get("links", []), *ends) or []
+        route = route_between(instance["cluster"].get("links", []), policy_of(instance, given), *ends) or []
         rate, latency = min(x["bandwidth"] for x in route), max(x.get("latency_us", 0) for x in route)
         links = frozenset(x["name"] for x in route)
     assert rate is not None
@@ -92,10 +94,11 @@ def _waiting(shape: Json, table: Sequence[Json], period: int | None) -> Iterator
                 yield f"barrier: {barrier}"
 
 
-def lanes_of_shape(instance: Json, shape: Json, job: Json) -> Iterator[tuple[str, Json]]:
+def lanes_of_shape(instance: Json, given: Json, job: Json) -> Iterator[tuple[str, Json]]:
+    shape = given["shape"]
     names = [slot["name"] for slot in shape["slots"]]
     gpu, home = dict(zip(names, job["gpus"])), dict(zip(names, homes_of(instance, job)))
-    links = [_moved(instance, transfer, [home[n] for n in _uses(transfer)])[1] for transfer in _transfers(shape)]
+    links = [_moved(instance, given, transfer, [home[n] for n in _uses(transfer)])[1] for transfer in _transfers(shape)]
     for iteration in job["iterations"]:
         for block, run in zip(shape["blocks"], iteration["blocks"]):
             for name in _uses(block):

@@ -93,13 +93,16 @@ def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob | CheckedShapedJo
     So are those whose operations are of the other kind of job.
     """
     terms = {name: model_terms(model) for name, model in instance.models.items()}
-    routes = RouteFinder(instance.cluster)
+    named = {job.route_policy for job in instance.jobs}
+    finders = {policy: RouteFinder(instance.cluster, policy) for policy in named}
     waiting = {job.name: job for job in instance.jobs}
     servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
     paired: list[CheckedJob | CheckedShapedJob] = []
     for index, claimed in enumerate(plan.jobs):
         job, path = waiting.pop(claimed.name, None), f"$.jobs[{index}]"
-        found = None if job is None else of_kind(job, claimed)
+        if job is None:
+            continue
+        found, routes = of_kind(job, claimed), finders[job.route_policy]
         if isinstance(job, Job) and isinstance(found, JobPlan):
             paired.append(_checked(path, job, found, terms[job.model], instance.cluster, servers, routes))
         elif isinstance(job, ShapedJob) and isinstance(found, ShapedJobPlan):

@@ -1,12 +1,14 @@
-"""Routes, rings and what an exchange over them gets (specification: ring, route)."""
+"""Routes, rings and what an exchange over them gets (specification: ring, route, route-policies)."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
 __all__ = ["ExchangeTerms", "RouteFinder"]
 
@@ -31,10 +33,19 @@ class ExchangeTerms:
 
 
 class RouteFinder:
-    """The cluster's links, walked breadth first."""
+    """The cluster's links, walked breadth first.
 
-    def __init__(self, cluster: Cluster) -> None:
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    policy
+        Which of its policies the routes keep; None for none.
+    """
+
+    def __init__(self, cluster: Cluster, policy: str | None = None) -> None:
         self._cluster = cluster
+        self._policy = (cluster.route_policies or {}).get(policy or "")
         self._neighbours: dict[str, list[tuple[str, int]]] = {s.name: [] for s in cluster.servers}
         self._neighbours.update((switch, []) for switch in cluster.switches)
         for number, link in enumerate(cluster.links):
@@ -43,6 +54,7 @@ class RouteFinder:
         for found in self._neighbours.values():
             found.sort()
         self._trees: dict[str, dict[str, tuple[str, int]]] = {}
+        self._walks: dict[tuple[str, str], list[int] | None] = {}
         self._exchanges: dict[tuple[tuple[int, int], ...], ExchangeTerms | None] = {}
 
     def exchange(self, servers: Sequence[int]) -> ExchangeTerms | None:
@@ -57,6 +69,8 @@ class RouteFinder:
         if len(ring) == 1:
             fabric = self._cluster.servers[ring[0]]
             return ExchangeTerms(frozenset(), fabric.fabric_bandwidth, fabric.fabric_latency_us)
+        if any(self._route(one, other) is None for one, other in combinations(ring, 2)):
+            return None
         links: set[int] = set()
         for one, next_one in zip(ring, ring[1:] + ring[:1]):
             route = self._route(min(one, next_one), max(one, next_one))
@@ -85,6 +99,8 @@ class RouteFinder:
 
     def _route(self, first: int, second: int) -> list[int] | None:
         start, here = self._cluster.servers[first].name, self._cluster.servers[second].name
+        if self._policy is not None:
+            return self._compliant(start, here, self._policy)
         tree = self._tree(start)
         if here not in tree:
             return None
@@ -93,6 +109,39 @@ class RouteFinder:
             here, link = tree[here]
             route.append(link)
         return route
+
+    def _compliant(self, start: str, end: str, policy: RoutePolicy) -> list[int] | None:
+        """The least walk that keeps a policy: of the walks to one name past the same groups, the smallest goes on."""
+        key = (start, end)
+        if key not in self._walks:
+            self._walks[key] = self._walk(start, end, policy)
+        return self._walks[key]
+
+    def _walk(self, start: str, end: str, policy: RoutePolicy) -> list[int] | None:
+        shut = set(policy.avoid or ()) - {start, end}
+        closed = {n for n, link in enumerate(self._cluster.links) if link.name in (policy.avoid_links or ())}
+        groups = [set(group) for group in policy.via or ()]
+
+        def passed(names: Sequence[str]) -> tuple[str, tuple[bool, ...]]:
+            return names[-1], tuple(not group.isdisjoint(names) for group in groups)
+
+        walks = {passed([start]): ([start], list[int]())}
+        known = set(walks)
+        while walks:
+            if (end, (True,) * len(groups)) in walks:
+                return walks[end, (True,) * len(groups)][1]
+            longer: dict[tuple[str, tuple[bool, ...]], tuple[list[str], list[int]]] = {}
+            for names, used in walks.values():
+                for there, link in self._neighbours[names[-1]]:
+                    grown = [*names, there]
+                    place = passed(grown)
+                    if there in shut or link in closed or place in known or len(used) == policy.max_links:
+                        continue
+                    if place not in longer or grown < longer[place][0]:
+                        longer[place] = (grown, [*used, link])
+            known |= set(longer)
+            walks = longer
+        return None
 
     def _tree(self, start: str) -> dict[str, tuple[str, int]]:
         """Where each reachable name is reached from, and over which link.

@@ -14,6 +14,7 @@ from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.problem import Cluster, Depth, FullDepth, Instance, Job, Model, Segment, Shape
 from jigsaw_opt.problem.depth import DepthPlugin, plugins
 from jigsaw_opt.problem.instance import Horizon, Objective
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["InstanceBuilder", "validate"]
@@ -45,6 +46,7 @@ class InstanceBuilder:
         self._servers: list[object] = []
         self._switches: list[object] = []
         self._links: list[object] = []
+        self._route_policies: dict[str, object] | None = None
         self._models: list[tuple[str, object]] = []
         self._jobs: list[object] = []
 
@@ -90,11 +92,17 @@ class InstanceBuilder:
         """Add a link between two servers or switches, with its bytes per second and its latency in microseconds."""
         self._links.append({"name": name, "ends": ends, "bandwidth": bandwidth, "latency_us": latency_us})
 
+    def add_route_policy(self, name: str, policy: RoutePolicy) -> None:
+        """Add a policy that the routes of jobs which name it must keep."""
+        self._route_policies = {**(self._route_policies or {}), name: policy}
+
     def add_cluster(self, cluster: Cluster) -> None:
-        """Add all servers, switches and links of a cluster."""
+        """Add all servers, switches, links and route policies of a cluster."""
         self._servers.extend(cluster.servers)
         self._switches.extend(cluster.switches)
         self._links.extend(cluster.links)
+        if cluster.route_policies is not None:
+            self._route_policies = {**(self._route_policies or {}), **cluster.route_policies}
 
     def add_model(
         self,
@@ -139,6 +147,7 @@ class InstanceBuilder:
         depth: Depth | None = None,
         deadline_us: int | None = None,
         pace_us: int | None = None,
+        route_policy: str | None = None,
     ) -> None:
         """Add a job.
 
@@ -158,6 +167,8 @@ class InstanceBuilder:
             It ends no later, in microseconds; None for no deadline.
         pace_us
             On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
+        route_policy
+            Which route policy its transfers keep; None for none.
         """
         self._jobs.append(
             {
@@ -168,7 +179,7 @@ class InstanceBuilder:
                 "release_us": release_us,
                 "weight": weight,
                 "depth": FullDepth() if depth is None else depth,
-                **_given(deadline_us=deadline_us, pace_us=pace_us),
+                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy),
             }
         )
 
@@ -182,6 +193,7 @@ class InstanceBuilder:
         weight: int = 1,
         deadline_us: int | None = None,
         pace_us: int | None = None,
+        route_policy: str | None = None,
     ) -> None:
         """Add a job that states its own operations.
 
@@ -195,7 +207,7 @@ class InstanceBuilder:
             None of its operations starts earlier, in microseconds.
         weight
             Its weight in ``weighted_completion``.
-        deadline_us, pace_us
+        deadline_us, pace_us, route_policy
             As of `add_job`.
         """
         self._jobs.append(
@@ -205,7 +217,7 @@ class InstanceBuilder:
                 "iterations": iterations,
                 "release_us": release_us,
                 "weight": weight,
-                **_given(deadline_us=deadline_us, pace_us=pace_us),
+                **_given(deadline_us=deadline_us, pace_us=pace_us, route_policy=route_policy),
             }
         )
 
@@ -220,7 +232,12 @@ class InstanceBuilder:
         tree = {
             "format": _FORMAT,
             "name": self._name,
-            "cluster": {"servers": self._servers, "switches": self._switches, "links": self._links},
+            "cluster": {
+                "servers": self._servers,
+                "switches": self._switches,
+                "links": self._links,
+                **({} if self._route_policies is None else {"route_policies": self._route_policies}),
+            },
             "models": _Pairs(self._models),
             "jobs": self._jobs,
             "horizon": self._horizon,
@@ -229,7 +246,7 @@ class InstanceBuilder:
         return decode_instance_tree(lambda report: _plain(tree, "$", report))
 
 
-def _given(**values: int | None) -> Json:
+def _given(**values: int | str | None) -> Json:
     """Those keys that have a value."""
     return {key: value for key, value in values.items() if value is not None}
 

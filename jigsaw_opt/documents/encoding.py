@@ -105,11 +105,14 @@ def _tree(instance: Instance) -> Json:
 
 
 def _cluster(cluster: Cluster) -> Json:
-    return {
+    tree: Json = {
         "servers": [asdict(server) for server in cluster.servers],
         "switches": list(cluster.switches),
         "links": [asdict(link) for link in cluster.links],
     }
+    if cluster.route_policies is not None:
+        tree["route_policies"] = {name: encode_part(policy) for name, policy in cluster.route_policies.items()}
+    return tree
 
 
 def _model(model: Model) -> Json:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from jigsaw_opt.documents.parsing import checked, collection_paused, parsed, report_oddities
+from jigsaw_opt.documents.policy_decoding import check_policies
 from jigsaw_opt.documents.report import Place, Report, quoted
 from jigsaw_opt.documents.shape_decoding import check_shape, decode_shape
 from jigsaw_opt.documents.structure import structure
@@ -23,6 +24,7 @@ from jigsaw_opt.problem import (
     Server,
 )
 from jigsaw_opt.problem.depth import depth_class
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["decode_depth", "decode_instance", "decode_instance_tree"]
@@ -129,6 +131,7 @@ def _check_cluster(tree: Json, report: Report) -> None:
     all_named = bool(servers) and isinstance(cluster.get("switches", []), list)
     all_named = all_named and len(points) == len(servers) + len(switches)
     known = {name for _, name in points} if all_named else None
+    check_policies(tree, known, report)
     joined: dict[frozenset[str], int] = {}
     for index, link in enumerate(links):
         ends = list_at(link, "ends") if isinstance(link, dict) else []
@@ -193,11 +196,20 @@ def _instance(tree: Json) -> Instance:
 
 
 def _cluster(tree: Json) -> Cluster:
+    policies = tree.get("route_policies")
     return Cluster(
         servers=tuple(Server(**server) for server in tree["servers"]),
         switches=tuple(tree.get("switches", ())),
         links=tuple(Link(**{**link, "ends": tuple(link["ends"])}) for link in tree.get("links", ())),
+        route_policies=None if policies is None else {name: _policy(policy) for name, policy in policies.items()},
     )
+
+
+def _policy(tree: Json) -> RoutePolicy:
+    lists: Json = {key: tuple(tree[key]) for key in ("avoid", "avoid_links", "via") if key in tree}
+    if "via" in tree:
+        lists["via"] = tuple(map(tuple, tree["via"]))
+    return RoutePolicy(**{**tree, **lists})
 
 
 def _model(tree: Json) -> Model:

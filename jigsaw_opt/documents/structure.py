@@ -95,7 +95,7 @@ class _Compiler:
         item_check = self.compile(keywords["items"]) if "items" in keywords else _anything
         first_checks = [self.compile(item) for item in keywords.get("prefixItems", ())]
         low, high = keywords.get("minItems", 0), keywords.get("maxItems")
-        count = f"{_how_many(low, high)} item{'s' if low > 1 else ''}"
+        count = f"{_how_many(low, high)} item{'s' if max(low, high or 0) > 1 else ''}"
 
         def check(value: Any, place: Place, report: Report) -> None:
             if not isinstance(value, list):

@@ -115,7 +115,7 @@ class ActivityNetwork:
             No path joins the servers of the job.
         """
         servers = self.routes.cluster.servers
-        channel = self.routes.channel(Counter(server for server, _ in gpus))
+        channel = self.routes.under(graph.route_policy).channel(Counter(server for server, _ in gpus))
         if channel is None:
             raise ValueError(f"no path joins all servers of job {graph.name}")
         tables = [block.duration_us[servers[gpus[block.slot][0]].gpu_type] for block in graph.blocks]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import TYPE_CHECKING
+
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -63,11 +67,20 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Servers, switches and the links between them."""
+    """Servers, switches and the links between them.
+
+    Parameters
+    ----------
+    servers, switches, links
+        Its parts; switches are names.
+    route_policies
+        By name, what routes of the jobs that name it must keep; None where none are stated.
+    """
 
     servers: tuple[Server, ...]
     switches: tuple[str, ...] = ()
     links: tuple[Link, ...] = ()
+    route_policies: Mapping[str, RoutePolicy] | None = None
 
     @property
     def gpu_count(self) -> int:
@@ -105,13 +118,24 @@ class Routes:
     ----------
     cluster
         The cluster whose links are followed.
+    policy
+        What the routes must keep; None for nothing.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    def __init__(self, cluster: Cluster, policy: RoutePolicy | None = None) -> None:
+        self.cluster, self.policy = cluster, policy
+        self._under: dict[str, Routes] = {}
         self._distances: dict[str, dict[str, int]] = {}
         self._routes: dict[tuple[int, int], tuple[int, ...] | None] = {}
         self._rings: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+
+    def under(self, name: str | None) -> Routes:
+        """The routes of jobs that name a policy of the cluster; of others these."""
+        if name is None:
+            return self
+        if name not in self._under:
+            self._under[name] = Routes(self.cluster, (self.cluster.route_policies or {})[name])
+        return self._under[name]
 
     @cached_property
     def graph(self) -> nx.Graph[str]:
@@ -135,11 +159,12 @@ class Routes:
         """Links of the route between two different servers, or None where there is no path.
 
         The path with fewest links; among those the smallest sequence of names walked from
-        the server that stands first in the cluster (specification: route).
+        the server that stands first in the cluster (specification: route). Under a policy,
+        the least walk that keeps it, which may use a link twice (specification: route-policies).
         """
         key = (first, second) if first < second else (second, first)
         if key not in self._routes:
-            self._routes[key] = self._walk(*key)
+            self._routes[key] = self._walk(*key) if self.policy is None else self._compliant(*key, self.policy)
         return self._routes[key]
 
     def ring(self, servers: Sequence[int]) -> tuple[int, ...] | None:
@@ -183,6 +208,18 @@ class Routes:
             here = nearer
         return tuple(route)
 
+    @cached_property
+    def _links(self) -> LinkGraph:
+        names = [*(server.name for server in self.cluster.servers), *self.cluster.switches]
+        return LinkGraph(names, ((link.name, link.ends) for link in self.cluster.links))
+
+    def _compliant(self, first: int, second: int, policy: RoutePolicy) -> tuple[int, ...] | None:
+        ends = [self._links.number[self.cluster.servers[server].name] for server in (first, second)]
+        automaton = PolicyAutomaton(policy, self._links, ends)
+        start = (ends[0], automaton.enter(0, ends[0]))
+        walk = least_walk(self._links, automaton, start, ends[1], max_links=policy.max_links)
+        return None if walk is None else tuple(hop.link for hop in walk)
+
     def _distances_to(self, goal: str) -> dict[str, int]:
         if goal not in self._distances:
             import networkx as nx
@@ -191,6 +228,8 @@ class Routes:
         return self._distances[goal]
 
     def _close(self, servers: tuple[int, ...]) -> tuple[int, ...] | None:
+        if self.policy is not None and any(self.between(*pair) is None for pair in combinations(servers, 2)):
+            return None  # Two servers may each have a compliant route to a third and none to one another.
         links: set[int] = set()
         neighbours = zip(servers, servers[1:] + servers[:1], strict=True)
         for first, second in neighbours if len(servers) > 1 else ():

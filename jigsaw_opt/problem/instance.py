@@ -41,6 +41,11 @@ class Instance:
         return tuple(job for job in self.jobs if job.deadline_us is not None or job.pace_us is not None)
 
     @property
+    def policed(self) -> tuple[Job | ShapedJob, ...]:
+        """Those of its jobs whose routes keep a policy (specification: route-policies)."""
+        return tuple(job for job in self.jobs if job.route_policy is not None)
+
+    @property
     def workers(self) -> int:
         """Workers of all jobs; where a job has a shape, its slots."""
         return sum(job.workers if isinstance(job, Job) else len(job.shape.slots) for job in self.jobs)

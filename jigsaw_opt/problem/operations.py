@@ -97,7 +97,7 @@ class OperationGraph:
         Memory that each slot holds all the time.
     activation_bytes
         Memory of activations by largest level (index ``level - 1``); never falls.
-    deadline_us
+    deadline_us, route_policy
         As in the job.
     """
 
@@ -114,6 +114,7 @@ class OperationGraph:
     state_bytes: int
     activation_bytes: tuple[int, ...]
     deadline_us: int | None = None
+    route_policy: str | None = None
 
     def transfer_us(self, bucket: int, contributors: int, channel: Channel) -> int:
         """Duration of the transfer of `bucket` (1-based) with `contributors` of the slots over `channel`."""
@@ -262,6 +263,7 @@ class _ModelCut:
             state_bytes=self.state_bytes,
             activation_bytes=self.activation_bytes,
             deadline_us=job.deadline_us,
+            route_policy=job.route_policy,
         )
 
 

@@ -132,6 +132,8 @@ class ShapedJob:
         It ends no later; None for no deadline, as on the cyclic horizon.
     pace_us
         On the cyclic horizon, microseconds per iteration on average, at most; None for no such promise.
+    route_policy
+        Which policy of the cluster its routes keep; None for none.
     """
 
     name: str
@@ -141,3 +143,4 @@ class ShapedJob:
     weight: int = 1
     deadline_us: int | None = None
     pace_us: int | None = None
+    route_policy: str | None = None

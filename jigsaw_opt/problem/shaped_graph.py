@@ -90,7 +90,8 @@ class ShapedGraph:
         return max(table[gpu_type] for gpu_type in gpu_types)
 
     def channel(self, operation: int, servers: Sequence[int], routes: Routes) -> Channel | None:
-        """What a transfer uses whose slots are on these servers; None where no path joins them."""
+        """What a transfer uses whose slots are on these servers; None where no route joins them."""
+        routes = routes.under(self.job.route_policy)
         if self.shape.transfers[operation - self.blocks].among or servers[0] == servers[1]:
             return routes.channel(Counter(servers))
         links = routes.between(*servers)
@@ -98,7 +99,7 @@ class ShapedGraph:
             return None
         used = [routes.cluster.links[link] for link in links]
         return Channel(
-            tuple(sorted(links)), min(link.bandwidth for link in used), max(link.latency_us for link in used)
+            tuple(sorted(set(links))), min(link.bandwidth for link in used), max(link.latency_us for link in used)
         )
 
     def transfer_us(self, operation: int, channel: Channel) -> int:

@@ -121,7 +121,7 @@ def lateness_us(operations: Operations, ends: Sequence[int], period_us: int | No
 
 
 def _job_plan(operations: Operations, job: OperationGraph, decision: JobDecision) -> JobPlan:
-    channel = operations.routes.channel(Counter(server for server, _ in decision.gpus))
+    channel = operations.routes.under(job.route_policy).channel(Counter(server for server, _ in decision.gpus))
     if channel is None:
         raise ValueError(f"no path joins all servers of job {job.name}")
     servers = operations.cluster.servers

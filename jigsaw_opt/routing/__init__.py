@@ -1,6 +1,6 @@
 """Packets on a fabric whose links fail: ways to forward them, and a simulation (docs/rerouting.md)."""
 
-from jigsaw_opt.problem.route_policies import RoutePolicy
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.routing.fabric import Fabric
 from jigsaw_opt.routing.mechanisms import MECHANISMS
 from jigsaw_opt.routing.simulation import ReroutingOutcome, simulate_rerouting

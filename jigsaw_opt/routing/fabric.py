@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.route_policies import LinkGraph
+from jigsaw_opt.problem.walks import LinkGraph
 
 __all__ = ["Fabric", "fabric_of"]
 

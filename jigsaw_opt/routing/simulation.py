@@ -8,7 +8,7 @@ from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import count
 
-from jigsaw_opt.problem.route_policies import least_walk
+from jigsaw_opt.problem.walks import least_walk
 from jigsaw_opt.routing.fabric import Fabric
 from jigsaw_opt.routing.mechanisms.mechanism import Mechanism
 from jigsaw_opt.routing.traffic import LinkChange, Packet, RoutedFlow, TrafficFlow, routed

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from jigsaw_opt.problem.route_policies import FREE, LinkGraph, PolicyAutomaton, RoutePolicy
+from jigsaw_opt.problem.route_policy import FREE, RoutePolicy
+from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton
 
 __all__ = ["LinkChange", "Packet", "RoutedFlow", "TrafficFlow", "routed"]
 

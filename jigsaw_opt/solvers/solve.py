@@ -113,6 +113,8 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         reason = f"job {instance.shaped[0].name!r} has a shape"
     if reason is None and instance.promising and not getattr(method, "promises", False):
         reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
+    if reason is None and instance.policed and not getattr(method, "route_policies", False):
+        reason = f"job {instance.policed[0].name!r} has a route policy"
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
     engines: tuple[str, ...] = getattr(method, "engines", ())

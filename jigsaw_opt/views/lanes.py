@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.errors import TooLargeError
-from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, Plan, ShapedJobPlan
@@ -99,7 +99,7 @@ class ClusterLanes:
 
     Parameters
     ----------
-    cluster
+    instance
         Whose GPUs and links are shown.
     kind
         What stands before the kind of each lane, and behind its name.
@@ -110,7 +110,8 @@ class ClusterLanes:
         More GPUs than a picture has lanes for.
     """
 
-    def __init__(self, cluster: Cluster, kind: str = "") -> None:
+    def __init__(self, instance: Instance, kind: str = "") -> None:
+        cluster = instance.cluster
         if cluster.gpu_count > _MOST_LANES:
             count = f"{cluster.gpu_count:,} GPUs"
             raise TooLargeError(f"a picture has a lane for each GPU; {count} are too many, {_MOST_LANES:,} the most")
@@ -118,7 +119,7 @@ class ClusterLanes:
         names = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
         self.gpus = {name: Lane(name + behind, f"{before}gpu") for name in names}
         self.links = [Lane(link.name + behind, f"{before}link") for link in cluster.links]
-        self._routes = Routes(cluster)
+        self._routes, self._policies = Routes(cluster), {job.name: job.route_policy for job in instance.jobs}
         self._server_of = {server.name: index for index, server in enumerate(cluster.servers)}
 
     @property
@@ -131,7 +132,8 @@ class ClusterLanes:
 
     def intervals(self, index: int, job: JobPlan | MeasuredJob, first: int = 0) -> Iterator[tuple[Lane, Interval]]:
         """Intervals of job number `index`, whose iterations count from `first`, each with its lane."""
-        channel = self._routes.channel(Counter(self._server_of[gpu.rsplit("/", 1)[0]] for gpu in job.gpus))
+        routes = self._routes.under(self._policies[job.name])
+        channel = routes.channel(Counter(self._server_of[gpu.rsplit("/", 1)[0]] for gpu in job.gpus))
         gpus, links = [self.gpus[gpu] for gpu in job.gpus], [self.links[k] for k in channel.links] if channel else []
         iterations: Sequence[Iteration | MeasuredIteration] = job.iterations
         for number, iteration in enumerate(iterations, first):
@@ -169,7 +171,7 @@ def picture(instance: Instance, plan: Plan) -> Picture:
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
-    board, period = ClusterLanes(instance.cluster), plan.period_us
+    board, period = ClusterLanes(instance), plan.period_us
     for index, (asked, job) in enumerate(zip(instance.jobs, plan.jobs, strict=True)):
         if isinstance(job, JobPlan):
             found = board.intervals(index, job)

@@ -25,7 +25,7 @@ def replay_picture(instance: Instance, plan: Plan, replay: Replay) -> Picture:
     replay
         A replay of it.
     """
-    planned, measured = ClusterLanes(instance.cluster), ClusterLanes(instance.cluster, "measured")
+    planned, measured = ClusterLanes(instance), ClusterLanes(instance, "measured")
     for index, (job, found) in enumerate(zip(plan.data_parallel, replay.timeline.jobs, strict=True)):
         for lane, interval in planned.intervals(index, job):
             lane.intervals.extend(_passes(interval, job, found.first_iteration, plan, replay.timeline))

@@ -30,6 +30,7 @@ from jigsaw_opt.problem import (
     StaircaseDepth,
     Transfer,
 )
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
 LARGEST = 2**53 - 1
 TYPES = ["v100", "a100", ""]
@@ -69,16 +70,27 @@ def clusters(draw: st.DrawFn) -> Cluster:
     points = draw(_distinct(servers + switches))
     pairs = [(a, b) for i, a in enumerate(points) for b in points[:i]]
     ends: list[tuple[str, str]] = draw(st.lists(st.sampled_from(pairs), unique=True)) if pairs else []
+    titles = draw(_distinct(len(ends)))
     return Cluster(
         tuple(
             Server(name, draw(st.sampled_from(TYPES)), draw(positives), draw(counts), draw(positives), draw(counts))
             for name in points[:servers]
         ),
         tuple(points[servers:]),
-        tuple(
-            Link(name, pair, draw(positives), draw(counts))
-            for name, pair in zip(draw(_distinct(len(ends))), ends, strict=True)
-        ),
+        tuple(Link(name, pair, draw(positives), draw(counts)) for name, pair in zip(titles, ends, strict=True)),
+        draw(st.none() | st.dictionaries(names, _policies(points, titles), max_size=2)),
+    )
+
+
+def _policies(points: list[str], titles: list[str]) -> st.SearchStrategy[RoutePolicy]:
+    some = st.lists(st.sampled_from(points), max_size=2).map(tuple)
+    group = st.lists(st.sampled_from(points), min_size=1, max_size=2).map(tuple)
+    return st.builds(
+        RoutePolicy,
+        st.none() | some,
+        st.none() | (st.lists(st.sampled_from(titles), max_size=2).map(tuple) if titles else st.just(())),
+        st.none() | st.lists(group, max_size=8).map(tuple),
+        st.none() | positives,
     )
 
 
@@ -131,6 +143,8 @@ def instances(draw: st.DrawFn) -> Instance:
     known = draw(st.dictionaries(names, models(), min_size=1, max_size=2))
     cyclic = draw(st.booleans())
     deadlines, paces = (st.none(), st.none() | positives) if cyclic else (st.none() | positives, st.none())
+    cluster = draw(clusters())
+    policies = st.sampled_from([None, *(cluster.route_policies or {})])
     jobs = tuple(
         ShapedJob(
             name,
@@ -140,6 +154,7 @@ def instances(draw: st.DrawFn) -> Instance:
             draw(positives),
             draw(deadlines),
             draw(paces),
+            draw(policies),
         )
         if draw(st.booleans())
         else Job(
@@ -152,11 +167,12 @@ def instances(draw: st.DrawFn) -> Instance:
             depth=draw(depths),
             deadline_us=draw(deadlines),
             pace_us=draw(paces),
+            route_policy=draw(policies),
         )
         for name in draw(st.lists(names, min_size=1, max_size=3, unique=True))
     )
     objective: Any = "period" if cyclic else draw(st.sampled_from(["makespan", "weighted_completion"]))
-    return Instance(draw(names), draw(clusters()), known, jobs, "cyclic" if cyclic else "finite", objective)
+    return Instance(draw(names), cluster, known, jobs, "cyclic" if cyclic else "finite", objective)
 
 
 iterations = st.builds(

@@ -20,7 +20,9 @@ from jigsaw_opt.documents import (
     instance_sha256,
     schema,
 )
+from jigsaw_opt.documents.building import validate
 from jigsaw_opt.problem import Block, FreeDepth, Instance, Iteration, JobPlan, Plan
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
 INSTANCE_SCHEMA = Draft202012Validator(schema("instance"))
 PLAN_SCHEMA = Draft202012Validator(schema("plan"))
@@ -128,3 +130,19 @@ def test_large_documents_take_linear_time(pair: Instance) -> None:
     assert len(decode_instance(data).jobs) == 30_000
     assert decode_plan(encode_plan(plan)) == plan
     assert time.process_time() - start < 10
+
+
+def test_route_policies_are_in_the_canonical_form_only_if_given_and_as_given(pair: Instance) -> None:
+    assert b"route_polic" not in canonical_json(pair)
+    first, *rest = pair.jobs
+    switch = pair.cluster.servers[0].name
+    policies = {"p": RoutePolicy(avoid=(), via=((switch,),)), "o": RoutePolicy()}
+    policed = replace(
+        pair,
+        cluster=replace(pair.cluster, route_policies=policies),
+        jobs=(replace(first, route_policy="p"), *rest),
+    )
+    stated = f'"route_policies":{{"o":{{}},"p":{{"avoid":[],"via":[["{switch}"]]}}}}'.encode()
+    assert stated in canonical_json(policed) and b'"route_policy":"p"' in canonical_json(policed)
+    assert decode_instance(encode_instance(policed)) == policed
+    assert validate(policed) == policed

@@ -28,6 +28,7 @@ from jigsaw_opt import (
     validate,
 )
 from jigsaw_opt.instances import load, names
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
 PAIR = Path(__file__).parents[1] / "data" / "pair.json"
 BODY = Segment("body", {"v100": 300}, {"v100": 600}, 1_000_000, 40_000_000)
@@ -81,6 +82,19 @@ def test_a_job_may_promise_a_deadline_or_a_pace() -> None:
     builder.add_shaped_job("b", shape, iterations=1, deadline_us=0, pace_us=9)
     told = problems(builder)
     assert [line.partition(": ")[0] for line in told] == ["$.jobs[1].deadline_us", "$.jobs[1].pace_us"]
+
+
+def test_routes_may_keep_policies() -> None:
+    builder = begun()
+    builder.add_route_policy("shortest", RoutePolicy(via=(("nowhere",),), max_links=0))
+    builder.add_job("a", model="net", workers=1, iterations=1, route_policy="shortes")
+    told = problems(builder)
+    assert [line.partition(": ")[0] for line in told] == [
+        "$.cluster.route_policies.shortest.max_links",
+        "$.cluster.route_policies.shortest.via[0][0]",
+        "$.jobs[0].route_policy",
+    ]
+    assert told[2].endswith('no route policy is called "shortes"')
 
 
 def test_all_problems_come_at_once_with_their_paths() -> None:

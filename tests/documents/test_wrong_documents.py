@@ -248,6 +248,37 @@ def test_a_cyclic_instance_has_no_release() -> None:
 
 
 @pytest.mark.parametrize(
+    ("policy", "place", "part"),
+    [
+        ({"avoid": ["s0", "t1"]}, ".avoid[1]", 'no server or switch is called "t1"'),
+        ({"avoid": ["l0"]}, ".avoid[0]", 'no server or switch is called "l0"'),
+        ({"avoid_links": ["s0"]}, ".avoid_links[0]", 'no link is called "s0"'),
+        ({"via": [["s0"], ["s9", "t0"]]}, ".via[1][0]", 'no server or switch is called "s9"'),
+        ({"via": [["s0"], []]}, ".via[1]", "at least 1 item"),
+        ({"via": [["s0"]] * 9}, ".via", "0 to 8 items; has 9"),
+        ({"via": ["s0"]}, ".via[0]", "must be a list"),
+        ({"max_links": 0}, ".max_links", "is 0"),
+        ({"max_links": None}, ".max_links", "is null"),
+        ({"voia": []}, ".voia", "unknown key"),
+        (7, "", "must be an object"),
+    ],
+)
+def test_policies_of_routes_name_what_is_there(policy: object, place: str, part: str) -> None:
+    tree = changed(("cluster", "route_policies"), {"p": policy})
+    tree["jobs"][0]["route_policy"] = "p"
+    (problem,) = problems(json.dumps(tree))
+    assert problem.path == f"$.cluster.route_policies.p{place}" and part in str(problem)
+
+
+@pytest.mark.parametrize("policies", [{}, {"other": {}}])
+def test_jobs_name_policies_that_are_there(policies: dict[str, Any]) -> None:
+    tree = changed(("cluster", "route_policies"), policies)
+    tree["jobs"][0]["route_policy"] = "p"
+    (problem,) = problems(json.dumps(tree))
+    assert problem.path == "$.jobs[0].route_policy" and 'no route policy is called "p"' in problem.message
+
+
+@pytest.mark.parametrize(
     ("horizon", "wrong", "other"), [("finite", "pace_us", "cyclic"), ("cyclic", "deadline_us", "finite")]
 )
 def test_each_horizon_has_its_own_promise(horizon: str, wrong: str, other: str) -> None:

@@ -11,6 +11,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InvalidInputError, MissingEngineError, UsageError, WrongPlanError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance, Operations, cut
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.auto import AUTO
 from jigsaw_opt.solvers.control import Control
@@ -157,6 +158,13 @@ def test_a_solver_that_does_not_say_so_takes_no_promises(pair: Instance) -> None
     promised = replace(pair, jobs=(replace(pair.jobs[0], deadline_us=10**6), *pair.jobs[1:]))
     with pytest.raises(UsageError, match=r"'scripted' does not take .* job 'a' promises a deadline or a pace"):
         solve(promised, Scripted())
+
+
+def test_a_solver_that_does_not_say_so_takes_no_route_policies(pair: Instance) -> None:
+    cluster = replace(pair.cluster, route_policies={"p": RoutePolicy()})
+    policed = replace(pair, cluster=cluster, jobs=(replace(pair.jobs[0], route_policy="p"), *pair.jobs[1:]))
+    with pytest.raises(UsageError, match=r"'scripted' does not take .* job 'a' has a route policy"):
+        solve(policed, Scripted())
 
 
 def test_the_example_is_proven_by_both_exact_solvers(pair: Instance) -> None:

@@ -101,7 +101,9 @@ class _BaselineSchedule:
         self, job: OperationGraph, decision: JobDecision, start: int, tables: list[tuple[int, ...]]
     ) -> tuple[list[int], int]:
         """Starts of the transfers, and the end of the last."""
-        channel = self._operations.routes.channel(Counter(server for server, _ in decision.gpus))
+        channel = self._operations.routes.under(job.route_policy).channel(
+            Counter(server for server, _ in decision.gpus)
+        )
         assert channel is not None, "the plan was checked"
         starts, end = [], start
         for operation in job.transfers:

@@ -243,7 +243,10 @@ def _links(instance: Instance, jobs: Sequence[JobPlan], serial: bool) -> list[tu
     routes = Routes(instance.cluster)
     server_of = {server.name: index for index, server in enumerate(instance.cluster.servers)}
     found = []
+    policies = {job.name: job.route_policy for job in instance.jobs}
     for job in jobs:
-        channel = routes.channel(Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus))
+        channel = routes.under(policies[job.name]).channel(
+            Counter(server_of[gpu.rpartition("/")[0]] for gpu in job.gpus)
+        )
         found.append((channel.links if channel else ()) + ((_EVERYWHERE,) if serial else ()))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jigsaw_opt.problem.route_policies import LinkGraph
+from jigsaw_opt.problem.walks import LinkGraph
 
 __all__ = ["TargetTable"]
 

@@ -73,7 +73,7 @@ def misplaced(operations: Operations, job: OperationGraph, gpus: Sequence[str]) 
         elif servers[known[name]].gpu_type not in job.gpu_types:
             yield f'the model has no times for the type of GPU "{name}"'
     used = sorted({known[name] for name in gpus if name in known})
-    if len(used) > 1 and operations.routes.ring(used) is None:
+    if len(used) > 1 and operations.routes.under(job.route_policy).ring(used) is None:
         yield "no path joins all servers of these GPUs"
 
 

@@ -45,7 +45,7 @@ class _JobClock:
     def __init__(self, operations: Operations, job: OperationGraph, old: JobDecision) -> None:
         self.job, self.old = job, old
         servers = operations.cluster.servers
-        channel = operations.routes.channel(Counter(server for server, _ in old.gpus))
+        channel = operations.routes.under(job.route_policy).channel(Counter(server for server, _ in old.gpus))
         assert channel is not None, "only jobs whose servers are joined are timed"
         self.channel = channel
         self.tables = [

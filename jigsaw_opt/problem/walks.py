@@ -1,4 +1,4 @@
-"""Policies of routes, and the least walk that complies with one (docs/rerouting.md).
+"""The least walk between two nodes that keeps a route policy (specification: route-policies).
 
 A policy is an automaton that reads the nodes of a walk. Its state is the set of its groups `via` that the walk has
 passed; the links used so far only count against `max_links`. So a walk with fewest links is a shortest path in the
@@ -10,33 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["FREE", "Hop", "LinkGraph", "PolicyAutomaton", "RoutePolicy", "least_walk"]
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
-
-@dataclass(frozen=True, slots=True)
-class RoutePolicy:
-    """What a route must keep (docs/rerouting.md).
-
-    Parameters
-    ----------
-    avoid
-        Names of servers and switches that it does not enter; its two ends are exempt.
-    avoid_links
-        Names of links that it does not use.
-    via
-        Groups of names: it passes at least one of each group. The ends count.
-    max_links
-        It has at most so many links, one used twice counted twice; None for any number.
-    """
-
-    avoid: tuple[str, ...] = ()
-    avoid_links: tuple[str, ...] = ()
-    via: tuple[tuple[str, ...], ...] = ()
-    max_links: int | None = None
-
-
-FREE = RoutePolicy()
-"""The policy that every walk keeps."""
+__all__ = ["Hop", "LinkGraph", "PolicyAutomaton", "least_walk"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +73,15 @@ class PolicyAutomaton:
     """
 
     def __init__(self, policy: RoutePolicy, network: LinkGraph, ends: Collection[int]) -> None:
-        self.full = (1 << len(policy.via)) - 1
+        groups = policy.via or ()
+        self.full = (1 << len(groups)) - 1
         self.max_links = policy.max_links
-        avoided = (network.number[name] for name in policy.avoid if name in network.number)
+        avoided = (network.number[name] for name in policy.avoid or () if name in network.number)
         self.avoid = frozenset(avoided) - frozenset(ends)
         links: Mapping[str, int] = {name: k for k, name in enumerate(network.links)} if policy.avoid_links else {}
-        self.avoid_links = frozenset(links[name] for name in policy.avoid_links if name in links)
+        self.avoid_links = frozenset(links[name] for name in policy.avoid_links or () if name in links)
         self._groups: dict[int, int] = {}
-        for bit, group in enumerate(policy.via):
+        for bit, group in enumerate(groups):
             for name in group:
                 if name in network.number:
                     node = network.number[name]

@@ -1,0 +1,33 @@
+"""What a route must keep (specification: route-policies)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["FREE", "RoutePolicy"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutePolicy:
+    """What a route must keep (specification: route-policies). A part that is None asks for nothing.
+
+    Parameters
+    ----------
+    avoid
+        Names of servers and switches that it does not enter; its two ends are exempt.
+    avoid_links
+        Names of links that it does not use.
+    via
+        Groups of names: it passes at least one of each group. The ends count.
+    max_links
+        It has at most so many links, one used twice counted twice; None for any number.
+    """
+
+    avoid: tuple[str, ...] | None = None
+    avoid_links: tuple[str, ...] | None = None
+    via: tuple[tuple[str, ...], ...] | None = None
+    max_links: int | None = None
+
+
+FREE = RoutePolicy()
+"""The policy that every walk keeps."""
