@@ -27,6 +27,7 @@ COMMANDS = (
     "generate",
     "convert",
     "burst",
+    "fill",
     "partition",
     "pipeline",
     "profile",

@@ -1,1 +1,1 @@
-"""Planners that make stages and shapes out of measured layers."""
+"""Planners: stages and shapes out of measured layers, and background jobs in what others leave."""

@@ -1,0 +1,107 @@
+"""Fill the holes that foreground jobs leave of GPUs and links with iterations of background jobs."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jigsaw_opt.planning.fill import FillResult
+
+HELP = "fill what foreground jobs leave with background jobs"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument("instance", metavar="INSTANCE", help="a cyclic instance: a document, or a bundled name")
+    parser.add_argument(
+        "--foreground",
+        action="append",
+        required=True,
+        metavar="NAME[,NAME]",
+        help="jobs that keep their pace; all others are background",
+    )
+    parser.add_argument(
+        "--slowdown",
+        default="1.1",
+        metavar="FACTOR",
+        help="the period may be so many times the foreground's least one (default: 1.1)",
+    )
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="in all (default: 60)")
+    parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
+    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="write its plan")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Fill, write instance and plan, print."""
+    from jigsaw_opt.cli.output import print_json, require_output
+    from jigsaw_opt.documents import save_instance, save_plan
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
+    require_output(arguments.output, arguments.instance, arguments.plan)
+    require_output(arguments.plan, arguments.instance, arguments.output)
+    found = _filled(arguments)
+    if arguments.output is not None:
+        save_instance(found.instance, arguments.output)
+    if arguments.plan is not None:
+        save_plan(found.plan, arguments.plan)
+    if arguments.json:
+        print_json(_document(found))
+    else:
+        _print(found)
+    return INTERRUPTED if found.interrupted else 0
+
+
+def _filled(arguments: argparse.Namespace) -> FillResult:
+    from fractions import Fraction
+
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.planning.fill import fill
+    from jigsaw_opt.solvers.options import Options
+
+    try:
+        slowdown = Fraction(arguments.slowdown)
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(f"--slowdown is a number of at least 1, as in 1.1, not {arguments.slowdown!r}") from None
+    chosen = {"workers": arguments.workers} if arguments.workers is not None else {}
+    options = Options(arguments.time_limit, work_limit=arguments.work_limit, seed=arguments.seed, **chosen)
+    names = [name.strip() for group in arguments.foreground for name in group.split(",")]
+    return fill(instance_from(arguments.instance), names, options, slowdown=slowdown)
+
+
+def _document(found: FillResult) -> dict[str, Any]:
+    return {
+        "status": found.status,
+        "rate_per_s": found.rate,
+        "bound_per_s": found.bound,
+        "gap": found.gap,
+        "iterations": dict(found.iterations),
+        "period_us": found.plan.objective,
+        "allowed_us": found.allowed_us,
+        "foreground_us": found.foreground_us,
+        "foreground_bound_us": found.foreground_bound_us,
+        "slowdown": found.slowdown,
+        "holes_filled": found.filled,
+        "seconds": round(found.seconds, 3),
+    }
+
+
+def _print(found: FillResult) -> None:
+    from jigsaw_opt.cli.output import print_table
+
+    rows = [(name, count, f"{count * 1e6 / found.plan.objective:.2f}") for name, count in found.iterations.items()]
+    headers = ("background job", "iterations a period", "a second")
+    print_table(headers, rows, right=headers[1:])
+    print(f"\n{found.rate:.2f} weighted iterations a second, bound {found.bound:.2f}, ", end="")
+    print(f"gap {100 * found.gap:.2f} % ({found.status}), {found.seconds:.1f} s")
+    print(f"period {found.plan.objective} us of {found.allowed_us} allowed; alone the foreground takes ", end="")
+    print(f"{found.foreground_us}: {found.slowdown:.4f} times")
+    if not found.foreground_is_proven:
+        print(f"that is the best found, not proven: none is below {found.foreground_bound_us}")
+    print(f"{100 * found.filled:.1f} % of the GPU time that the foreground leaves is filled")

@@ -1,0 +1,147 @@
+"""Fill what foreground jobs leave of a period with iterations of background jobs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+
+from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.errors import InfeasibleError, InvalidInputError, OutOfTimeError, Problem, UsageError
+from jigsaw_opt.planning.fill.loads import Loads, restricted
+from jigsaw_opt.planning.fill.result import FillResult, busy_us
+from jigsaw_opt.planning.fill.search import Limits, VectorSearch
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.system.interrupts import on_interrupt
+
+__all__ = ["fill"]
+
+_FOREGROUND_SHARE = 0.2
+"""Of the limits, what the foreground alone may take."""
+
+
+def fill(
+    instance: Instance, foreground: Sequence[str], options: Options | None = None, *, slowdown: float | Fraction = 1.1
+) -> FillResult:
+    """Give background jobs as many iterations as fit beside foreground jobs, by weight and a second.
+
+    Parameters
+    ----------
+    instance
+        A cyclic instance. Foreground jobs have their iterations in a period; those of the others are chosen.
+    foreground
+        Names of the jobs that keep their pace; the others are background.
+    options
+        Time limit, work limit, seed, workers and cancel; nothing else is used. Without a limit, a limit of work.
+    slowdown
+        The period may be so many times the least one of the foreground alone, as far as `auto` finds it within a fifth
+        of the limits; at least 1. A pace that a foreground job promises is kept as well.
+
+    Returns
+    -------
+    FillResult
+        Never worse than the foreground alone.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no such job.
+    UsageError
+        The horizon is finite, no job is left as background, or one of these promises a pace.
+    InfeasibleError
+        The foreground alone has no plan.
+    OutOfTimeError
+        None was found.
+    """
+    began, instance, options = time.monotonic(), validate(instance), options or Options()
+    background = _background(instance, foreground)
+    if not slowdown >= 1:
+        raise UsageError(f"slowdown is at least 1, not {slowdown}")
+    limits = Limits.of(options)
+    kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
+    with on_interrupt(options.cancel.set):
+        alone, plan = _alone(restricted(instance, kept), limits.part(_FOREGROUND_SHARE))
+        allowed = max(plan.objective, _allowed(instance, foreground, plan.objective, slowdown))
+        loads = Loads(instance, tuple(kept), background, allowed, alone.bound)
+        search = VectorSearch(loads, plan, kept, limits)
+        search.run()
+    return _result(search, alone, options, began)
+
+
+def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...]:
+    """Names of the background jobs, in the order of the instance."""
+    names = [job.name for job in instance.jobs]
+    unknown = [name for name in foreground if name not in names]
+    if unknown:
+        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"') for name in unknown])
+    if instance.horizon != "cyclic":
+        raise UsageError(f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one")
+    left = [job for job in instance.jobs if job.name not in foreground]
+    if not foreground or not left:
+        raise UsageError("at least one job is foreground, and at least one other is background")
+    promising = [job.name for job in left if job.pace_us is not None]
+    if promising:
+        raise UsageError(f"job {promising[0]!r} promises a pace; name it among the foreground")
+    return tuple(job.name for job in left)
+
+
+def _alone(instance: Instance, options: Options) -> tuple[Result, Plan]:
+    """The foreground alone."""
+    result = solve(instance, "auto", options)
+    if result.status is Status.INFEASIBLE:
+        raise InfeasibleError("; ".join(it.message for it in result.conflicts) or "the foreground alone has no plan")
+    if result.plan is None:
+        raise OutOfTimeError("no plan of the foreground alone was found within its share of the limits")
+    return result, result.plan
+
+
+def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowdown: float | Fraction) -> int:
+    """The period that slow-down and promises allow, in microseconds."""
+    exact = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
+    own = [job for job in instance.jobs if job.name in foreground]
+    promised = [job.pace_us * job.iterations for job in own if job.pace_us is not None]
+    return min([int(exact * least_us), *promised])
+
+
+def _result(search: VectorSearch, alone: Result, options: Options, began: float) -> FillResult:
+    loads, best = search.loads, search.best
+    chosen = dict(zip(loads.background, best.vector, strict=True))
+    instance = _promising(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
+    plan = replace(best.plan, instance_sha256=instance_sha256(instance))
+    require_correct(instance, plan, "filling")
+    bound = max(best.rate, search.bound())
+    holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept)
+    assert alone.objective is not None, "the foreground has a plan"
+    return FillResult(
+        status="optimal" if bound == best.rate else "feasible",
+        iterations=chosen,
+        instance=instance,
+        plan=plan,
+        value=best.value,
+        rate=float(best.rate * 10**6),
+        bound=float(bound * 10**6),
+        foreground_us=alone.objective,
+        foreground_bound_us=alone.bound,
+        allowed_us=loads.allowed_us,
+        filled=busy_us(instance, plan, chosen) / holes if holes else 0.0,
+        interrupted=options.cancel.is_set(),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _promising(instance: Instance, loads: Loads, kept: dict[str, int], plan: Plan) -> Instance:
+    """Foreground jobs with their pace: the allowed period, or the plan's where this is no multiple of iterations."""
+    jobs = tuple(
+        replace(job, pace_us=max(loads.allowed_us // job.iterations, ceil_div(plan.objective, job.iterations)))
+        if job.name in kept
+        else job
+        for job in instance.jobs
+    )
+    return replace(instance, jobs=jobs)

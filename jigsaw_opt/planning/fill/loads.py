@@ -1,0 +1,226 @@
+"""What iterations take of GPUs and links in every plan, and the best rate that this leaves room for.
+
+Each job has a set of servers whose type and memory suffice for it. For each such set, the blocks of the jobs that are
+confined to it take no more than its GPUs have in a period. Where a data-parallel job has more workers than any server
+has GPUs, its transfers take a link at least, two where each link ends at a switch. What fits at a period is a
+fractional knapsack for each of these resources, a relaxation of every plan (Dantzig, *Discrete-variable extremum
+problems*, Operations Research 5, 1957).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable_gpus
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+
+__all__ = ["Loads", "SharedResource", "Vector", "is_monotone", "restricted"]
+
+Vector = tuple[int, ...]
+"""Iterations in a period, by background job."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedResource:
+    """GPUs or links, and what is taken of their time.
+
+    Parameters
+    ----------
+    count
+        How many there are.
+    taken_us
+        What the foreground takes in a period, at least.
+    each_us
+        By background job, what an iteration takes, at least.
+    """
+
+    count: int
+    taken_us: int
+    each_us: tuple[int, ...]
+
+    def least_period_us(self, vector: Vector) -> int:
+        """Period that the work of an iteration vector takes, at least."""
+        work = self.taken_us + sum(k * each for k, each in zip(vector, self.each_us, strict=True))
+        return ceil_div(work, self.count)
+
+
+class Loads:
+    """Least loads of an instance.
+
+    Parameters
+    ----------
+    instance
+        A cyclic instance.
+    foreground, background
+        Names of its jobs.
+    allowed_us
+        The period that is allowed, in microseconds.
+    least_us
+        A period that the foreground alone cannot beat.
+
+    Attributes
+    ----------
+    caps
+        By background job, most iterations in a period that is allowed.
+    resources
+        Resources with their loads.
+    """
+
+    def __init__(
+        self, instance: Instance, foreground: Sequence[str], background: Sequence[str], allowed_us: int, least_us: int
+    ) -> None:
+        self.instance, self.background = instance, background
+        self.allowed_us, self.least_us = allowed_us, max(1, least_us)
+        self.weights = [job.weight for job in instance.jobs if job.name in set(background)]
+        once = replace(
+            instance,
+            jobs=tuple(replace(job, iterations=1) if job.name in set(background) else job for job in instance.jobs),
+        )
+        self._once = _JobLoads(cut(once, shaped=True))
+        self.resources = self._resources(foreground)
+        self.caps = tuple(self._cap(index) for index in range(len(background)))
+
+    def value(self, vector: Vector) -> int:
+        """Weighted iterations."""
+        return sum(k * weight for k, weight in zip(vector, self.weights, strict=True))
+
+    def least_period_us(self, vector: Vector) -> int:
+        """Period that a plan of these iterations has, at least."""
+        return max([self.least_us, *(resource.least_period_us(vector) for resource in self.resources)])
+
+    def rate_bound(self) -> Fraction:
+        """Weighted iterations a microsecond that no plan within the allowed period beats.
+
+        The knapsack's value over the period never falls as the period grows, so the allowed one is the best. Besides,
+        iterations are whole, and no period is below that of the foreground alone.
+        """
+        most = min(self._knapsack(resource) for resource in self.resources)
+        return min(most / self.allowed_us, Fraction(int(most), self.least_us))
+
+    def filling(self, share: Fraction) -> Vector:
+        """Iterations that take a share of what the foreground leaves: best weight for its work first, in turn."""
+        vector = [0] * len(self.caps)
+        left = [share * (it.count * self.allowed_us - it.taken_us) for it in self.resources]
+        order = sorted(range(len(vector)), key=lambda j: (-self._density(j), j))
+        pending = [j for j in order if self.caps[j]]
+        while pending:
+            ready = [j for j in pending if self._density(j) == self._density(pending[0])]
+            for j in ready:
+                if vector[j] < share * self.caps[j] and all(
+                    it.each_us[j] <= rest for it, rest in zip(self.resources, left, strict=True)
+                ):
+                    vector[j] += 1
+                    left = [rest - it.each_us[j] for it, rest in zip(self.resources, left, strict=True)]
+                else:
+                    pending.remove(j)
+        return tuple(vector)
+
+    def _density(self, index: int) -> Fraction:
+        return Fraction(self.weights[index], max(1, self.resources[0].each_us[index]))
+
+    def _knapsack(self, resource: SharedResource) -> Fraction:
+        """Most weighted iterations that fit, fractions of one allowed."""
+        left = Fraction(resource.count * self.allowed_us - resource.taken_us)
+        if left < 0:
+            return Fraction(0)
+        items = [*zip(self.weights, resource.each_us, self.caps, strict=True)]
+        value = Fraction(sum(weight * cap for weight, each, cap in items if each == 0))
+        for weight, each, cap in sorted((it for it in items if it[1]), key=lambda it: -Fraction(it[0], it[1])):
+            count = min(Fraction(cap), left / each)
+            value, left = value + count * weight, left - count * each
+        return value
+
+    def _resources(self, foreground: Sequence[str]) -> tuple[SharedResource, ...]:
+        """All GPUs first, then the GPUs of sets of servers, then links."""
+        once, servers = self._once, self.instance.cluster.servers
+        everywhere = frozenset(range(len(servers)))
+        sets = dict.fromkeys([everywhere, *(it for it in once.servers.values() if it)])
+        found = []
+        for group in sets:
+            work = {name: once.gpu_us[name] if own <= group else 0 for name, own in once.servers.items()}
+            found.append(self._resource(sum(servers[s].gpus for s in group), work, foreground))
+        if any(once.link_us.values()):
+            found.append(self._resource(len(self.instance.cluster.links), once.link_us, foreground))
+        return tuple(found)
+
+    def _resource(self, count: int, work: Mapping[str, int], foreground: Sequence[str]) -> SharedResource:
+        return SharedResource(
+            count, sum(work[name] for name in foreground), tuple(work[name] for name in self.background)
+        )
+
+    def _cap(self, index: int) -> int:
+        """Most iterations of a background job in the allowed period, were it alone beside the foreground's work."""
+        name = self.background[index]
+        if not self._once.servers[name]:
+            return 0
+        rooms = [(it.count * self.allowed_us - it.taken_us, it.each_us[index]) for it in self.resources]
+        if not rooms[0][1]:
+            raise UsageError(f"an iteration of job {name!r} takes no time of a GPU, so there may be any number of them")
+        most = min(max(0, room) // each for room, each in rooms if each)
+        job = next(job for job in self.instance.jobs if job.name == name)
+        if not is_monotone(job):
+            return most
+        low = 0
+        while low < most:
+            middle = (low + most + 1) // 2
+            alone = restricted(self.instance, {name: middle})
+            if lower_bound(cut(alone, shaped=True)).value <= self.allowed_us:
+                low = middle
+            else:
+                most = middle - 1
+        return low
+
+
+def is_monotone(job: object) -> bool:
+    """Whether a plan of a job still is one with an iteration left out: levels depend on no other iteration's."""
+    return not isinstance(job, Job) or job.depth.rule in ("full", "staircase")
+
+
+def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
+    """The instance with these jobs alone, each with so many iterations; those with 0 are left out."""
+    jobs = (replace(job, iterations=iterations[job.name]) for job in instance.jobs if iterations.get(job.name))
+    return replace(instance, jobs=tuple(jobs))
+
+
+class _JobLoads:
+    """By job: servers that suffice for it, least GPU time, and least time of links."""
+
+    def __init__(self, operations: Operations) -> None:
+        self.servers: dict[str, frozenset[int]] = {}
+        self.gpu_us: dict[str, int] = {}
+        self.link_us: dict[str, int] = {}
+        for job in operations.jobs:
+            self._add_data_parallel(operations, job)
+        for graph in operations.shaped:
+            self._add_shaped(operations, graph)
+
+    def _add_data_parallel(self, operations: Operations, job: OperationGraph) -> None:
+        gpus = usable_gpus(operations, job)
+        servers = operations.cluster.servers
+        self.servers[job.name], self.link_us[job.name] = frozenset(gpus), 0
+        tables = [job.blocks[0].duration_us[kind] for kind in {servers[s].gpu_type for s in gpus}]
+        # Iteration by iteration, as levels of a rule that counts over all of them are not known here.
+        each = sum(min(table[level - 1] for table in tables) for level in least_levels(job)) if tables else 0
+        self.gpu_us[job.name] = job.iterations * each
+        ring = operations.pace.crossing(gpus, job.slots) if max(gpus.values(), default=0) < job.slots else None
+        if ring is not None:
+            switches = set(operations.cluster.switches)
+            links = 2 if all(switches & set(link.ends) for link in operations.cluster.links) else 1
+            self.link_us[job.name] = job.iterations * links * sum(shortest_transfers(job, ring))
+
+    def _add_shaped(self, operations: Operations, graph: ShapedGraph) -> None:
+        types = {kind for kinds in graph.gpu_types for kind in kinds}
+        fit = (s for s, server in enumerate(operations.cluster.servers) if server.gpu_type in types)
+        self.servers[graph.job.name], self.link_us[graph.job.name] = frozenset(fit), 0
+        least = ShapedData(graph, operations.cluster).least_us
+        once = sum(us * len(slots) for us, slots in zip(least, graph.takes_part[: graph.blocks], strict=False))
+        self.gpu_us[graph.job.name] = graph.job.iterations * once

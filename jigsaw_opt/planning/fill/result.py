@@ -1,0 +1,86 @@
+"""What filling comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.shape import ShapedJob
+
+__all__ = ["FillResult", "busy_us"]
+
+
+@dataclass(frozen=True, slots=True)
+class FillResult:
+    """Background iterations, and the plan in which they run.
+
+    Parameters
+    ----------
+    status
+        ``optimal`` where no numbers of iterations have a better rate within the allowed period, else ``feasible``.
+    iterations
+        By background job, iterations in a period; 0 where it is left out.
+    instance, plan
+        Foreground jobs with the pace that they promise, background jobs that have iterations, and a checked plan.
+    value
+        Weighted background iterations in a period.
+    rate, bound
+        Weighted background iterations a second, and what no plan within the allowed period beats.
+    foreground_us, foreground_bound_us
+        Period of the foreground alone as it was found, and what is proven of it.
+    allowed_us
+        The period that is allowed.
+    filled
+        Share of the GPU time that the foreground's blocks leave in a period of the plan, and background blocks take.
+    interrupted
+        Whether a signal or the caller ended the search.
+    seconds
+        Wall-clock time.
+    """
+
+    status: Literal["optimal", "feasible"]
+    iterations: Mapping[str, int]
+    instance: Instance
+    plan: Plan
+    value: int
+    rate: float
+    bound: float
+    foreground_us: int
+    foreground_bound_us: int
+    allowed_us: int
+    filled: float
+    interrupted: bool
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """``(bound - rate) / bound``; 0 where nothing can be gained."""
+        return (self.bound - self.rate) / self.bound if self.bound > self.rate else 0.0
+
+    @property
+    def slowdown(self) -> float:
+        """Period of the plan over that of the foreground alone."""
+        return self.plan.objective / self.foreground_us
+
+    @property
+    def foreground_is_proven(self) -> bool:
+        """Whether the foreground alone has no shorter period."""
+        return self.foreground_bound_us >= self.foreground_us
+
+
+def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> int:
+    """GPU time of the blocks of some jobs in a period, in microseconds."""
+    total = 0
+    for job, done in zip(instance.jobs, plan.jobs, strict=True):
+        if job.name not in names:
+            continue
+        if isinstance(done, JobPlan):
+            total += sum(it.end_us - it.start_us for row in done.iterations for it in row.blocks)
+        elif isinstance(job, ShapedJob):
+            widths = [len(block.slots) for block in job.shape.blocks]
+            rows = [zip(row.blocks, widths, strict=True) for row in done.iterations]
+            total += sum((it.end_us - it.start_us) * width for row in rows for it, width in row)
+    return total

@@ -1,0 +1,220 @@
+"""The search over iteration vectors: each is put to `auto`, which finds a plan, refutes it or leaves it open.
+
+First shares of the holes are halved, then single jobs get more iterations or change them with one another. Where there
+are few vectors, the one that could still be best is asked for again, longer each time, until none is left.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import product
+
+from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solving import solving
+
+__all__ = ["Filled", "Limits", "VectorSearch"]
+
+_MOST_VECTORS = 4096
+"""Of so many vectors, each is asked for where it could still be best."""
+_HALVINGS = 5
+_ATTEMPT = 0.05
+"""Share of the limits for a vector, where nothing is known of it."""
+_DECIDED = 0.2
+"""What a vector that is decided counts of its work, which a solve does not tell."""
+_WORK = 40.0
+"""Limit of work where there is none: deterministic seconds of all solves together."""
+
+
+class Limits:
+    """The limits of all solves together, and what is left of them.
+
+    Parameters
+    ----------
+    options
+        Of a solve; time or work is limited.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._end = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
+        self._spent = 0.0
+
+    @classmethod
+    def of(cls, options: Options) -> Limits:
+        """Limits of time, work, seed, workers and cancel alone."""
+        work = _WORK if options.time_limit is None and options.work_limit is None else options.work_limit
+        plain = Options(options.time_limit, work_limit=work, seed=options.seed, workers=options.workers)
+        return cls(replace(plain, cancel=options.cancel))
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing is left."""
+        return self._spent >= 1 or time.monotonic() >= self._end or self._options.cancel.is_set()
+
+    def part(self, share: float) -> Options:
+        """Options of a solve that may take a share of the whole, or what is left of it."""
+        own, left = self._options, max(0.0, 1 - self._spent)
+        seconds = None if own.time_limit is None else min(share * own.time_limit, self._end - time.monotonic())
+        work = None if own.work_limit is None else min(share, left) * own.work_limit
+        return replace(own, time_limit=None if seconds is None else max(0.0, seconds), work_limit=work)
+
+    def charge(self, share: float) -> None:
+        """Count a share of the work as spent; time is on the clock."""
+        if self._options.work_limit is not None:
+            self._spent += share
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A vector with its plan."""
+
+    vector: Vector
+    value: int
+    plan: Plan
+
+    @property
+    def rate(self) -> Fraction:
+        """Weighted iterations a microsecond."""
+        return Fraction(self.value, self.plan.objective)
+
+
+class VectorSearch:
+    """A search for the best vector.
+
+    Parameters
+    ----------
+    loads
+        Loads, caps and the period that is allowed.
+    alone
+        Plan of the foreground alone.
+    kept
+        Iterations of foreground jobs by name.
+    limits
+        Of all solves together.
+    """
+
+    def __init__(self, loads: Loads, alone: Plan, kept: dict[str, int], limits: Limits) -> None:
+        self.loads, self.kept, self._limits = loads, kept, limits
+        nothing = (0,) * len(loads.caps)
+        self.best = Filled(nothing, 0, alone)
+        self._least_us: dict[Vector, int] = {}
+        self._open: dict[Vector, int] = {}
+        self._asked = 0
+        background = [job for job in loads.instance.jobs if job.name not in kept]
+        self._monotone = all(map(is_monotone, background))
+        count = math.prod(cap + 1 for cap in loads.caps)
+        self._all = [*product(*(range(cap + 1) for cap in loads.caps))] if count <= _MOST_VECTORS else None
+
+    def run(self) -> None:
+        """Search until the limits are over, or nothing better is left."""
+        self._halve()
+        self._climb()
+        self._exhaust()
+
+    def bound(self) -> Fraction:
+        """Weighted iterations a microsecond that no plan within the allowed period beats."""
+        rate = self.loads.rate_bound()
+        return rate if self._all is None else min(rate, max(map(self._rate_bound, self._all)))
+
+    def _halve(self) -> None:
+        """Find what share of the holes can be filled, all jobs alike."""
+        low, high, share = Fraction(0), Fraction(1), Fraction(3, 4)
+        for _ in range(_HALVINGS):
+            if self._attempt(self.loads.filling(share)):
+                low = share
+            else:
+                high = share
+            share = (low + high) / 2
+
+    def _climb(self) -> None:
+        """Change the vector by one or two jobs, as long as it gets better; then with longer attempts."""
+        longer, before = 1.0, -1
+        while before < self._asked and not self._limits.over:
+            before = self._asked
+            step = max(1, max(self.loads.caps) // 8)
+            while step:
+                here = self.best.vector
+                if not any(self._attempt(vector, longer) for vector in self._neighbours(here, step)):
+                    step //= 2
+            if self._all is not None:
+                return
+            self._attempt(self.best.vector, longer)
+            self._open.clear()
+            longer *= 2
+
+    def _neighbours(self, vector: Vector, step: int) -> Iterator[Vector]:
+        """More of one job; then more of one and one less of another, which is worth less."""
+        weights, jobs = self.loads.weights, range(len(vector))
+        for j in sorted(jobs, key=lambda j: (-weights[j], vector[j], j)):
+            more = min(vector[j] + step, self.loads.caps[j])
+            if more > vector[j]:
+                yield (*vector[:j], more, *vector[j + 1 :])
+        for j, other in product(jobs, jobs):
+            gain = step * weights[j] - weights[other]
+            if j != other and gain > 0 and vector[other] and vector[j] + step <= self.loads.caps[j]:
+                yield tuple(k + step * (at == j) - (at == other) for at, k in enumerate(vector))
+
+    def _exhaust(self) -> None:
+        """Ask for every vector that could still be best, those asked for least often and of the best bound first."""
+        tries: dict[Vector, int] = {}
+        while self._all is not None and not self._limits.over:
+            left = [vector for vector in self._all if self._rate_bound(vector) > self.best.rate]
+            if not left:
+                return
+            vector = min(left, key=lambda it: (tries.get(it, 0), -self._rate_bound(it), it))
+            tries[vector] = tries.get(vector, 0) + 1
+            self._attempt(vector, 2.0 ** tries[vector], again=True)
+
+    def _attempt(self, vector: Vector, longer: float = 1.0, again: bool = False) -> bool:
+        """Ask for a plan of a vector that beats the best rate, and take it."""
+        limit = self._limit_us(vector)
+        known = not again and self._open.get(vector, -1) >= limit
+        if known or self._least_period_us(vector) > limit or self._limits.over:
+            return False
+        self._asked += 1
+        share = min(1.0, longer * _ATTEMPT)
+        chosen = dict(zip(self.loads.background, vector, strict=True))
+        part = replace(self._limits.part(share), target=limit)
+        with solving(restricted(self.loads.instance, self.kept | chosen), "auto", part) as events:
+            for event in events:
+                if event.bound > limit:
+                    events.cancel()
+            result = events.result
+        refuted = result.status is Status.INFEASIBLE
+        self._least_us[vector] = self.loads.allowed_us + 1 if refuted else result.bound
+        found = result.plan is not None and result.plan.objective <= limit
+        decided = found or refuted or result.bound > limit
+        self._limits.charge(share * (_DECIDED if decided else 1.0))
+        if found and result.plan is not None:
+            self.best = Filled(vector, self.loads.value(vector), result.plan)
+        elif not decided:
+            self._open[vector] = limit
+        return found
+
+    def _limit_us(self, vector: Vector) -> int:
+        """The longest period within what is allowed at which a vector beats the best rate."""
+        value = self.loads.value(vector)
+        if not self.best.value:
+            return self.loads.allowed_us if value else 0
+        return min(self.loads.allowed_us, ceil_div(value * self.best.plan.objective, self.best.value) - 1)
+
+    def _least_period_us(self, vector: Vector) -> int:
+        """The best bound of a vector's period: by its loads, by its own solve, and by those of smaller vectors."""
+        known: Mapping[Vector, int] = self._least_us
+        if self._monotone:
+            less = (us for it, us in known.items() if all(a <= b for a, b in zip(it, vector, strict=True)))
+        else:
+            less = (us for us in (known.get(vector),) if us is not None)
+        return max([self.loads.least_period_us(vector), *less])
+
+    def _rate_bound(self, vector: Vector) -> Fraction:
+        least = self._least_period_us(vector)
+        return Fraction(self.loads.value(vector), least) if least <= self.loads.allowed_us else Fraction(0)

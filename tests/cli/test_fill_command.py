@@ -1,0 +1,57 @@
+"""``jigsaw fill``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import save_instance
+from tests.planning.test_fill import CASES
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "holes.json"
+    save_instance(CASES[0], path)
+    return path
+
+
+def test_instance_and_plan_are_written_and_right(
+    document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled, plan = tmp_path / "filled.json", tmp_path / "plan.json"
+    options = ["--slowdown", "1.2", "--work-limit", "20", "--time-limit", "300", "--workers", "1"]
+    written = ["-o", str(filled), "--plan", str(plan), "--json"]
+    assert main(["fill", str(document), "--foreground", "front", *options, *written]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["status"] == "optimal"
+    assert told["period_us"] <= told["allowed_us"] == 18
+    assert sum(told["iterations"].values()) == pytest.approx(told["rate_per_s"] * told["period_us"] / 1e6)
+    assert main(["check", str(filled), str(plan)]) == 0
+
+
+def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--slowdown", "1", "--work-limit", "20", "--workers", "1"]
+    assert main(["fill", str(document), "--foreground", "front", *options]) == 0
+    told = capsys.readouterr().out
+    assert "of 15 allowed; alone the foreground takes 15: 1.0000 times" in told
+    assert "that the foreground leaves is filled" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--foreground", "nobody"], 3, 'no job is called "nobody"'),
+        (["--foreground", "front,a,b"], 2, "background"),
+        (["--foreground", "front", "--slowdown", "fast"], 2, "--slowdown"),
+        (["--foreground", "front", "--slowdown", "0.5"], 2, "at least 1"),
+    ],
+)
+def test_bad_input_is_named(
+    document: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, message: str
+) -> None:
+    assert main(["fill", str(document), *arguments]) == code
+    assert message in capsys.readouterr().err

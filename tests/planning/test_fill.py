@@ -1,0 +1,136 @@
+"""Background jobs in what foreground jobs leave, against every vector of iterations on tiny instances."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.planning.fill import fill
+from jigsaw_opt.planning.fill.loads import Loads, restricted
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job, StaircaseDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+
+WORK = Options(work_limit=20.0, workers=1)
+
+
+def line(name: str, *blocks: tuple[str, int]) -> ShapedJob:
+    """Blocks one behind the other, each on a slot, and iterations that do not overlap."""
+    slots = tuple(Slot(slot) for slot in dict.fromkeys(slot for slot, _ in blocks))
+    made = tuple(ShapedBlock(f"b{at}", (slot,), {"gpu": us}) for at, (slot, us) in enumerate(blocks))
+    edges = tuple(Edge(f"b{at}", f"b{at + 1}") for at in range(len(made) - 1))
+    return ShapedJob(name, Shape(slots, made, (), edges, "job"), 1)
+
+
+def instance(*jobs: Job | ShapedJob, gpus: int = 2) -> Instance:
+    """Jobs on one server."""
+    segments = tuple(Segment(name, {"gpu": 1}, {"gpu": 2}, 1, 0) for name in ("low", "high"))
+    cluster = Cluster((Server("s", "gpu", gpus, 10**6, 10**6),))
+    return Instance("holes", cluster, {"m": Model(segments)}, jobs, "cyclic", "period")
+
+
+THERE_AND_BACK = line("front", ("x", 4), ("y", 6), ("x", 5))
+CASES = [
+    instance(THERE_AND_BACK, line("a", ("z", 4)), line("b", ("z", 5))),
+    instance(THERE_AND_BACK, line("a", ("z", 5)), line("b", ("z", 3), ("w", 4))),
+    instance(THERE_AND_BACK, line("a", ("z", 6)), Job("b", "m", 2, 1, depth=StaircaseDepth())),
+]
+
+
+def best_rate(whole: Instance, allowed_us: int) -> Fraction:
+    """The best rate over all vectors, each solved to its least period."""
+    names = [job.name for job in whole.jobs[1:]]
+    works = [
+        sum(it.duration_us["gpu"] for it in job.shape.blocks) if isinstance(job, ShapedJob) else 10
+        for job in whole.jobs[1:]
+    ]
+    best = Fraction(0)
+    for counts in product(range(6), repeat=len(names)):
+        work = 15 + sum(k * us for k, us in zip(counts, works, strict=True))
+        if not any(counts) or work > 2 * allowed_us:
+            continue
+        chosen = {"front": 1} | dict(zip(names, counts, strict=True))
+        result = solve(restricted(whole, chosen), "cpsat", Options(workers=1))
+        assert result.status == "optimal"
+        assert result.objective is not None
+        if result.objective <= allowed_us:
+            best = max(best, Fraction(sum(counts), result.objective))
+    return best
+
+
+@pytest.mark.parametrize("slowdown", [Fraction(1), Fraction(6, 5)])
+@pytest.mark.parametrize("whole", CASES)
+def test_the_best_of_all_vectors_is_found_and_proven(whole: Instance, slowdown: Fraction) -> None:
+    found = fill(whole, ["front"], WORK, slowdown=slowdown)
+    assert found.foreground_us == 15
+    assert found.allowed_us == int(15 * slowdown)
+    assert found.status == "optimal"
+    assert found.rate == pytest.approx(float(best_rate(whole, found.allowed_us) * 10**6))
+    assert found.bound == pytest.approx(found.rate)
+    assert not check(found.instance, found.plan)
+    assert found.plan.objective <= found.allowed_us
+    assert 0 < found.filled <= 1
+
+
+def test_the_foreground_promises_its_pace_and_jobs_without_iterations_are_absent() -> None:
+    whole = instance(THERE_AND_BACK, line("a", ("z", 4)), line("long", ("z", 14)))
+    found = fill(whole, ["front"], WORK, slowdown=1.0)
+    assert found.iterations == {"a": 2, "long": 0}
+    assert [(job.name, job.pace_us) for job in found.instance.jobs] == [("front", 15), ("a", None)]
+    assert found.slowdown == 1
+    assert found.foreground_is_proven
+
+
+def test_nothing_fits_and_the_foreground_stays_as_it_is() -> None:
+    whole = instance(THERE_AND_BACK, line("long", ("z", 14)))
+    found = fill(whole, ["front"], WORK, slowdown=1)
+    assert (found.status, found.rate, found.value, found.filled) == ("optimal", 0, 0, 0)
+    assert found.plan.objective == 15
+
+
+def test_weights_decide_between_jobs() -> None:
+    from dataclasses import replace
+
+    heavy = replace(line("b", ("z", 5)), weight=9)
+    found = fill(instance(THERE_AND_BACK, line("a", ("z", 4)), heavy), ["front"], WORK, slowdown=1)
+    assert found.iterations["b"] >= 1
+    assert found.value == found.iterations["a"] + 9 * found.iterations["b"]
+
+
+def test_a_bound_of_rates_holds_for_two_servers_of_unlike_types() -> None:
+    slow = ShapedJob("slow", Shape((Slot("z"),), (ShapedBlock("b", ("z",), {"old": 3}),)), 1)
+    servers = (Server("s", "gpu", 2, 10**6, 10**6), Server("t", "old", 1, 10**6, 10**6))
+    whole = Instance("types", Cluster(servers), {}, (THERE_AND_BACK, slow), "cyclic", "period")
+    loads = Loads(whole, ["front"], ["slow"], 15, 15)
+    assert loads.caps == (5,)
+    assert loads.rate_bound() == Fraction(5, 15)
+
+
+def test_the_same_seed_and_work_fill_alike() -> None:
+    first, second = (fill(CASES[0], ["front"], WORK) for _ in range(2))
+    assert (first.iterations, first.plan.jobs) == (second.iterations, second.plan.jobs)
+
+
+def test_what_makes_no_sense_is_named() -> None:
+    from dataclasses import replace
+
+    with pytest.raises(InvalidInputError, match="nobody"):
+        fill(CASES[0], ["nobody"], WORK)
+    with pytest.raises(UsageError, match="background"):
+        fill(CASES[0], ["front", "a", "b"], WORK)
+    with pytest.raises(UsageError, match="slowdown"):
+        fill(CASES[0], ["front"], WORK, slowdown=0.9)
+    promising = replace(CASES[0], jobs=(THERE_AND_BACK, replace(line("a", ("z", 4)), pace_us=9)))
+    with pytest.raises(UsageError, match="promises a pace"):
+        fill(promising, ["front"], WORK)
+    finite = replace(CASES[0], horizon="finite", objective="makespan")
+    with pytest.raises(UsageError, match="finite"):
+        fill(finite, ["front"], WORK)
