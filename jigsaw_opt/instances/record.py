@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jigsaw_opt.documents import instance_sha256, write_atomically
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.instances.catalogue import BEST_KNOWN, BestKnown, load, names, read_best_known, sets
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.solvers.options import Options
@@ -51,10 +51,17 @@ def merge(old: BestKnown | None, instance: Instance, result: Result) -> BestKnow
 
 
 def record(chosen: Sequence[str], solver: str, options: Options, path: Path = BEST_KNOWN) -> None:
-    """Solve the instances of these names one after the other, log a line for each, and keep what is better."""
+    """Solve the instances of these names one after the other, log a line for each, and keep what is better.
+
+    Those that the solver does not take are left out.
+    """
     for name in chosen:
         instance = load(name)
-        result = solve(instance, solver, options)
+        try:
+            result = solve(instance, solver, options)
+        except UsageError as error:
+            _LOGGER.info("%-32s left out: %s", name, error)
+            continue
         known = read_best_known(path)
         known[name] = merge(known.get(name), instance, result)
         write_atomically(path, _encoded(known))

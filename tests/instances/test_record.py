@@ -67,3 +67,9 @@ def test_recording_writes_the_solved_instances_and_keeps_the_others(tmp_path: Pa
     assert both["tiny/000"] == first["tiny/000"]
     assert isinstance(both["tiny/001"], BestKnown)
     assert both["tiny/001"].objective is not None
+
+
+def test_instances_that_a_solver_does_not_take_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "best_known.json"
+    record(["shop/job-6x4", "tiny/000"], "search", Options(workers=1, work_limit=0.2), path)
+    assert list(read_best_known(path)) == ["tiny/000"]
