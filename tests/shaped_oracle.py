@@ -77,10 +77,11 @@ def shaped_optimum(instance: Instance, best: int | None = None) -> int | None:
 
 def _placements(instance: Instance) -> Iterator[tuple[tuple[Gpu, ...], ...]]:
     """Every placement, of those that differ in the numbers of a server's GPUs alone just one."""
-    servers, routes = instance.cluster.servers, Routes(instance.cluster)
+    servers, every = instance.cluster.servers, Routes(instance.cluster)
     gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
     choices = []
     for job in instance.jobs:
+        routes = every.under(job.route_policy)
         if isinstance(job, Job):
             # Its workers are alike; which of them takes which level is gone through.
             model = instance.models[job.model]
@@ -135,9 +136,10 @@ def _levels(instance: Instance, job: Job) -> list[Rows]:
 
 
 def _placed(instance: Instance, placement: Sequence[Sequence[Gpu]], levels: Sequence[Rows]) -> Placed:
-    placed, servers, routes = Placed(), instance.cluster.servers, Routes(instance.cluster)
+    placed, servers, every = Placed(), instance.cluster.servers, Routes(instance.cluster)
     activations: dict[Gpu, int] = {}
     for number, (job, own, rows) in enumerate(zip(instance.jobs, placement, levels, strict=True)):
+        routes = every.under(job.route_policy)
         if isinstance(job, Job):
             _add_workers(instance, placed, routes, number, own, rows)
             model = instance.models[job.model]
@@ -241,7 +243,7 @@ def _transfer(transfer: ShapedTransfer, at: dict[str, Gpu], routes: Routes) -> t
     assert route is not None
     links = [cluster.links[link] for link in route]
     slowest, latency = min(link.bandwidth for link in links), max(link.latency_us for link in links)
-    return _ceil(transfer.bytes * 10**6, slowest) + latency, list(route)
+    return _ceil(transfer.bytes * 10**6, slowest) + latency, sorted(set(route))
 
 
 def _ceil(size: int, rate: int) -> int:

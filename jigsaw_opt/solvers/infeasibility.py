@@ -96,7 +96,9 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     if operations.shaped:
         names = tuple(job.name for job in operations.instance.jobs)
         placed = "slots and workers" if operations.is_mixed else "the slots"
-        return Conflict("search", names, f"{', '.join(names)}: no placement of {placed} leaves room for what they hold")
+        routed = " and has routes that keep their policies" if operations.instance.policed else ""
+        why = f"no placement of {placed} leaves room for what they hold{routed}"
+        return Conflict("search", names, f"{', '.join(names)}: {why}")
     check = is_feasible or placement_feasible
 
     def holds(jobs: Sequence[int]) -> bool:

@@ -60,6 +60,8 @@ def test_a_controller_loses_packets_until_its_routes_are_in_force() -> None:
     outcome = simulate_rerouting(LADDER, [flow], [LinkChange(5, "a--b")], Controller(delay_us=20))
     assert [packet.end for packet in outcome.packets] == ["arrived", "dropped", "dropped", "arrived", "arrived"]
     assert (outcome.lost, outcome.recomputations, outcome.stretch) == (2, 1, 1)
+    twice = [LinkChange(5, "a--b"), LinkChange(5, "a--c")]
+    assert simulate_rerouting(LADDER, [flow], twice, Controller(delay_us=20)).recomputations == 1
 
 
 def test_measures_of_a_reroute() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_activities.variables import Gpus, ShapedVariables
@@ -32,7 +32,14 @@ def add_placement(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> N
 
 
 def _add_reach(model: cp_model.CpModel, gpus: Gpus, it: ShapedVariables) -> None:
-    """All slots are in one connected part of the cluster."""
+    """All slots are in one connected part of the cluster; under a policy, routes that keep it join any two."""
+    if it.graph.job.route_policy is not None:
+        routes = gpus.routes.under(it.graph.job.route_policy)
+        for first, second in combinations(it.on, 2):
+            for one, other in product(first, second):
+                if one != other and routes.between(one, other) is None:
+                    model.add_bool_or([~first[one], ~second[other]])
+        return
     component = gpus.routes.component
     if len(set(component)) == 1:
         return

@@ -31,7 +31,9 @@ class _ControlledSwitches:
         return found[0].link if found is not None and found[0].link not in dead else None
 
     def links_changed(self, dead: frozenset[int], now_us: int) -> None:
-        """New routes for all flows will be in force after the delay."""
+        """New routes for all flows will be in force after the delay: once for what changes at one time."""
+        if self._pending and self._pending[-1][0] == now_us + self._delay_us:
+            self._pending.pop()
         self._pending.append((now_us + self._delay_us, dead))
 
 

@@ -6,7 +6,7 @@ Data-parallel jobs are placed by `workers`, mostly once slots have their GPUs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from random import Random
@@ -210,12 +210,19 @@ class _PlacementDraw:
         whole = self._whole_server(job, allowed)
         for slot in scarce:
             free = [gpu for gpu in allowed[slot] if gpu not in chosen.values() and (whole is None or gpu[0] == whole)]
+            if graph.job.route_policy is not None:
+                free = [gpu for gpu in free if self._joined(graph, gpu, chosen.values())]
             if not free:
                 return None
             # GPUs of a server are alike but for their load.
             unlike = {(gpu[0], self.load[gpu]): gpu for gpu in reversed(free)}
             chosen[slot] = min(reversed(unlike.values()), key=lambda gpu: self._cost(job, slot, gpu, chosen))
         return tuple(chosen[slot] for slot in range(len(allowed)))
+
+    def _joined(self, graph: ShapedGraph, gpu: Gpu, others: Iterable[Gpu]) -> bool:
+        """Whether routes that keep the policy of the job join a GPU to others of its slots."""
+        routes = self.placing.operations.routes.under(graph.job.route_policy)
+        return all(gpu[0] == server or routes.between(gpu[0], server) is not None for server, _ in others)
 
     def _whole_server(self, job: int, allowed: Sequence[Sequence[Gpu]]) -> int | None:
         """The server of least load with room for all slots; None where there is none, or nearness does not count."""
