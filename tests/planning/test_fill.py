@@ -134,3 +134,11 @@ def test_what_makes_no_sense_is_named() -> None:
     finite = replace(CASES[0], horizon="finite", objective="makespan")
     with pytest.raises(UsageError, match="finite"):
         fill(finite, ["front"], WORK)
+
+
+def test_a_first_guess_spreads_jobs_over_what_is_left_of_single_gpus() -> None:
+    whole = instance(line("front", ("x", 6), ("y", 2)), line("a", ("z", 2)), line("b", ("z", 2)))
+    loads = Loads(whole, ["front"], ["a", "b"], 8, 8)
+    assert loads.caps == (4, 4)
+    assert loads.filling(Fraction(1), {"s/0": 6, "s/1": 2}) == (3, 1)
+    assert loads.filling(Fraction(1, 2), {"s/0": 6, "s/1": 2}) == (1, 0)

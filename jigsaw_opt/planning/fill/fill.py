@@ -117,7 +117,7 @@ def _result(search: VectorSearch, alone: Result, options: Options, began: float)
     plan = replace(best.plan, instance_sha256=instance_sha256(instance))
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
-    holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept)
+    holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept).total()
     assert alone.objective is not None, "the foreground has a plan"
     return FillResult(
         status="optimal" if bound == best.rate else "feasible",
@@ -130,7 +130,7 @@ def _result(search: VectorSearch, alone: Result, options: Options, began: float)
         foreground_us=alone.objective,
         foreground_bound_us=alone.bound,
         allowed_us=loads.allowed_us,
-        filled=busy_us(instance, plan, chosen) / holes if holes else 0.0,
+        filled=busy_us(instance, plan, chosen).total() / holes if holes else 0.0,
         interrupted=options.cancel.is_set(),
         seconds=time.monotonic() - began,
     )

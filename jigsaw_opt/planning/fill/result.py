@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -71,16 +72,20 @@ class FillResult:
         return self.foreground_bound_us >= self.foreground_us
 
 
-def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> int:
-    """GPU time of the blocks of some jobs in a period, in microseconds."""
-    total = 0
+def busy_us(instance: Instance, plan: Plan, names: Collection[str]) -> Counter[str]:
+    """By GPU (``server/index``), the time of the blocks of some jobs in a period, in microseconds."""
+    busy: Counter[str] = Counter()
     for job, done in zip(instance.jobs, plan.jobs, strict=True):
         if job.name not in names:
             continue
         if isinstance(done, JobPlan):
-            total += sum(it.end_us - it.start_us for row in done.iterations for it in row.blocks)
+            for row in done.iterations:
+                for gpu, block in zip(done.gpus, row.blocks, strict=True):
+                    busy[gpu] += block.end_us - block.start_us
         elif isinstance(job, ShapedJob):
-            widths = [len(block.slots) for block in job.shape.blocks]
-            rows = [zip(row.blocks, widths, strict=True) for row in done.iterations]
-            total += sum((it.end_us - it.start_us) * width for row in rows for it, width in row)
-    return total
+            gpu_of = {slot.name: gpu for slot, gpu in zip(job.shape.slots, done.gpus, strict=True)}
+            for shaped in done.iterations:
+                for asked, ran in zip(job.shape.blocks, shaped.blocks, strict=True):
+                    for slot in asked.slots:
+                        busy[gpu_of[slot]] += ran.end_us - ran.start_us
+    return busy

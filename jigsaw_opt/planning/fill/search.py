@@ -14,6 +14,7 @@ from fractions import Fraction
 from itertools import product
 
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
+from jigsaw_opt.planning.fill.result import busy_us
 from jigsaw_opt.problem.costs import ceil_div
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
@@ -126,12 +127,15 @@ class VectorSearch:
 
     def _halve(self) -> None:
         """Find what share of the holes can be filled, all jobs alike."""
-        low, high, share = Fraction(0), Fraction(1), Fraction(3, 4)
+        low, high, share = Fraction(0), Fraction(1), Fraction(1)
+        busy = busy_us(restricted(self.loads.instance, self.kept), self.best.plan, self.kept)
         for _ in range(_HALVINGS):
-            if self._attempt(self.loads.filling(share)):
+            if self._attempt(self.loads.filling(share, busy)):
                 low = share
             else:
                 high = share
+            if low == high:
+                return
             share = (low + high) / 2
 
     def _climb(self) -> None:
@@ -139,7 +143,7 @@ class VectorSearch:
         longer, before = 1.0, -1
         while before < self._asked and not self._limits.over:
             before = self._asked
-            step = max(1, max(self.loads.caps) // 8)
+            step = max(1, max(self.best.vector) >> _HALVINGS)
             while step:
                 here = self.best.vector
                 if not any(self._attempt(vector, longer) for vector in self._neighbours(here, step)):
@@ -151,16 +155,15 @@ class VectorSearch:
             longer *= 2
 
     def _neighbours(self, vector: Vector, step: int) -> Iterator[Vector]:
-        """More of one job; then more of one and one less of another, which is worth less."""
+        """More of one job; then one more of one and one less of another, which is worth less."""
         weights, jobs = self.loads.weights, range(len(vector))
         for j in sorted(jobs, key=lambda j: (-weights[j], vector[j], j)):
             more = min(vector[j] + step, self.loads.caps[j])
             if more > vector[j]:
                 yield (*vector[:j], more, *vector[j + 1 :])
         for j, other in product(jobs, jobs):
-            gain = step * weights[j] - weights[other]
-            if j != other and gain > 0 and vector[other] and vector[j] + step <= self.loads.caps[j]:
-                yield tuple(k + step * (at == j) - (at == other) for at, k in enumerate(vector))
+            if step == 1 and weights[j] > weights[other] and vector[other] and vector[j] < self.loads.caps[j]:
+                yield tuple(k + (at == j) - (at == other) for at, k in enumerate(vector))
 
     def _exhaust(self) -> None:
         """Ask for every vector that could still be best, those asked for least often and of the best bound first."""
@@ -176,8 +179,7 @@ class VectorSearch:
     def _attempt(self, vector: Vector, longer: float = 1.0, again: bool = False) -> bool:
         """Ask for a plan of a vector that beats the best rate, and take it."""
         limit = self._limit_us(vector)
-        known = not again and self._open.get(vector, -1) >= limit
-        if known or self._least_period_us(vector) > limit or self._limits.over:
+        if (not again and self._is_open(vector, limit)) or self._least_period_us(vector) > limit or self._limits.over:
             return False
         self._asked += 1
         share = min(1.0, longer * _ATTEMPT)
@@ -199,6 +201,10 @@ class VectorSearch:
             self._open[vector] = limit
         return found
 
+    def _is_open(self, vector: Vector, limit: int) -> bool:
+        """Whether no plan of these iterations, or of fewer, was found within a period: a guess that there is none."""
+        return any(most >= limit and _covers(vector, less) for less, most in self._open.items())
+
     def _limit_us(self, vector: Vector) -> int:
         """The longest period within what is allowed at which a vector beats the best rate."""
         value = self.loads.value(vector)
@@ -210,7 +216,7 @@ class VectorSearch:
         """The best bound of a vector's period: by its loads, by its own solve, and by those of smaller vectors."""
         known: Mapping[Vector, int] = self._least_us
         if self._monotone:
-            less = (us for it, us in known.items() if all(a <= b for a, b in zip(it, vector, strict=True)))
+            less = (us for it, us in known.items() if _covers(vector, it))
         else:
             less = (us for us in (known.get(vector),) if us is not None)
         return max([self.loads.least_period_us(vector), *less])
@@ -218,3 +224,8 @@ class VectorSearch:
     def _rate_bound(self, vector: Vector) -> Fraction:
         least = self._least_period_us(vector)
         return Fraction(self.loads.value(vector), least) if least <= self.loads.allowed_us else Fraction(0)
+
+
+def _covers(vector: Vector, less: Vector) -> bool:
+    """Whether it has as many iterations of every job, or more."""
+    return all(a <= b for a, b in zip(less, vector, strict=True))

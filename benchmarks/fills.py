@@ -1,0 +1,163 @@
+"""Background jobs in the holes of pipelines and bursts: ``python benchmarks/fills.py [--seconds 20] [--only vgg]``.
+
+Costs of a pipeline of four stages and eight micro-batches are those of the zero-bubble heuristic, 1000 us a unit, and
+bursts come from DeepPool's profiles; both are read from the measured data (``JIGSAW_SHARED``). Its schedule is 1F1B
+with the order of each GPU kept, or free. The background has a job of one GPU for each GPU, in pieces, or a staircase
+job of two workers for each two GPUs, whose transfers take no time. Each row is one call of `fill`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from jigsaw_opt.documents import add_job
+from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
+from jigsaw_opt.planning.burst import (
+    BurstSetting,
+    burst_instance,
+    exact_plan,
+    profiled_costs,
+    widest_plan,
+)
+from jigsaw_opt.planning.fill import FillResult, fill
+from jigsaw_opt.planning.pipeline.orders import ORDERS, PipelineLayout
+from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem, pipeline_instance
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job, StaircaseDepth
+from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
+from jigsaw_opt.solvers.options import Options
+
+SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
+FOLDER = SHARED / "data" / "pipeline"
+SLOWDOWNS = "1.0", "1.05", "1.1", "1.2"
+UNIT_US = 1000
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """A foreground job, and what background jobs do for it to be compared with.
+
+    Parameters
+    ----------
+    name
+        In the table.
+    instance
+        It alone.
+    piece_us
+        Of a background job of one GPU.
+    batch, single_rate, parallel_rate
+        Samples of an iteration; samples a second of the same model on one GPU, and data-parallel on all of them. 0
+        where this is not known.
+    """
+
+    name: str
+    instance: Instance
+    piece_us: int
+    batch: int = 0
+    single_rate: float = 0.0
+    parallel_rate: float = 0.0
+
+    def throughput(self, found: FillResult) -> str:
+        """Samples a second of foreground and background over those of data parallelism with a single task."""
+        if not self.batch:
+            return "-"
+        own = self.batch * 1e6 / found.plan.objective
+        return f"{(own + found.rate * self.piece_us / 1e6 * self.single_rate) / self.parallel_rate:.2f}"
+
+
+def pipelines() -> Iterator[Foreground]:
+    """The pipeline in 1F1B, and with its weights' gradients apart and the schedule free."""
+    results = json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
+    entry = next(it for it in results if (it["p"], it["m"], it["f"], it["b"], it["w"]) == (4, 8, 6, 4, 4))
+    stages = entry["p"]
+    f, b, w, sent = (tuple([UNIT_US * entry[key]] * stages) for key in ("f", "b", "w", "comm"))
+    held, weights = (entry["mem_f"],) * stages, (-entry["mem_w"],) * stages
+    whole = PipelineCosts(f, tuple(map(sum, zip(b, w, strict=True))), (), sent[1:], activation_bytes=held)
+    apart = PipelineCosts(f, b, w, sent[1:], activation_bytes=held, weight_bytes=weights)
+    for name, costs in (("1F1B", whole), ("free", apart)):
+        layout = PipelineLayout(tuple(range(stages)), entry["m"], costs is apart)
+        problem = PipelineProblem(costs, layout, round(entry["max_mem"]))
+        instance = pipeline_instance(problem, name, "cyclic")
+        yield Foreground(f"{name} 4x8", in_order(instance, layout) if costs is whole else instance, 3 * UNIT_US)
+
+
+def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
+    """The instance of a pipeline with the passes of each GPU in the order of 1F1B."""
+    job = instance.jobs[0]
+    assert isinstance(job, ShapedJob)
+    rows = [[f"{it.kind}{it.micro_batch}.{it.stage}" for it in row] for row in ORDERS["1f1b"](layout)]
+    known = set(job.shape.edges)
+    more = [Edge(one, other) for row in rows for one, other in pairwise(row)]
+    edges = (*job.shape.edges, *(edge for edge in more if edge not in known))
+    return replace(instance, jobs=(replace(job, shape=replace(job.shape, edges=edges)),))
+
+
+def bursts() -> Iterator[Foreground]:
+    """Bursts of VGG and WideResNet on eight GPUs at 266 000 bytes a microsecond, layers amplified at most 2 times."""
+    for model, batch in (("vgg", 64), ("wrn", 32)):
+        runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+        costs = profiled_costs(runs, BurstSetting(8, batch, 266_000))
+        single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // 8, 266_000)))
+        yield Foreground(
+            f"{model} {batch}",
+            burst_instance(exact_plan(costs, 2.0), model, "cyclic"),
+            500,
+            batch,
+            batch // 8 * 1e6 / single.iteration_us,
+            batch * 1e6 / widest_plan(costs).iteration_us,
+        )
+
+
+def with_background(foreground: Foreground, kind: str) -> Instance:
+    """The foreground with jobs of one GPU in pieces, or staircase jobs of two workers."""
+    instance, us = foreground.instance, foreground.piece_us
+    gpus = instance.cluster.gpu_count
+    if kind == "pieces":
+        shape = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": us}),))
+        for gpu in range(gpus):
+            instance = add_job(instance, ShapedJob(f"one{gpu}", shape, 1))
+        return instance
+    part = {"gpu": us // 3}
+    model = Model(tuple(Segment(name, part, {"gpu": us}, 0, 0) for name in ("low", "high")))
+    for pair in range(gpus // 2):
+        instance = add_job(instance, Job(f"two{pair}", "m", 2, 1, depth=StaircaseDepth()), {"m": model})
+    return instance
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
+    arguments = parser.parse_args()
+    if not FOLDER.is_dir():
+        print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
+        return 2
+    headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
+    print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
+    for foreground in (it for group in (pipelines(), bursts()) for it in group if arguments.only in it.name):
+        for kind in ("pieces", "SPB"):
+            instance = with_background(foreground, kind)
+            for slowdown in map(float, SLOWDOWNS):
+                options = Options(time_limit=arguments.seconds, workers=arguments.workers)
+                found = fill(instance, [instance.jobs[0].name], options, slowdown=slowdown)
+                cells = (
+                    f"{foreground.name} | {kind} | {slowdown:g} | {found.slowdown:.3f} | {found.plan.objective}",
+                    f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.filled:.1f} %",
+                    foreground.throughput(found) if kind == "pieces" else "-",
+                )
+                print(f"| {' | '.join(cells)} |", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
