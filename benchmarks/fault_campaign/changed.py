@@ -166,6 +166,7 @@ _LEAST = {
     "weight",
     "deadline_us",
     "pace_us",
+    "max_links",
     "min_contributors",
 }
 

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import random
+from collections import Counter
+from dataclasses import replace
 
+from fault_campaign.referee import verdict
 from fault_campaign.referee_network import route_between
 
+from jigsaw_opt.checking.checker import violations
 from jigsaw_opt.checking.network import RouteFinder
+from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.documents.encoding import encode_part
 from jigsaw_opt.problem.cluster import Cluster, Link, Routes, Server
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
 from tests.random_fabrics import random_fabric, random_policy
+from tests.random_instances import GOALS, random_instance, with_route_policies
 
 
 def test_routes_under_policies_agree() -> None:
@@ -48,8 +58,6 @@ def test_routes_under_policies_agree() -> None:
 
 def test_servers_that_both_reach_a_third_may_not_reach_one_another() -> None:
     """A limit of one link: the ring of all three is refused, whichever two are its neighbours."""
-    from jigsaw_opt.problem.route_policy import RoutePolicy
-
     servers = tuple(Server(name, "v", 1, 1, 1) for name in "abcd")
     links = tuple(Link(a + b, (a, b), 1) for a, b in ("ab", "bc", "cd", "da"))
     cluster = Cluster(servers, (), links, {"p": RoutePolicy(max_links=1)})
@@ -57,3 +65,20 @@ def test_servers_that_both_reach_a_third_may_not_reach_one_another() -> None:
     assert routes.ring((0, 1)) == (0,) and own.exchange([0, 1]) is not None
     assert routes.ring((0, 1, 2, 3)) is None and own.exchange([0, 1, 2, 3]) is None
     assert Routes(cluster).ring((0, 1, 2, 3)) == (0, 1, 2, 3)
+
+
+def test_checker_and_referee_judge_plans_that_know_no_policies_alike() -> None:
+    """Plans of data-parallel jobs, made without policies that their jobs have."""
+    rules: Counter[str] = Counter()
+    for seed in range(120):
+        free = random_instance(seed, *GOALS[seed % 3])
+        plan = solve(free, "greedy", Options(workers=1)).plan
+        if plan is None:
+            continue
+        instance = with_route_policies(free, random.Random(seed))
+        tried = replace(plan, instance_sha256=instance_sha256(instance), bound=0, status="feasible")
+        found = violations(instance, tried)
+        own = verdict(json.loads(encode_instance(instance)), json.loads(encode_plan(tried)))
+        assert bool(found) == bool(own), f"{seed}: {found} or {own!r}"
+        rules.update({violation.rule for violation in found} or {"correct"})
+    assert rules["placement"] > 5 and rules["correct"] > 50
