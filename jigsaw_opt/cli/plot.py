@@ -18,6 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a replay of the plan, shown beside it")
     parser.add_argument(
+        "--foreground", metavar="NAME[,NAME]", help="draw these jobs in grey, and say what share of the rest is filled"
+    )
+    parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)"
     )
     parser.add_argument(
@@ -35,8 +38,23 @@ def run(arguments: argparse.Namespace) -> int:
     form = arguments.to or _form(arguments.output)
     if form == "png" and arguments.output is None:
         raise UsageError("a PNG picture needs a file: -o FILE.png")
-    emit(_draw(checked_picture(arguments.instance, arguments.plan, arguments.replay), form), arguments.output)
+    if arguments.foreground is not None and arguments.replay is not None:
+        raise UsageError("--foreground is about a plan; leave out --replay")
+    picture = checked_picture(arguments.instance, arguments.plan, arguments.replay)
+    emit(_draw(_with_foreground(picture, arguments.foreground), form), arguments.output)
     return 0
+
+
+def _with_foreground(picture: Picture, names: str | None) -> Picture:
+    from dataclasses import replace
+
+    from jigsaw_opt.errors import UsageError
+
+    chosen = frozenset(name.strip() for name in names.split(",")) if names is not None else frozenset()
+    unknown = sorted(chosen - {job.name for job in picture.plan.jobs})
+    if unknown:
+        raise UsageError(f"the plan has no job {unknown[0]!r}")
+    return replace(picture, foreground=chosen)
 
 
 def _form(output: Path | None) -> str:

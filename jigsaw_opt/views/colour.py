@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import colorsys
 
-__all__ = ["job_colour"]
+__all__ = ["GREY", "job_colour"]
 
 _GOLDEN = 0.61803398875
+GREY = "#9a9a9a"
+"""No job has it unless it is to stand back."""
 
 
 def job_colour(index: int) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.lanes import Picture
 from jigsaw_opt.views.page import filled
 
@@ -22,7 +21,7 @@ def timeline_html(picture: Picture) -> str:
 
 
 def _data(picture: Picture) -> dict[str, object]:
-    plan = picture.plan
+    plan, filled_share = picture.plan, picture.filled
     return {
         "name": printable(picture.instance.name),
         "status": plan.status,
@@ -32,17 +31,17 @@ def _data(picture: Picture) -> dict[str, object]:
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),
-        "facts": picture.facts,
+        "facts": picture.facts if filled_share is None else (("holes filled", f"{100 * filled_share:.1f} %"),),
         "jobs": [
             {
                 "name": printable(job.name),
-                "colour": job_colour(k),
+                "colour": colour,
                 "depth": depth,
                 "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
                 "operations": list(map(printable, names)),
             }
-            for k, (job, depth, names) in enumerate(
-                zip(picture.instance.jobs, picture.depths, picture.operations, strict=True)
+            for job, colour, depth, names in zip(
+                picture.instance.jobs, picture.colours, picture.depths, picture.operations, strict=True
             )
         ],
         "lanes": [*_lanes(picture)],

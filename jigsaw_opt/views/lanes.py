@@ -20,6 +20,7 @@ from jigsaw_opt.problem.replay import MeasuredBlock, MeasuredIteration, Measured
 from jigsaw_opt.problem.shape import Shape, ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use
 
 __all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "picture"]
@@ -73,6 +74,8 @@ class Picture:
         What else there is to say, each with its name.
     memory
         By GPU, where a job holds memory for some time only, what is taken of it.
+    foreground
+        Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
     """
 
     instance: Instance
@@ -81,6 +84,25 @@ class Picture:
     end_us: int
     facts: tuple[tuple[str, str], ...] = ()
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
+    foreground: frozenset[str] = frozenset()
+
+    @property
+    def colours(self) -> list[str]:
+        """Colour of each job."""
+        return [GREY if job.name in self.foreground else job_colour(k) for k, job in enumerate(self.plan.jobs)]
+
+    @property
+    def filled(self) -> float | None:
+        """Share of the GPUs' time beside the foreground that other jobs take; None without a foreground."""
+        if not self.foreground:
+            return None
+        gpus = [lane for lane in self.lanes if lane.kind == "gpu"]
+        taken = [0, 0]
+        for interval in (it for lane in gpus for it in lane.intervals):
+            own = self.plan.jobs[interval.job].name in self.foreground
+            taken[own] += interval.end_us - interval.start_us
+        holes = len(gpus) * self.end_us - taken[True]
+        return taken[False] / holes if holes else 0.0
 
     @property
     def depths(self) -> list[int]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.label import label, plain_text
 from jigsaw_opt.views.lanes import Lane, Picture
 
@@ -52,8 +51,7 @@ def timeline_png(picture: Picture, dots_per_inch: int = 120) -> bytes:
 def _draw_lanes(axes: Axes, picture: Picture) -> None:
     from matplotlib.colors import to_rgba
 
-    colours = [job_colour(k) for k in range(len(picture.plan.jobs))]
-    depths = picture.depths
+    colours, depths = picture.colours, picture.depths
     for row, lane in enumerate(picture.lanes):
         spans = [(i.start_us / 1000, (i.end_us - i.start_us) / 1000) for i in lane.intervals]
         # One call a lane: a call a bar takes thirty times as long.
@@ -84,10 +82,10 @@ def _label(axes: Axes, picture: Picture) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, max(1, picture.end_us) / 1000)
     axes.set_xlabel("ms")
-    axes.set_title(
-        f"{label(picture.instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})", fontsize=10
-    )
+    title = f"{label(picture.instance.name)}: objective {plan.objective}, bound {plan.bound} ({plan.status})"
+    filled = picture.filled
+    axes.set_title(title if filled is None else f"{title}, {100 * filled:.1f} % of holes filled", fontsize=10)
     names = [label(job.name) for job in plan.jobs[:_LEGEND_JOBS]]
-    jobs = [Patch(color=job_colour(k)) for k in range(len(names))]
+    jobs = [Patch(color=colour) for colour in picture.colours[: len(names)]]
     # Labels on their own: a handle's label that begins with an underscore is taken for none.
     axes.legend(jobs, names, loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7, frameon=False)

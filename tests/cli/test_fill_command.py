@@ -31,6 +31,10 @@ def test_instance_and_plan_are_written_and_right(
     assert told["period_us"] <= told["allowed_us"] == 18
     assert sum(told["iterations"].values()) == pytest.approx(told["rate_per_s"] * told["period_us"] / 1e6)
     assert main(["check", str(filled), str(plan)]) == 0
+    page = tmp_path / "filled.html"
+    assert main(["plot", str(filled), str(plan), "--foreground", "front", "-o", str(page)]) == 0
+    assert f'"{100 * told["holes_filled"]:.1f} %"' in page.read_text()
+    assert main(["plot", str(filled), str(plan), "--foreground", "nobody"]) == 2
 
 
 def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
