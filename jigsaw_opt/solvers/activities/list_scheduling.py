@@ -9,6 +9,7 @@ order behind it. The first of the reserve can therefore always be started once n
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import chain
@@ -164,21 +165,23 @@ class _ListRun:
 
 
 class _Openings:
-    """How far each GPU may go ahead: activities that open a hold and are done, while the first to close it is not.
+    """How far each GPU may go ahead: activities that open a hold and are done, while what comes next there is not.
 
     Parameters
     ----------
     flat
         The activities.
     waits
-        By activity that opens a hold, the GPU, the activity that is first to close one, and how many such activities
-        the GPU could run, one behind the other with what closes them, until then.
+        By activity that opens a hold, the GPU, what comes next there, and how many such pairs the GPU could run, one
+        behind the other, until then.
     ahead
         So many times as many are allowed.
     """
 
     def __init__(self, flat: FlatActivities, waits: Mapping[int, tuple[int, int, float]], ahead: float) -> None:
-        self.waits, self.closing = waits, {close: (gpu, a) for a, (gpu, close, _) in waits.items()}
+        self.waits = waits
+        self.behind = Counter((gpu, following) for gpu, following, _ in waits.values())
+        self.gpu_of = {following: gpu for gpu, following in self.behind}
         self.count = [0] * len(flat.room)
         self.most = [0] * len(flat.room)
         for gpu, _, times in waits.values():
@@ -193,8 +196,9 @@ class _Openings:
         """Note that it is done."""
         if activity in self.waits:
             self.count[self.waits[activity][0]] += 1
-        if activity in self.closing:
-            self.count[self.closing[activity][0]] -= 1
+        if activity in self.gpu_of:
+            gpu = self.gpu_of[activity]
+            self.count[gpu] -= self.behind[gpu, activity]
 
     def widen(self) -> None:
         """Allow one more everywhere."""
@@ -202,16 +206,27 @@ class _Openings:
 
 
 def _waits(flat: FlatActivities, successors: list[list[tuple[int, int]]]) -> dict[int, tuple[int, int, float]]:
-    """By activity that opens holds on one GPU, that GPU, the first to close one, and the way there in their lengths."""
+    """By activity that opens holds on one GPU, that GPU, what comes next there, and the way to it in their lengths.
+
+    What comes next is the first of what leads from it to the end of a hold on the GPU: the backward pass behind a
+    forward one, whether that ends the hold or the gradient of the weights does.
+    """
     tail, found = longest_tails(successors), dict[int, tuple[int, int, float]]()
+    before: list[list[int]] = [[] for _ in flat.duration_us]
+    for activity, later in enumerate(successors):
+        for other, _ in later:
+            if set(flat.resources[activity]) & set(flat.resources[other]):
+                before[other].append(activity)
     for activity, opens in enumerate(flat.opens):
-        others = [(end, gpu) for gpu, _, end in opens if end != activity]
-        if not others or len({gpu for _, gpu in others}) > 1:
+        ends = [(end, gpu) for gpu, _, end in opens if end != activity]
+        if not ends or len({gpu for _, gpu in ends}) > 1:
             continue
-        close, gpu = max(others, key=lambda it: (tail[it[0]] + flat.duration_us[it[0]], it))
-        way = tail[activity] + flat.duration_us[activity] - tail[close]
-        own = flat.duration_us[activity] + flat.duration_us[close]
-        found[activity] = gpu, close, max(1.0, way / max(1, own))
+        following, gpu = max(ends, key=lambda it: (tail[it[0]] + flat.duration_us[it[0]], it))
+        while earlier := [it for it in before[following] if it != activity and gpu in flat.resources[it]]:
+            following = max(earlier, key=lambda it: (tail[it], it))
+        way = tail[activity] + flat.duration_us[activity] - tail[following]
+        own = flat.duration_us[activity] + flat.duration_us[following]
+        found[activity] = gpu, following, max(1.0, way / max(1, own))
     return found
 
 
