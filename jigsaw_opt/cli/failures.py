@@ -30,6 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     rows = [
         [
+            effect.kind,
             effect.failed,
             "-" if effect.objective is None else f"{effect.objective:,}",
             ", ".join(effect.rerouted) or "-",
@@ -38,5 +39,5 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for effect in effects
     ]
-    print_table(["failed", instance.objective, "rerouted", "stopped", "promise broken"], rows)
+    print_table(["kind", "failed", instance.objective, "rerouted", "stopped", "promise broken"], rows)
     return 0

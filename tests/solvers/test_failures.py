@@ -54,9 +54,9 @@ def effects(instance: Instance) -> dict[str, FailureEffect]:
 def test_a_transfer_takes_the_route_that_is_left() -> None:
     found = effects(chained())
     assert list(found) == ["fast", "slow0", "slow1", "s", "a", "b"]
-    assert found["fast"] == FailureEffect("fast", (), {"j": ("slow0", "slow1")}, 3 + 8 + 5, ())
-    assert found["slow0"] == FailureEffect("slow0", (), {}, 3 + 4 + 5, ())
-    assert found["a"] == FailureEffect("a", ("j",), {}, None, ())
+    assert found["fast"] == FailureEffect("link", "fast", (), {"j": ("slow0", "slow1")}, 3 + 8 + 5, ())
+    assert found["slow0"] == FailureEffect("link", "slow0", (), {}, 3 + 4 + 5, ())
+    assert found["a"] == FailureEffect("server", "a", ("j",), {}, None, ())
 
 
 def test_deadlines_and_policies() -> None:
@@ -104,6 +104,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     document = json.loads(capsys.readouterr().out)
     assert document["objective"] == 12
     assert document["failures"][0] == {
+        "kind": "link",
         "failed": "fast",
         "stopped": [],
         "rerouted": {"j": ["slow0", "slow1"]},

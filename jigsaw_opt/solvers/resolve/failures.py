@@ -27,8 +27,8 @@ class FailureEffect:
 
     Parameters
     ----------
-    failed
-        Name of the link, switch or server.
+    kind, failed
+        ``link``, ``switch`` or ``server``, and its name.
     stopped
         Jobs that cannot run where they are: on a server that failed, or no compliant route joins two of their servers.
     rerouted
@@ -40,6 +40,7 @@ class FailureEffect:
         Jobs that run and miss their deadline or pace.
     """
 
+    kind: str
     failed: str
     stopped: tuple[str, ...]
     rerouted: dict[str, tuple[str, ...]]
@@ -59,21 +60,23 @@ def failure_effects(instance: Instance, plan: Plan) -> Iterator[FailureEffect]:
     """
     cluster = instance.cluster
     before = Routes(cluster)
-    names = [*(link.name for link in cluster.links), *cluster.switches, *(server.name for server in cluster.servers)]
-    for kind, failed in zip(["link"] * len(cluster.links) + ["node"] * len(names), names):
+    failures = [
+        *(("link", link.name) for link in cluster.links),
+        *(("switch", name) for name in cluster.switches),
+        *(("server", server.name) for server in cluster.servers),
+    ]
+    for kind, failed in failures:
         links = tuple(it for it in cluster.links if failed not in ((it.name,) if kind == "link" else it.ends))
-        after = Routes(replace(cluster, links=links))
-        yield _effect(instance, plan, failed, failed if kind == "node" else None, before, after)
+        yield _effect(instance, plan, (kind, failed), before, Routes(replace(cluster, links=links)))
 
 
-def _effect(
-    instance: Instance, plan: Plan, failed: str, node: str | None, before: Routes, after: Routes
-) -> FailureEffect:
+def _effect(instance: Instance, plan: Plan, failure: tuple[str, str], before: Routes, after: Routes) -> FailureEffect:
+    kind, failed = failure
     stopped, kept = [], []
     rerouted: dict[str, tuple[str, ...]] = {}
     for job, placed in zip(instance.jobs, plan.jobs, strict=True):
         servers = sorted({_gpu(instance.cluster, name)[0] for name in placed.gpus})
-        down = node in [instance.cluster.servers[s].name for s in servers]
+        down = kind == "server" and failed in [instance.cluster.servers[s].name for s in servers]
         old, new = (_ways(routes.under(job.route_policy), servers) for routes in (before, after))
         if down or new is None:
             stopped.append(job.name)
@@ -88,7 +91,7 @@ def _effect(
         # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
         operations = replace(cut(left, shaped=True), cluster=left.cluster)
         objective, broken = _timed(operations, [placed for _, placed in kept], plan.period_us)
-    return FailureEffect(failed, tuple(stopped), rerouted, objective, broken)
+    return FailureEffect(kind, failed, tuple(stopped), rerouted, objective, broken)
 
 
 def _gpu(cluster: Cluster, name: str) -> Gpu:
