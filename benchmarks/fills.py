@@ -100,18 +100,18 @@ def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
     return replace(instance, jobs=(replace(job, shape=replace(job.shape, edges=edges)),))
 
 
-def bursts() -> Iterator[Foreground]:
-    """Bursts of VGG and WideResNet on eight GPUs at 266 000 bytes a microsecond, layers amplified at most 2 times."""
+def bursts(gpus: int) -> Iterator[Foreground]:
+    """Bursts of VGG and WideResNet at 266 000 bytes a microsecond, layers amplified at most 2 times."""
     for model, batch in (("vgg", 64), ("wrn", 32)):
         runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
-        costs = profiled_costs(runs, BurstSetting(8, batch, 266_000))
-        single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // 8, 266_000)))
+        costs = profiled_costs(runs, BurstSetting(gpus, batch, 266_000))
+        single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // gpus, 266_000)))
         yield Foreground(
             f"{model} {batch}",
             burst_instance(exact_plan(costs, 2.0), model, "cyclic"),
             500,
             batch,
-            batch // 8 * 1e6 / single.iteration_us,
+            batch // gpus * 1e6 / single.iteration_us,
             batch * 1e6 / widest_plan(costs).iteration_us,
         )
 
@@ -137,6 +137,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
     parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
+    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of bursts (default: 8)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
     arguments = parser.parse_args()
     if not FOLDER.is_dir():
@@ -144,7 +145,9 @@ def main() -> int:
         return 2
     headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
     print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
-    for foreground in (it for group in (pipelines(), bursts()) for it in group if arguments.only in it.name):
+    for foreground in (
+        it for group in (pipelines(), bursts(arguments.gpus)) for it in group if arguments.only in it.name
+    ):
         for kind in ("pieces", "SPB"):
             instance = with_background(foreground, kind)
             for slowdown in map(float, SLOWDOWNS):
