@@ -12,9 +12,9 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 from jigsaw_opt.documents import add_job
@@ -34,6 +34,8 @@ from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.views.lanes import picture
+from jigsaw_opt.views.png import timeline_png
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data" / "pipeline"
@@ -132,33 +134,50 @@ def with_background(foreground: Foreground, kind: str) -> Instance:
     return instance
 
 
+def draw(foreground: Foreground, options: Options, path: Path) -> None:
+    """Draw a foreground in grey with pieces in its holes."""
+    instance = with_background(foreground, "pieces")
+    own = instance.jobs[0].name
+    found = fill(instance, [own], options, slowdown=1.1)
+    path.write_bytes(timeline_png(replace(picture(found.instance, found.plan), foreground=frozenset({own}))))
+
+
+def print_table(chosen: Sequence[Foreground], options: Options) -> None:
+    """Fill each foreground with both kinds of background at all slow-downs; a signal ends the table."""
+    headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
+    print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
+    for foreground, kind, slowdown in product(chosen, ("pieces", "SPB"), map(float, SLOWDOWNS)):
+        instance = with_background(foreground, kind)
+        found = fill(instance, [instance.jobs[0].name], options, slowdown=slowdown)
+        if found.interrupted:
+            return
+        cells = (
+            f"{foreground.name} | {kind} | {slowdown:g} | {found.slowdown:.3f} | {found.plan.objective}",
+            f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.filled:.1f} %",
+            foreground.throughput(found) if kind == "pieces" else "-",
+        )
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
 def main() -> int:
-    """Print the table."""
+    """Print the table, or draw."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
     parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
     parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of bursts (default: 8)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the first with pieces, 10 %% allowed, as PNG")
     arguments = parser.parse_args()
     if not FOLDER.is_dir():
         print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
         return 2
-    headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
-    print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
-    for foreground in (
-        it for group in (pipelines(), bursts(arguments.gpus)) for it in group if arguments.only in it.name
-    ):
-        for kind in ("pieces", "SPB"):
-            instance = with_background(foreground, kind)
-            for slowdown in map(float, SLOWDOWNS):
-                options = Options(time_limit=arguments.seconds, workers=arguments.workers)
-                found = fill(instance, [instance.jobs[0].name], options, slowdown=slowdown)
-                cells = (
-                    f"{foreground.name} | {kind} | {slowdown:g} | {found.slowdown:.3f} | {found.plan.objective}",
-                    f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.filled:.1f} %",
-                    foreground.throughput(found) if kind == "pieces" else "-",
-                )
-                print(f"| {' | '.join(cells)} |", flush=True)
+    groups = pipelines(), bursts(arguments.gpus)
+    chosen = [it for group in groups for it in group if arguments.only in it.name]
+    options = Options(time_limit=arguments.seconds, workers=arguments.workers)
+    if arguments.draw is not None:
+        draw(chosen[0], options, arguments.draw)
+        return 0
+    print_table(chosen, options)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 
@@ -11,7 +12,7 @@ from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.planning.fill import fill
 from jigsaw_opt.planning.fill.loads import Loads, restricted
-from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
@@ -97,8 +98,6 @@ def test_nothing_fits_and_the_foreground_stays_as_it_is() -> None:
 
 
 def test_weights_decide_between_jobs() -> None:
-    from dataclasses import replace
-
     heavy = replace(line("b", ("z", 5)), weight=9)
     found = fill(instance(THERE_AND_BACK, line("a", ("z", 4)), heavy), ["front"], WORK, slowdown=1)
     assert found.iterations["b"] >= 1
@@ -120,8 +119,6 @@ def test_the_same_seed_and_work_fill_alike() -> None:
 
 
 def test_what_makes_no_sense_is_named() -> None:
-    from dataclasses import replace
-
     with pytest.raises(InvalidInputError, match="nobody"):
         fill(CASES[0], ["nobody"], WORK)
     with pytest.raises(UsageError, match="background"):
@@ -142,3 +139,20 @@ def test_a_first_guess_spreads_jobs_over_what_is_left_of_single_gpus() -> None:
     assert loads.caps == (4, 4)
     assert loads.filling(Fraction(1), {"s/0": 6, "s/1": 2}) == (3, 1)
     assert loads.filling(Fraction(1, 2), {"s/0": 6, "s/1": 2}) == (1, 0)
+
+
+def test_transfers_of_workers_on_two_servers_count_and_a_pace_is_kept() -> None:
+    servers = tuple(Server(name, "gpu", 1, 10**6, 10**6) for name in ("s", "t"))
+    links = tuple(Link(name, (name, "switch"), 10**6) for name in ("s", "t"))
+    segments = tuple(Segment(name, {"gpu": 1}, {"gpu": 1}, 3, 0) for name in ("low", "high"))
+    jobs = (replace(THERE_AND_BACK, pace_us=16), Job("spb", "m", 2, 1, depth=StaircaseDepth()))
+    cluster = Cluster(servers, ("switch",), links)
+    whole = Instance("links", cluster, {"m": Model(segments)}, jobs, "cyclic", "period")
+    loads = Loads(whole, ["front"], ["spb"], 16, 15)
+    # Bucket 1 has two contributors, 2 * 3 / 2 each way; bucket 2 has one, (0 + 1) * 3 / 2 and rounded up.
+    assert loads.resources[-1].each_us == (2 * (3 + 2),)
+    found = fill(whole, ["front"], WORK, slowdown=2)
+    assert found.allowed_us == 16
+    assert found.instance.jobs[0].pace_us == 16
+    assert not check(found.instance, found.plan)
+    assert found.status == "optimal"
