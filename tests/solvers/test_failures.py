@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.checking import violations
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import encode_instance, encode_plan
 from jigsaw_opt.problem import (
@@ -24,10 +25,11 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.resolve.failures import FailureEffect, failure_effects
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, failure_effects
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import GOALS
-from tests.random_shapes import random_shaped_instance
+from tests.random_shapes import random_mixed_instance, random_shaped_instance
 
 pytest.importorskip("ortools")
 
@@ -48,15 +50,27 @@ def chained(cyclic: bool = False) -> Instance:
 def effects(instance: Instance) -> dict[str, FailureEffect]:
     plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
     assert plan is not None
-    return {effect.failed: effect for effect in failure_effects(instance, plan)}
+    return {effect.failed[0].name: effect for effect in failure_effects(instance, plan)}
+
+
+def spread(instance: Instance) -> Instance:
+    """A GPU a server, and a second switch, over which transfers are slower."""
+    servers = tuple(replace(server, gpus=1) for server in instance.cluster.servers)
+    more = tuple(Link(f"x{k}", (server.name, "zhub"), (k + 1) * 400_000, 1) for k, server in enumerate(servers))
+    cluster = instance.cluster
+    cluster = replace(cluster, servers=servers, switches=(*cluster.switches, "zhub"), links=(*cluster.links, *more))
+    return replace(instance, cluster=cluster, jobs=tuple(replace(job, iterations=2) for job in instance.jobs))
 
 
 def test_a_transfer_takes_the_route_that_is_left() -> None:
     found = effects(chained())
     assert list(found) == ["fast", "slow0", "slow1", "s", "a", "b"]
-    assert found["fast"] == FailureEffect("link", "fast", (), {"j": ("slow0", "slow1")}, 3 + 8 + 5, ())
-    assert found["slow0"] == FailureEffect("link", "slow0", (), {}, 3 + 4 + 5, ())
-    assert found["a"] == FailureEffect("server", "a", ("j",), {}, None, ())
+    fast, slow, server = FailedPart("link", "fast"), FailedPart("link", "slow0"), FailedPart("server", "a")
+    moves = {"j": (TransferChange("m", 4, 8),)}
+    assert found["fast"] == FailureEffect((fast,), (), {"j": ("slow0", "slow1")}, moves, 3 + 8 + 5, ())
+    assert found["fast"].slowest == ("j", TransferChange("m", 4, 8)) and found["slow0"].slowest is None
+    assert found["slow0"] == FailureEffect((slow,), (), {}, {}, 3 + 4 + 5, ())
+    assert found["a"] == FailureEffect((server,), ("j",), {}, {}, None, ())
 
 
 def test_deadlines_and_policies() -> None:
@@ -75,19 +89,38 @@ def test_periods_and_paces() -> None:
     assert effects(replace(chained(cyclic=True), jobs=(paced,)))["fast"].broken == ("j",)
 
 
-def test_what_touches_no_job_makes_no_plan_worse() -> None:
-    """Data-parallel and shaped jobs, both horizons: the order of a plan, as early as it goes, is no worse than it."""
-    untouched = 0
-    for seed in range(30):
-        horizon, objective = GOALS[seed % 3]
-        instance = random_shaped_instance(seed, horizon, objective)
+def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> None:
+    """Data-parallel and shaped jobs, both horizons: a plan timed anew is one of the instance that is left."""
+    untouched = rerouted = 0
+    for seed in range(20):
+        instance = spread((random_mixed_instance if seed % 2 else random_shaped_instance)(seed, *GOALS[seed % 3]))
         plan = solve(instance, "greedy", Options(workers=1)).plan
-        for effect in failure_effects(instance, plan) if plan is not None else ():
+        if plan is None:
+            continue
+        effects = FailureEffects(instance, plan)
+        for part in parts_of(instance.cluster):
+            effect = effects.of((part,))
             assert not set(effect.stopped) & set(effect.rerouted)
-            if not effect.stopped and not effect.rerouted and effect.objective is not None:
+            if effect.objective is None:
+                continue
+            if not effect.stopped and not effect.rerouted:
                 assert effect.objective <= plan.objective and not effect.broken
                 untouched += 1
-    assert untouched > 20
+            left, timed = effects.left((part,))
+            assert not [it for it in violations(left, timed) if it.rule not in ("deadline", "pace")]
+            assert timed.objective == effect.objective
+            rerouted += any(it.new_us > it.old_us for own in effect.transfers.values() for it in own)
+    assert untouched > 20 and rerouted > 3
+
+
+def test_pairs_that_do_more_than_one_of_their_parts() -> None:
+    """Without the short way and without any link of the detour, no route is left."""
+    instance = chained()
+    plan = solve(instance, "cpsat", Options(workers=1, work_limit=5.0)).plan
+    assert plan is not None
+    found = [effect for effect in failure_effects(instance, plan, ("link",), pairs=True) if len(effect.failed) == 2]
+    assert [[part.name for part in effect.failed] for effect in found] == [["fast", "slow0"], ["fast", "slow1"]]
+    assert all(effect.stopped == ("j",) and not effect.rerouted for effect in found)
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,10 +137,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     document = json.loads(capsys.readouterr().out)
     assert document["objective"] == 12
     assert document["failures"][0] == {
-        "kind": "link",
-        "failed": "fast",
+        "failed": [{"kind": "link", "name": "fast"}],
         "stopped": [],
         "rerouted": {"j": ["slow0", "slow1"]},
+        "transfers": {"j": [{"transfer": "m", "old_us": 4, "new_us": 8}]},
         "objective": 16,
         "broken": [],
     }
+    assert main(["failures", *map(str, files), "--pairs", "--kinds", "server,switch"]) == 0
+    assert "a + b" not in capsys.readouterr().out
+    assert main(["failures", *map(str, files), "--kinds", "rack,link,cable"]) == 3
+    told = capsys.readouterr().err
+    assert '"rack"' in told and '"cable"' in told

@@ -1,38 +1,66 @@
-"""What becomes of a plan when one link, switch or server fails: jobs stay on their GPUs and in their order."""
+"""What becomes of a plan when links, switches or servers fail: jobs stay on their GPUs and in their order.
+
+A GPU holds no more memory than before. Blocks take time and holds begin and end with blocks on their GPU, so the order
+there says which of them overlap.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import combinations
+from typing import NamedTuple
 
-from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.operations import Operations, cut
-from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.shape import ShapedJob
-from jigsaw_opt.problem.timetable import Gpu, Timetable
-from jigsaw_opt.solvers.activities.flat import FlatActivities, flatten, network_of
-from jigsaw_opt.solvers.activities.repeating import repeated
-from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.resolve.failed_parts import (
+    KINDS,
+    FailedPart,
+    PartKind,
+    dead_links,
+    parts_of,
+    without_links,
+)
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 
-__all__ = ["FailureEffect", "failure_effects"]
+__all__ = ["FailureEffect", "FailureEffects", "TransferChange", "failure_effects"]
+
+_Ways = tuple[tuple[str, ...], ...]
+"""Names of links of the routes between any two servers of a job."""
+
+
+class TransferChange(NamedTuple):
+    """A transfer of a job that is rerouted.
+
+    Parameters
+    ----------
+    transfer
+        Its name; in a data-parallel job, the number of its bucket.
+    old_us, new_us
+        Its longest duration over all iterations before and after, in microseconds.
+    """
+
+    transfer: str
+    old_us: int
+    new_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class FailureEffect:
-    """What one failure does.
+    """What the failure of one part, or of two at once, does.
 
     Parameters
     ----------
-    kind, failed
-        ``link``, ``switch`` or ``server``, and its name.
+    failed
+        The parts.
     stopped
         Jobs that cannot run where they are: on a server that failed, or no compliant route joins two of their servers.
     rerouted
         For each other job whose routes change, the links of all its routes now.
+    transfers
+        For each of these jobs, how long its transfers take.
     objective
         Makespan, weighted completion or period of the jobs that run, with the order of the plan kept on every GPU and
         link; None where no job runs, or the order does not repeat within one period.
@@ -40,118 +68,169 @@ class FailureEffect:
         Jobs that run and miss their deadline or pace.
     """
 
-    kind: str
-    failed: str
+    failed: tuple[FailedPart, ...]
     stopped: tuple[str, ...]
     rerouted: dict[str, tuple[str, ...]]
+    transfers: dict[str, tuple[TransferChange, ...]]
+    objective: int | None
+    broken: tuple[str, ...]
+
+    @property
+    def slowest(self) -> tuple[str, TransferChange] | None:
+        """A job and the transfer of it that grows most; None where none grows."""
+        grown = [(job, it) for job, own in self.transfers.items() for it in own if it.new_us > it.old_us]
+        return max(grown, key=lambda found: found[1].new_us - found[1].old_us, default=None)
+
+
+class _Left(NamedTuple):
+    """Jobs that stop, and the routes of those that are rerouted, by number of the job: all that an effect rests on."""
+
+    stopped: tuple[int, ...]
+    rerouted: tuple[tuple[int, _Ways], ...]
+
+
+class _LeftOutcome(NamedTuple):
+    """What follows from that."""
+
+    transfers: dict[str, tuple[TransferChange, ...]]
     objective: int | None
     broken: tuple[str, ...]
 
 
-def failure_effects(instance: Instance, plan: Plan) -> Iterator[FailureEffect]:
-    """The effect of each link, switch and server alone, in the order of the cluster.
+def failure_effects(
+    instance: Instance, plan: Plan, kinds: Collection[PartKind] = KINDS, pairs: bool = False
+) -> Iterator[FailureEffect]:
+    """The effect of the failure of each part alone, in the order of the cluster, and of each pair behind them.
 
-    Memory that is held over time is not looked at again.
+    Parameters
+    ----------
+    instance, plan
+        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    kinds
+        Kinds of parts that fail.
+    pairs
+        Whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
+    """
+    effects, parts = FailureEffects(instance, plan), parts_of(instance.cluster, kinds)
+    for part in parts:
+        yield effects.of((part,))
+    for pair in combinations(parts, 2) if pairs else ():
+        if not effects.same_as_one(pair):
+            yield effects.of(pair)
+
+
+class FailureEffects:
+    """Effects of failures on one plan. What they have in common is worked out once.
 
     Parameters
     ----------
     instance, plan
         A plan that `jigsaw_opt.checking.check` accepts for the instance.
     """
-    cluster = instance.cluster
-    before = Routes(cluster)
-    failures = [
-        *(("link", link.name) for link in cluster.links),
-        *(("switch", name) for name in cluster.switches),
-        *(("server", server.name) for server in cluster.servers),
-    ]
-    for kind, failed in failures:
-        links = tuple(it for it in cluster.links if failed not in ((it.name,) if kind == "link" else it.ends))
-        yield _effect(instance, plan, (kind, failed), before, Routes(replace(cluster, links=links)))
 
+    def __init__(self, instance: Instance, plan: Plan) -> None:
+        self._instance, self._order = instance, KeptOrder(instance, plan)
+        self._in_order = {job.name: at for at, job in enumerate(instance.jobs)}
+        routes, jobs = Routes(instance.cluster), range(len(self._order.jobs))
+        ways = [self._ways(job, routes) for job in jobs]
+        self._used = [frozenset(name for way in found or () for name in way) for found in ways]
+        self._outcomes: dict[_Left, _LeftOutcome] = {}
+        self._of_one: dict[FailedPart, _Left] = {}
 
-def _effect(instance: Instance, plan: Plan, failure: tuple[str, str], before: Routes, after: Routes) -> FailureEffect:
-    kind, failed = failure
-    stopped, kept = [], []
-    rerouted: dict[str, tuple[str, ...]] = {}
-    for job, placed in zip(instance.jobs, plan.jobs, strict=True):
-        servers = sorted({_gpu(instance.cluster, name)[0] for name in placed.gpus})
-        down = kind == "server" and failed in [instance.cluster.servers[s].name for s in servers]
-        old, new = (_ways(routes.under(job.route_policy), servers) for routes in (before, after))
-        if down or new is None:
-            stopped.append(job.name)
-            continue
-        kept.append((job, placed))
-        if old != new:
-            rerouted[job.name] = tuple(dict.fromkeys(name for way in new for name in way))
-    objective: int | None = None
-    broken: tuple[str, ...] = ()
-    if kept:
-        left = replace(instance, cluster=after.cluster, jobs=tuple(job for job, _ in kept))
-        # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
-        operations = replace(cut(left, shaped=True), cluster=left.cluster)
-        objective, broken = _timed(operations, [placed for _, placed in kept], plan.period_us)
-    return FailureEffect(kind, failed, tuple(stopped), rerouted, objective, broken)
+    def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
+        """What the failure of some parts at once does."""
+        left, routes = self._left(failed)
+        if left not in self._outcomes:
+            self._outcomes[left] = self._outcome(left, routes)
+        names = sorted((self._order.jobs[job].name for job in left.stopped), key=self._in_order.__getitem__)
+        ways = {self._order.jobs[job].name: found for job, found in left.rerouted}
+        rerouted = {
+            job.name: tuple(dict.fromkeys(name for way in ways[job.name] for name in way))
+            for job in self._instance.jobs
+            if job.name in ways
+        }
+        return FailureEffect(tuple(failed), tuple(names), rerouted, *self._outcomes[left])
 
+    def same_as_one(self, failed: Sequence[FailedPart]) -> bool:
+        """Whether one of some parts does alone what they do together."""
+        for part in failed:
+            if part not in self._of_one:
+                self._of_one[part] = self._left((part,))[0]
+        return self._left(failed)[0] in [self._of_one[part] for part in failed]
 
-def _gpu(cluster: Cluster, name: str) -> Gpu:
-    server, _, number = name.rpartition("/")
-    return next(k for k, it in enumerate(cluster.servers) if it.name == server), int(number)
+    def left(self, failed: Sequence[FailedPart]) -> tuple[Instance, Plan]:
+        """The instance of the jobs that run on what is left of the cluster, and the plan of these, timed anew.
 
+        Raises
+        ------
+        ValueError
+            No job runs, or the order does not repeat within one period.
+        """
+        left, routes = self._left(failed)
+        kept = [job for job in range(len(self._order.jobs)) if job not in set(left.stopped)]
+        timing = self._order.timed(left.stopped, [job for job, _ in left.rerouted], routes) if kept else None
+        if timing is None:
+            raise ValueError("nothing is left to be timed")
+        return self._plan(left, routes, timing, self._judged(kept, timing)[0])
 
-def _ways(routes: Routes, servers: Sequence[int]) -> list[tuple[str, ...]] | None:
-    """Names of links of the routes between any two servers; None where one is missing."""
-    found = []
-    for pair in combinations(servers, 2):
-        route = routes.between(*pair)
-        if route is None:
-            return None
-        found.append(tuple(routes.cluster.links[link].name for link in route))
-    return found
+    def _left(self, failed: Sequence[FailedPart]) -> tuple[_Left, Routes]:
+        cluster = self._instance.cluster
+        dead = dead_links(cluster, failed)
+        down = {part.name for part in failed if part.kind == "server"}
+        routes = Routes(without_links(cluster, dead))
+        stopped, rerouted = [], []
+        for job, used in enumerate(self._used):
+            lost = any(cluster.servers[s].name in down for s in self._order.servers[job])
+            # A route that is the least one stays so while other links fail.
+            if not lost and used.isdisjoint(dead):
+                continue
+            ways = None if lost else self._ways(job, routes)
+            if ways is None:
+                stopped.append(job)
+            else:
+                rerouted.append((job, ways))
+        return _Left(tuple(stopped), tuple(rerouted)), routes
 
+    def _ways(self, job: int, routes: Routes) -> _Ways | None:
+        """Routes between any two servers of a job; None where one is missing."""
+        own, found = routes.under(self._order.jobs[job].route_policy), []
+        for pair in combinations(self._order.servers[job], 2):
+            route = own.between(*pair)
+            if route is None:
+                return None
+            found.append(tuple(routes.cluster.links[link].name for link in route))
+        return tuple(found)
 
-def _timed(
-    operations: Operations, placed: Sequence[JobPlan | ShapedJobPlan], period: int | None
-) -> tuple[int | None, tuple[str, ...]]:
-    """Objective in the order of the plan, and the jobs that break what they promise."""
-    old = Timetable(
-        tuple(job for job in placed if isinstance(job, JobPlan)),
-        period,
-        tuple(job for job in placed if isinstance(job, ShapedJobPlan)),
-    )
-    gpus = [[_gpu(operations.cluster, name) for name in job.gpus] for job in old.plans]
-    network = network_of(operations, gpus, levels_of(old))
-    flat = flatten(network)
-    order = _order(flat, starts_of(old))
-    workers = [job for job in operations.instance.jobs if isinstance(job, Job)]
-    jobs: list[Job | ShapedJob] = [*workers, *operations.instance.shaped]
-    if period is None:
-        new = timetable_of(operations, network.jobs, gpus, network.earliest(order), None, levels_of(old))
-        late = [job.name for job, end in zip(jobs, new.ends) if job.deadline_us is not None and end > job.deadline_us]
-        weighted = sum(job.weight * end for job, end in zip(jobs, new.ends, strict=True))
-        return (max(new.ends) if operations.objective == "makespan" else weighted), tuple(late)
-    found = repeated(flat, order, sum(flat.duration_us) + 1)
-    if found is None:
-        return None, ()
-    slow = [job.name for job in jobs if job.pace_us is not None and found[0] > job.pace_us * job.iterations]
-    return found[0], tuple(slow)
+    def _outcome(self, left: _Left, routes: Routes) -> _LeftOutcome:
+        order, jobs = self._order, self._order.jobs
+        if len(left.stopped) == len(jobs):
+            return _LeftOutcome({}, None, ())
+        timing = order.timed(left.stopped, [job for job, _ in left.rerouted], routes)
+        if timing is None:
+            return _LeftOutcome({}, None, ())
+        transfers = {jobs[job].name: self._changes(job, timing) for job, _ in left.rerouted}
+        kept = [job for job in range(len(jobs)) if job not in set(left.stopped)]
+        return _LeftOutcome(transfers, *self._judged(kept, timing))
 
+    def _changes(self, job: int, timing: KeptTiming) -> tuple[TransferChange, ...]:
+        before, after = (self._order.longest(job, flat) for flat in (self._order.flat, timing.flat))
+        return tuple(TransferChange(name, old, new) for (name, old), (_, new) in zip(before, after, strict=True))
 
-def _order(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
-    """All activities by their starts, each behind those that it waits for within one period."""
-    waiting, after = [0] * len(starts), [list[int]() for _ in starts]
-    for arc in flat.arcs:
-        if arc.periods == 0:
-            waiting[arc.after] += 1
-            after[arc.before].append(arc.after)
-    ready = [(start, number) for number, start in enumerate(starts) if not waiting[number]]
-    heapify(ready)
-    order = []
-    while ready:
-        number = heappop(ready)[1]
-        order.append(number)
-        for later in after[number]:
-            waiting[later] -= 1
-            if not waiting[later]:
-                heappush(ready, (starts[later], later))
-    return order
+    def _judged(self, kept: Sequence[int], timing: KeptTiming) -> tuple[int, tuple[str, ...]]:
+        """Objective of the jobs that run, and those of them that break what they promise."""
+        jobs = [self._order.jobs[job] for job in kept]
+        if timing.period is not None:
+            paced = [(job.name, job.pace_us * job.iterations) for job in jobs if job.pace_us is not None]
+            return timing.period, tuple(name for name, most in paced if timing.period > most)
+        all_ends = self._order.ends(timing)
+        ends = [all_ends[job] for job in kept]
+        late = [job.name for job, end in zip(jobs, ends) if job.deadline_us is not None and end > job.deadline_us]
+        weighted = sum(job.weight * end for job, end in zip(jobs, ends, strict=True))
+        return max(ends) if self._instance.objective == "makespan" else weighted, tuple(late)
+
+    def _plan(self, left: _Left, routes: Routes, timing: KeptTiming, objective: int) -> tuple[Instance, Plan]:
+        operations, timetable = self._order.timetable(timing, left.stopped, routes)
+        instance, plans = operations.instance, {job.name: job for job in timetable.plans}
+        jobs = tuple(plans[job.name] for job in instance.jobs)
+        sha256 = instance_sha256(instance)
+        return instance, Plan(instance.name, sha256, "feasible", objective, 0, timetable.period_us, jobs)

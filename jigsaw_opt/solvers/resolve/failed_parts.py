@@ -1,0 +1,44 @@
+"""Parts of a cluster that may fail, and what is left without them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from jigsaw_opt.problem.cluster import Cluster
+
+__all__ = ["KINDS", "FailedPart", "PartKind", "dead_links", "parts_of", "without_links"]
+
+PartKind = Literal["link", "switch", "server"]
+KINDS: tuple[PartKind, ...] = get_args(PartKind)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPart:
+    """A link, switch or server that failed."""
+
+    kind: PartKind
+    name: str
+
+
+def parts_of(cluster: Cluster, kinds: Collection[PartKind] = KINDS) -> list[FailedPart]:
+    """All parts of some kinds, in the order of the cluster."""
+    names: dict[PartKind, Iterable[str]] = {
+        "link": (link.name for link in cluster.links),
+        "switch": cluster.switches,
+        "server": (server.name for server in cluster.servers),
+    }
+    return [FailedPart(kind, name) for kind in KINDS if kind in kinds for name in names[kind]]
+
+
+def dead_links(cluster: Cluster, failed: Iterable[FailedPart]) -> frozenset[str]:
+    """Names of the links that failed, and of those at a switch or server that did."""
+    links = {part.name for part in failed if part.kind == "link"}
+    nodes = {part.name for part in failed if part.kind != "link"}
+    return frozenset(link.name for link in cluster.links if link.name in links or not nodes.isdisjoint(link.ends))
+
+
+def without_links(cluster: Cluster, dead: Collection[str]) -> Cluster:
+    """The cluster with its other links."""
+    return replace(cluster, links=tuple(link for link in cluster.links if link.name not in dead))

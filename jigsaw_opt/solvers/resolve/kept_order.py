@@ -1,0 +1,221 @@
+"""The order of a plan on every GPU and link, timed anew where some jobs stop and others are rerouted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.repeating import repeated
+from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
+
+__all__ = ["KeptOrder", "KeptTiming"]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptTiming:
+    """Earliest times in the order of a plan.
+
+    Parameters
+    ----------
+    flat
+        All activities; those of jobs that stopped take no time.
+    starts
+        By activity, in microseconds.
+    period
+        In microseconds; None on the finite horizon.
+    """
+
+    flat: FlatActivities
+    starts: list[int]
+    period: int | None
+
+
+class KeptOrder:
+    """The activities of a plan in its order. Jobs are numbered with the data-parallel ones before the shaped ones.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan whose placements and levels are right for the instance. Of its times only their order counts.
+    """
+
+    def __init__(self, instance: Instance, plan: Plan) -> None:
+        # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
+        self.operations = replace(cut(instance, shaped=True), cluster=instance.cluster)
+        workers = [job for job in instance.jobs if isinstance(job, Job)]
+        self.jobs: list[Job | ShapedJob] = [*workers, *instance.shaped]
+        self._old = Timetable(
+            tuple(job for job in plan.jobs if isinstance(job, JobPlan)),
+            plan.period_us,
+            tuple(job for job in plan.jobs if isinstance(job, ShapedJobPlan)),
+        )
+        server = {it.name: s for s, it in enumerate(instance.cluster.servers)}
+        split = [[name.rpartition("/") for name in job.gpus] for job in self._old.plans]
+        self._gpus = [[(server[name], int(k)) for name, _, k in names] for names in split]
+        self._levels = levels_of(self._old)
+        network = network_of(self.operations, self._gpus, self._levels)
+        self._begins = [*network.jobs, len(network.activities)]
+        self._flat = flatten(network)
+        self._order = _in_order(self._flat, starts_of(self._old))
+
+    @cached_property
+    def servers(self) -> list[list[int]]:
+        """By job, the indices of its servers, ascending."""
+        return [sorted({server for server, _ in gpus}) for gpus in self._gpus]
+
+    def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
+        """Everything as early as the order permits; None where the order does not repeat within one period.
+
+        Parameters
+        ----------
+        stopped
+            Jobs that are left out.
+        rerouted
+            Jobs whose transfers take other routes.
+        routes
+            Routes of the cluster that is left; it has the servers of the old one.
+        """
+        flat = self._patched(stopped, rerouted, routes)
+        if self._old.period_us is None:
+            return KeptTiming(flat, _earliest(flat, self._order), None)
+        found = repeated(flat, self._order, sum(flat.duration_us) + 1)
+        return None if found is None else KeptTiming(flat, found[1], found[0])
+
+    def ends(self, timing: KeptTiming) -> list[int]:
+        """By job, its end in microseconds."""
+        ends = [start + length for start, length in zip(timing.starts, timing.flat.duration_us, strict=True)]
+        return [max(ends[first:last]) for first, last in zip(self._begins, self._begins[1:], strict=False)]
+
+    def timetable(self, timing: KeptTiming, stopped: Sequence[int], routes: Routes) -> tuple[Operations, Timetable]:
+        """The instance without the jobs that stopped, on what is left of the cluster, and their timetable."""
+        kept = [job for job in range(len(self.jobs)) if job not in set(stopped)]
+        left = self._restricted(kept, routes)
+        gpus, begins = [self._gpus[job] for job in kept], [self._begins[job] for job in kept]
+        levels = [self._levels[job] for job in kept if job < len(self._levels)]
+        return left, timetable_of(left, begins, gpus, timing.starts, timing.period, levels)
+
+    def longest(self, job: int, flat: FlatActivities) -> list[tuple[str, int]]:
+        """Each transfer of a job by name, or by number of its bucket: its longest duration over all iterations."""
+        count, operations = len(self.operations.jobs), self.operations
+        if job < count:
+            blocks = len(operations.jobs[job].blocks)
+            names = [str(transfer.bucket) for transfer in operations.jobs[job].transfers]
+        else:
+            blocks = operations.shaped[job - count].blocks
+            names = [transfer.name for transfer in operations.shaped[job - count].shape.transfers]
+        lengths = flat.duration_us[self._begins[job] : self._begins[job + 1]]
+        size = blocks + len(names)
+        return [(name, max(lengths[blocks + at :: size])) for at, name in enumerate(names)]
+
+    @property
+    def flat(self) -> FlatActivities:
+        """The activities without a failure."""
+        return self._flat
+
+    def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
+        """Some jobs on another cluster with the same servers."""
+        count, names = len(self.operations.jobs), {self.jobs[job].name for job in kept}
+        instance = self.operations.instance
+        jobs = tuple(job for job in instance.jobs if job.name in names)
+        part = replace(
+            self.operations,
+            instance=replace(instance, cluster=routes.cluster, jobs=jobs),
+            cluster=routes.cluster,
+            jobs=tuple(self.operations.jobs[job] for job in kept if job < count),
+            shaped=tuple(self.operations.shaped[job - count] for job in kept if job >= count),
+        )
+        part.__dict__["routes"] = routes  # they stay known
+        return part
+
+    def _patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
+        """The activities without those of some jobs and with other transfers of others."""
+        durations, resources = list(self._flat.duration_us), list(self._flat.resources)
+        arcs = list(self._arcs)
+        for job in stopped:
+            place = slice(self._begins[job], self._begins[job + 1])
+            size = place.stop - place.start
+            durations[place], resources[place], arcs[job] = [0] * size, [()] * size, []
+        if rerouted:
+            gpus, levels = [self._gpus[job] for job in rerouted], self._levels
+            rows = [levels[job] for job in rerouted if job < len(levels)]
+            network = network_of(self._restricted(rerouted, routes), gpus, rows)
+            now, link = flatten(network), self._links_of(routes)
+            for job, first, last in zip(rerouted, network.jobs, [*network.jobs[1:], len(now.job)], strict=True):
+                place = slice(self._begins[job], self._begins[job + 1])
+                durations[place] = now.duration_us[first:last]
+                resources[place] = [tuple(link.get(r, r) for r in used) for used in now.resources[first:last]]
+                arcs[job] = []
+            for arc in now.arcs:
+                job = rerouted[now.job[arc.after]]
+                shift = self._begins[job] - network.jobs[now.job[arc.after]]
+                arcs[job].append(arc._replace(before=arc.before + shift, after=arc.after + shift))
+        joined = [arc for own in arcs for arc in own]
+        return self._flat._replace(duration_us=durations, resources=resources, arcs=joined)
+
+    @cached_property
+    def _arcs(self) -> list[list[Arc]]:
+        """By job, what waits for what."""
+        arcs: list[list[Arc]] = [[] for _ in self.jobs]
+        for arc in self._flat.arcs:
+            arcs[self._flat.job[arc.after]].append(arc)
+        return arcs
+
+    def _links_of(self, routes: Routes) -> dict[int, int]:
+        """By number of a link among the resources of another cluster, its number here."""
+        gpus = self.operations.cluster.gpu_count
+        number = {link.name: gpus + at for at, link in enumerate(self.operations.cluster.links)}
+        return {gpus + at: number[link.name] for at, link in enumerate(routes.cluster.links)}
+
+
+def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:
+    """Earliest starts on the finite horizon where GPUs and links take activities in an order."""
+    waits: list[list[tuple[int, int]]] = [[] for _ in order]
+    for before, after, length, _ in flat.arcs:
+        waits[after].append((before, length))
+    start, free = list(flat.release_us), dict[int, int]()
+    for number in order:
+        moment = start[number]
+        for before, length in waits[number]:
+            if start[before] + length > moment:
+                moment = start[before] + length
+        used = flat.resources[number]
+        for resource in used:
+            moment = max(moment, free.get(resource, 0))
+        start[number], end = moment, moment + flat.duration_us[number]
+        for resource in used:
+            free[resource] = end
+    return start
+
+
+def _in_order(flat: FlatActivities, starts: Sequence[int]) -> list[int]:
+    """All activities by their starts, each behind those that it waits for within one period."""
+    waiting, after = [0] * len(starts), [list[int]() for _ in starts]
+    for arc in flat.arcs:
+        if arc.periods == 0:
+            waiting[arc.after] += 1
+            after[arc.before].append(arc.after)
+    ready = [(start, number) for number, start in enumerate(starts) if not waiting[number]]
+    heapify(ready)
+    return list(_released(ready, waiting, after, starts))
+
+
+def _released(
+    ready: list[tuple[int, int]], waiting: list[int], after: Sequence[Sequence[int]], starts: Sequence[int]
+) -> Iterator[int]:
+    while ready:
+        number = heappop(ready)[1]
+        yield number
+        for later in after[number]:
+            waiting[later] -= 1
+            if not waiting[later]:
+                heappush(ready, (starts[later], later))
