@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from jigsaw_opt.solvers.resolve.failed_parts import PartKind
-    from jigsaw_opt.solvers.resolve.failures import FailureEffect
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems
 
-HELP = "show what single failures of links, switches and servers do to a plan"
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
+    from jigsaw_opt.solvers.resolve.failed_parts import PartKind
+    from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair
+    from jigsaw_opt.solvers.resolve.failures import FailureEffect
+    from jigsaw_opt.solvers.resolve.remaining import RemainingWork
+
+HELP = "show what failures of links, switches and servers do to a plan"
+_SHORT_SECONDS = 1.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,29 +31,59 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pairs", action="store_true", help="also two at once, but for pairs that do what one of them does alone"
     )
+    parser.add_argument(
+        "--at", type=int, metavar="MICROSECONDS", help="when it fails: iterations that have ended by then are done"
+    )
+    parser.add_argument("--repair", action="store_true", help="also repair the plan after each failure that hits it")
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help=f"with --repair: for each (default: {_SHORT_SECONDS:g})"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the repairs (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the effects as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the effects out and print them."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.cli.source import checked_plan
-    from jigsaw_opt.solvers.resolve.failures import failure_effects
 
-    kinds = _kinds(arguments.kinds)
-    instance, plan = checked_plan(arguments.instance, arguments.plan)
-    effects = list(failure_effects(instance, plan, kinds, arguments.pairs))
+    kinds, instance, plan, rest = _asked(arguments)
+    found = _found(arguments, kinds, *((rest.instance, rest.plan) if rest is not None else (instance, plan)))
+    if rest is not None:
+        found = [_absolute(rest, effect, repair) for effect, repair in found]
     if arguments.json:
-        print_json({"objective": plan.objective, "failures": [_as_json(effect) for effect in effects]})
+        print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
         return 0
     headers = ["kind", "failed", instance.objective, "rerouted", "slowest", "stopped", "promise broken"]
-    print_table(headers, map(_row, effects))
+    repairing = ["repaired", "status", "moved", "no place"] if arguments.repair else []
+    print_table(
+        headers + repairing, (_row(effect) + (_repair_row(repair) if repairing else []) for effect, repair in found)
+    )
     return 0
+
+
+def _asked(arguments: argparse.Namespace) -> tuple[list[PartKind], Instance, Plan, RemainingWork | None]:
+    """What the arguments say; everything that is wrong with them is told at once."""
+    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.solvers.resolve.remaining import remaining_at
+
+    problems, read, rest = Problems(), None, None
+    kinds: list[PartKind] = []
+    with problems.of("--kinds"):
+        kinds = _kinds(arguments.kinds)
+    with problems.of("--time-limit"):
+        _require_limit(arguments)
+    with problems.of(arguments.instance):
+        read = checked_plan(arguments.instance, arguments.plan)
+    if read is not None and arguments.at is not None:
+        with problems.of("--at"):
+            rest = remaining_at(*read, arguments.at)
+    problems.tell()
+    assert read is not None, "what was wrong is told"
+    return kinds, *read, rest
 
 
 def _kinds(text: str) -> list[PartKind]:
     """Kinds of parts, as they are written behind `--kinds`."""
-    from jigsaw_opt.errors import InvalidInputError, Problem
     from jigsaw_opt.solvers.resolve.failed_parts import KINDS
 
     names = [name.strip() for name in text.split(",")]
@@ -56,11 +94,55 @@ def _kinds(text: str) -> list[PartKind]:
     return [kind for kind in KINDS if kind in names]
 
 
-def _as_json(effect: FailureEffect) -> dict[str, Any]:
+def _require_limit(arguments: argparse.Namespace) -> None:
+    limit = arguments.time_limit
+    if limit is not None and not arguments.repair:
+        raise InvalidInputError([Problem("--time-limit", "is a limit of --repair, which is not asked for")])
+    if limit is not None and not limit >= 0:
+        raise InvalidInputError([Problem("--time-limit", f"must be at least 0; is {limit}")])
+
+
+def _found(
+    arguments: argparse.Namespace, kinds: list[PartKind], instance: Instance, plan: Plan
+) -> list[tuple[FailureEffect, FailureRepair | None]]:
+    """Effects, and repairs of those that hit a job where they are asked for."""
+    from jigsaw_opt.solvers.resolve.failures import FailureEffects
+
+    effects = FailureEffects(instance, plan)
+    each = effects.each(kinds, arguments.pairs)
+    if not arguments.repair:
+        return [(effect, None) for effect in each]
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.resolve.failure_repair import repaired
+
+    limit = _SHORT_SECONDS if arguments.time_limit is None else arguments.time_limit
+    options = Options(limit, seed=arguments.seed)
+    return [
+        (effect, repaired(instance, plan, effects, effect, options) if effect.stopped or effect.rerouted else None)
+        for effect in each
+    ]
+
+
+def _absolute(
+    rest: RemainingWork, effect: FailureEffect, repair: FailureRepair | None
+) -> tuple[FailureEffect, FailureRepair | None]:
+    """The same with the jobs that have ended before in the objectives."""
+    effect = replace(effect, objective=rest.total(effect.objective))
+    if repair is None or repair.objective is None:
+        return effect, repair
+    bound = rest.total(repair.bound) or 0
+    return effect, replace(repair, objective=rest.total(repair.objective), bound=bound)
+
+
+def _as_json(effect: FailureEffect, repair: FailureRepair | None) -> dict[str, Any]:
     from dataclasses import asdict
 
     transfers = {job: [change._asdict() for change in own] for job, own in effect.transfers.items()}
-    return asdict(effect) | {"transfers": transfers}
+    told = asdict(effect) | {"transfers": transfers}
+    if repair is None:
+        return told
+    names = ("status", "solver", "objective", "bound", "unplaced", "moved")
+    return told | {"repair": {name: getattr(repair, name) for name in names}}
 
 
 def _row(effect: FailureEffect) -> list[str]:
@@ -71,9 +153,24 @@ def _row(effect: FailureEffect) -> list[str]:
     return [
         " + ".join(part.kind for part in effect.failed),
         " + ".join(part.name for part in effect.failed),
-        "-" if effect.objective is None else f"{effect.objective:,}",
+        _number(effect.objective),
         ", ".join(effect.rerouted) or "-",
         slowest,
         ", ".join(effect.stopped) or "-",
         ", ".join(effect.broken) or "-",
     ]
+
+
+def _repair_row(repair: FailureRepair | None) -> list[str]:
+    if repair is None:
+        return ["-"] * 4
+    return [
+        _number(repair.objective),
+        repair.status,
+        ", ".join(repair.moved) or "-",
+        ", ".join(repair.unplaced) or "-",
+    ]
+
+
+def _number(objective: int | None) -> str:
+    return "-" if objective is None else f"{objective:,}"

@@ -92,7 +92,7 @@ def test_periods_and_paces() -> None:
 def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> None:
     """Data-parallel and shaped jobs, both horizons: a plan timed anew is one of the instance that is left."""
     untouched = rerouted = 0
-    for seed in range(20):
+    for seed in range(12):
         instance = spread((random_mixed_instance if seed % 2 else random_shaped_instance)(seed, *GOALS[seed % 3]))
         plan = solve(instance, "greedy", Options(workers=1)).plan
         if plan is None:
@@ -110,7 +110,7 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
             assert not [it for it in violations(left, timed) if it.rule not in ("deadline", "pace")]
             assert timed.objective == effect.objective
             rerouted += any(it.new_us > it.old_us for own in effect.transfers.values() for it in own)
-    assert untouched > 20 and rerouted > 3
+    assert untouched > 10 and rerouted > 1
 
 
 def test_pairs_that_do_more_than_one_of_their_parts() -> None:

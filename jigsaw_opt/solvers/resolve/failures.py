@@ -111,12 +111,7 @@ def failure_effects(
     pairs
         Whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
     """
-    effects, parts = FailureEffects(instance, plan), parts_of(instance.cluster, kinds)
-    for part in parts:
-        yield effects.of((part,))
-    for pair in combinations(parts, 2) if pairs else ():
-        if not effects.same_as_one(pair):
-            yield effects.of(pair)
+    return FailureEffects(instance, plan).each(kinds, pairs)
 
 
 class FailureEffects:
@@ -136,6 +131,15 @@ class FailureEffects:
         self._used = [frozenset(name for way in found or () for name in way) for found in ways]
         self._outcomes: dict[_Left, _LeftOutcome] = {}
         self._of_one: dict[FailedPart, _Left] = {}
+
+    def each(self, kinds: Collection[PartKind] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
+        """As `failure_effects`."""
+        parts = parts_of(self._instance.cluster, kinds)
+        for part in parts:
+            yield self.of((part,))
+        for pair in combinations(parts, 2) if pairs else ():
+            if not self.same_as_one(pair):
+                yield self.of(pair)
 
     def of(self, failed: Sequence[FailedPart]) -> FailureEffect:
         """What the failure of some parts at once does."""

@@ -1,0 +1,167 @@
+"""A plan repaired where parts of the cluster have failed: jobs may move to what is left."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.checking import violations
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan, PlanStatus
+from jigsaw_opt.problem.route_policy import RoutePolicy
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, dead_links, without_links
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["FailureRepair", "cluster_left", "repaired"]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRepair:
+    """A plan for what is left after a failure.
+
+    Parameters
+    ----------
+    status
+        As in `Result`; ``infeasible`` also where no job has a place.
+    solver
+        ``resolve``, what solved the rest anew, or ``order kept`` where nothing better was found.
+    objective, bound
+        Of the jobs that run; None and 0 without a plan.
+    unplaced
+        By name of a job that cannot run at all, why.
+    moved
+        Jobs that run on other GPUs than before.
+    instance, plan
+        What is left, and its plan, which the checker accepts; None without one.
+    """
+
+    status: Status
+    solver: str
+    objective: int | None
+    bound: int
+    unplaced: dict[str, str]
+    moved: tuple[str, ...]
+    instance: Instance
+    plan: Plan | None
+
+
+def repaired(
+    instance: Instance, plan: Plan, effects: FailureEffects, effect: FailureEffect, options: Options
+) -> FailureRepair:
+    """Repair a plan after a failure.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    effects, effect
+        Those of the plan, and that of the failure.
+    options
+        Limits, seed, cores. Shaped jobs, and jobs under route policies, are solved anew by ``auto``, which goes on
+        until a limit.
+    """
+    cluster = cluster_left(instance.cluster, effect.failed)
+    left, unplaced = _placeable(replace(instance, cluster=cluster))
+    result = _solved(left, plan, options) if left.jobs else None
+    if left.jobs and result is not None and result.plan is None:
+        left, more = _alone(left, options)
+        unplaced |= more
+        result = _solved(left, plan, options) if more and left.jobs else result
+    if result is None or not left.jobs:
+        return FailureRepair(Status.INFEASIBLE, "", None, 0, unplaced, (), left, None)
+    kept = _order_kept(left, effects, effect)
+    if kept is not None and (result.objective is None or kept.objective < result.objective):
+        result = _of_order(kept, result)
+    moved = _moved(plan, result.plan) if result.plan is not None else ()
+    found = result.status, result.solver, result.objective, result.bound
+    return FailureRepair(*found, unplaced, moved, left, result.plan)
+
+
+def cluster_left(cluster: Cluster, failed: Sequence[FailedPart]) -> Cluster:
+    """The cluster without parts that failed, as an instance may have it.
+
+    A switch without links, and one in the place of a server that failed, keep names in route policies right.
+    """
+    dead = dead_links(cluster, failed)
+    down = {part.name for part in failed if part.kind == "server"}
+    left = without_links(cluster, dead)
+    policies = left.route_policies
+    if policies is not None:
+        policies = {name: _without(policy, dead) for name, policy in policies.items()}
+    return replace(
+        left,
+        servers=tuple(server for server in left.servers if server.name not in down),
+        switches=(*left.switches, *(server.name for server in left.servers if server.name in down)),
+        route_policies=policies,
+    )
+
+
+def _without(policy: RoutePolicy, dead: frozenset[str]) -> RoutePolicy:
+    if policy.avoid_links is None:
+        return policy
+    return replace(policy, avoid_links=tuple(link for link in policy.avoid_links if link not in dead))
+
+
+def _placeable(instance: Instance) -> tuple[Instance, dict[str, str]]:
+    """The instance without jobs that certainly have no place in it even alone, and why they have none."""
+    unplaced: dict[str, str] = {}
+    if not instance.cluster.servers:
+        return replace(instance, jobs=()), {job.name: "no server is left" for job in instance.jobs}
+    while instance.jobs:
+        causes = too_wide(instance) or certain_causes(cut(instance, shaped=True))
+        alone = {cause.jobs[0]: cause.message for cause in causes if len(cause.jobs) == 1}
+        if not alone:
+            break
+        unplaced |= alone
+        instance = replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in alone))
+    return instance, unplaced
+
+
+def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, str]]:
+    """The same by a solve of each job alone of which only a solve says that."""
+    unplaced = {}
+    for job in instance.jobs:
+        if job in instance.shaped or job in instance.policed:
+            result = solve(replace(instance, jobs=(job,)), "auto", options)
+            if result.status is Status.INFEASIBLE:
+                unplaced[job.name] = "; ".join(conflict.message for conflict in result.conflicts) or "it has no plan"
+    return replace(instance, jobs=tuple(job for job in instance.jobs if job.name not in unplaced)), unplaced
+
+
+def _solved(left: Instance, plan: Plan, options: Options) -> Result:
+    if left.shaped or left.policed:
+        return solve(left, "auto", options)
+    names = {job.name for job in left.jobs}
+    return resolve(left, replace(plan, jobs=tuple(job for job in plan.jobs if job.name in names)), options=options)
+
+
+def _order_kept(left: Instance, effects: FailureEffects, effect: FailureEffect) -> Plan | None:
+    """The plan in its order, where it has the jobs that are left and breaks no rule."""
+    if effect.objective is None:
+        return None
+    instance, plan = effects.left(effect.failed)
+    if [job.name for job in instance.jobs] != [job.name for job in left.jobs]:
+        return None
+    plan = replace(plan, instance_sha256=instance_sha256(left))
+    return None if violations(left, plan) else plan
+
+
+def _of_order(kept: Plan, result: Result) -> Result:
+    """The result with a better plan."""
+    status = Status.OPTIMAL if kept.objective <= result.bound else Status.FEASIBLE
+    document: PlanStatus = "optimal" if status is Status.OPTIMAL else "feasible"
+    plan = replace(kept, bound=result.bound, status=document)
+    return replace(result, status=status, solver="order kept", objective=kept.objective, plan=plan)
+
+
+def _moved(old: Plan, new: Plan) -> tuple[str, ...]:
+    before = {job.name: job.gpus for job in old.jobs}
+    return tuple(job.name for job in new.jobs if job.gpus != before[job.name])
