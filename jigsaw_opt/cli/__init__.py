@@ -31,6 +31,7 @@ COMMANDS = (
     "fill",
     "partition",
     "pipeline",
+    "shifts",
     "profile",
     "run",
     "plot",

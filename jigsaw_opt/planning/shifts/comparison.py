@@ -1,0 +1,161 @@
+"""Jobs on shared links in three ways: as they come, with time shifts, and by a plan with links one at a time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.shifts.affinity import TimeShifts, time_shifts
+from jigsaw_opt.planning.shifts.fluid import simulate_shared
+from jigsaw_opt.planning.shifts.jobs import Placement, RepeatedJob, draw_placement, placement_of, repeated_jobs
+from jigsaw_opt.planning.shifts.ratios import RatioResult, best_ratios
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["Comparison", "ShiftedPlacement", "best_placement", "candidates", "compare", "shared_times"]
+
+_RANDOM_STARTS = 5
+_FIRST_PLAN = 0.2
+"""Share of the limits for the plan whose levels and placement are taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftedPlacement:
+    """A placement with its time shifts."""
+
+    jobs: tuple[RepeatedJob, ...]
+    shifts: TimeShifts
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Mean times of an iteration, by job, in microseconds.
+
+    Parameters
+    ----------
+    chosen
+        The placement of the best mean compatibility, with its time shifts.
+    placements
+        Number of candidates.
+    alone_us
+        With the links alone.
+    fair_us, shifted_us
+        With links shared fairly: the mean over several random starts, and with the time shifts.
+    ratios
+        Plans with links one at a time: a common period, and the best ratios.
+    """
+
+    chosen: ShiftedPlacement
+    placements: int
+    alone_us: tuple[float, ...]
+    fair_us: tuple[float, ...]
+    shifted_us: tuple[float, ...]
+    ratios: RatioResult
+
+    def planned_us(self, slowdowns: Sequence[float]) -> tuple[float, ...]:
+        """By job, its time in a plan of such slow-downs."""
+        return tuple(factor * us for factor, us in zip(slowdowns, self.alone_us, strict=True))
+
+
+def compare(
+    instance: Instance,
+    options: Options,
+    plans: Sequence[Plan] = (),
+    *,
+    drawn: int = 8,
+    most: int = 4,
+    grid_us: int | None = None,
+) -> Comparison:
+    """Compare sharing, time shifts and plans of a cyclic instance of data-parallel jobs.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    options
+        Limits of all solves together, and the seed.
+    plans
+        Plans whose placements are candidates; the first one's levels are taken. Without any, one is solved.
+    drawn
+        So many random placements with GPUs of their own are candidates too; none where `plans` are given.
+    most
+        The largest ratio.
+    grid_us
+        Grid of the time shifts; None for one that keeps circles small.
+
+    Raises
+    ------
+    UsageError
+        The instance is not cyclic, a job has a shape, or no candidate has a GPU of its own for each worker.
+    """
+    if instance.horizon != "cyclic":
+        raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
+    operations = cut(instance)
+    given = plans or (_solved(instance, options),)
+    placements = candidates(operations, given, 0 if plans else drawn, options.seed)
+    chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
+    jobs = chosen.jobs
+    fair, shifted = shared_times(operations, chosen, options.seed)
+    ratios = best_ratios(instance, [job.cycle_us for job in jobs], options, most)
+    return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)
+
+
+def candidates(operations: Operations, plans: Iterable[Plan], drawn: int, seed: int) -> list[Placement]:
+    """Placements of plans, and random ones, in which no two jobs share a GPU; each once.
+
+    Raises
+    ------
+    UsageError
+        There is none.
+    """
+    found = [placement_of(operations, plan) for plan in plans]
+    found += [it for k in range(drawn) if (it := draw_placement(operations, seed + k)) is not None]
+    own = [it for it in dict.fromkeys(found) if len({gpu for gpus in it for gpu in gpus}) == sum(map(len, it))]
+    if not own:
+        raise UsageError("no candidate placement has a GPU of its own for each worker; time shifts are for such ones")
+    return own
+
+
+def best_placement(
+    operations: Operations, placements: Iterable[Placement], plan: Plan, grid_us: int | None, seed: int
+) -> ShiftedPlacement:
+    """The candidate of the best mean compatibility, the first among equals, with the levels of a plan."""
+    bandwidths = [link.bandwidth for link in operations.cluster.links]
+
+    def judged(placement: Placement) -> ShiftedPlacement:
+        jobs = repeated_jobs(operations, placement, plan)
+        return ShiftedPlacement(jobs, time_shifts(jobs, bandwidths, grid_us, seed))
+
+    return max(map(judged, placements), key=lambda it: it.shifts.mean)
+
+
+def shared_times(
+    operations: Operations, chosen: ShiftedPlacement, seed: int, iterations: int = 200
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean times of an iteration under fair sharing: with random starts, and with the time shifts."""
+    bandwidths, rng = [link.bandwidth for link in operations.cluster.links], random.Random(seed)
+    jobs = chosen.jobs
+    rows = []
+    for _ in range(_RANDOM_STARTS):
+        starts = [rng.randrange(job.cycle_us) for job in jobs]
+        rows.append(simulate_shared(jobs, bandwidths, starts, iterations=iterations).iteration_us)
+    fair = tuple(sum(column) / len(rows) for column in zip(*rows, strict=True))
+    return fair, simulate_shared(jobs, bandwidths, chosen.shifts.shifts_us, iterations=iterations).iteration_us
+
+
+def _solved(instance: Instance, options: Options) -> Plan:
+    time, work = options.time_limit, options.work_limit
+    part = replace(
+        options,
+        time_limit=None if time is None else _FIRST_PLAN * time,
+        work_limit=None if work is None else _FIRST_PLAN * work,
+    )
+    plan = solve(instance, "auto", part).plan
+    if plan is None:
+        raise UsageError("no plan was found within the limits")
+    return plan

@@ -1,0 +1,192 @@
+"""How often each job runs its iterations in a common period.
+
+With one common period jobs of 100 and 130 us alone both take 130. Here each job's iterations are done `a_j` times a
+period; every vector of ratios is a cyclic instance of its own. The value of a plan is the mean over the jobs of
+``T / (a_j * alone_j)``: by what factor their iterations are longer than alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.planning.fill.search import Limits
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds.driver import lower_bound
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["RatioPlan", "RatioResult", "best_ratios", "with_ratios"]
+
+Ratios = tuple[int, ...]
+_MOST_VECTORS = 4_096
+_FIRST, _ATTEMPT, _DECIDED = 0.2, 0.02, 0.2
+_SMALL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class RatioPlan:
+    """Ratios with a checked plan.
+
+    Parameters
+    ----------
+    ratios
+        By job, how often its iterations are done in a period.
+    instance, plan
+        The instance with so many iterations, and its plan.
+    slowdowns
+        By job, ``T / (a_j * alone_j)``.
+    """
+
+    ratios: Ratios
+    instance: Instance
+    plan: Plan
+    slowdowns: tuple[float, ...]
+
+    @property
+    def value(self) -> float:
+        """Mean slow-down."""
+        return sum(self.slowdowns) / len(self.slowdowns)
+
+
+@dataclass(frozen=True, slots=True)
+class RatioResult:
+    """What the search over ratios found.
+
+    Parameters
+    ----------
+    plain
+        All ratios 1: the common period.
+    plain_bound
+        No plan with these ratios has a smaller value.
+    best
+        The best ratios found.
+    bound
+        No plan with ratios up to the largest allowed has a smaller value.
+    vectors, asked
+        Vectors of ratios, and how often one was solved.
+    """
+
+    plain: RatioPlan
+    plain_bound: float
+    best: RatioPlan
+    bound: float
+    vectors: int
+    asked: int
+
+    @property
+    def status(self) -> Literal["optimal", "feasible"]:
+        """``optimal`` where no ratios up to the largest allowed are better."""
+        return "optimal" if self.best.value <= self.bound + _SMALL else "feasible"
+
+
+def with_ratios(instance: Instance, ratios: Iterable[int]) -> Instance:
+    """The instance with the iterations of each job done so often in a period."""
+    jobs = (replace(job, iterations=job.iterations * a) for job, a in zip(instance.jobs, ratios, strict=True))
+    return replace(instance, jobs=tuple(jobs))
+
+
+def best_ratios(
+    instance: Instance, alone_us: Sequence[float], options: Options, most: int = 4, solver: str = "auto"
+) -> RatioResult:
+    """Search the ratios up to `most` of the least mean slow-down.
+
+    Parameters
+    ----------
+    instance
+        A cyclic instance.
+    alone_us
+        By job, the time of its iterations in a period where it is alone.
+    options
+        Limits of all solves together.
+    most
+        The largest ratio; with 1 there is only the common period.
+    solver
+        Solves every vector.
+
+    Raises
+    ------
+    UsageError
+        There are too many vectors, or no plan with all ratios 1 was found.
+    """
+    if most ** len(instance.jobs) > _MOST_VECTORS:
+        raise UsageError(f"ratios up to {most} of {len(instance.jobs)} jobs are more than {_MOST_VECTORS} vectors")
+    search = _RatioSearch(instance, alone_us, Limits.of(options), solver)
+    plain = search.first()
+    plain_bound = search.bounds[plain.ratios]
+    search.enter(most)
+    search.run()
+    return RatioResult(plain, plain_bound, search.best, search.bound(), len(search.bounds), search.asked)
+
+
+class _RatioSearch:
+    """Vectors are solved in the order of how often they have been tried, then of their bounds."""
+
+    def __init__(self, instance: Instance, alone_us: Sequence[float], limits: Limits, solver: str) -> None:
+        self.instance, self.alone_us, self.limits, self.solver = instance, tuple(alone_us), limits, solver
+        self.bounds: dict[Ratios, float] = {}
+        self.tries: dict[Ratios, int] = {}
+        self.asked = 0
+        self.best: RatioPlan
+
+    def first(self) -> RatioPlan:
+        """The common period, with ten times the time of an attempt."""
+        ones = (1,) * len(self.alone_us)
+        self.bounds[ones] = self._value(ones, lower_bound(cut(self.instance, shaped=True)).value)
+        found = self._attempt(ones, _FIRST)
+        if found is None:
+            raise UsageError("no plan was found within the limits")
+        self.best = found
+        return found
+
+    def enter(self, most: int) -> None:
+        """List all vectors without a common divisor, each with the bound of its instance."""
+        for ratios in product(range(1, most + 1), repeat=len(self.alone_us)):
+            if math.gcd(*ratios) == 1 and ratios not in self.bounds:
+                # A job runs its own iterations one after the other, up to what depth rules may shift among them.
+                operations = cut(with_ratios(self.instance, ratios), shaped=True)
+                self.bounds[ratios] = self._value(ratios, lower_bound(operations).value)
+
+    def run(self) -> None:
+        """Solve until no vector could be better, or the limits are over."""
+        while not self.limits.over:
+            left = [ratios for ratios in self.bounds if self._is_open(ratios)]
+            if not left:
+                return
+            ratios = min(left, key=lambda it: (self.tries.get(it, 0), self.bounds[it], it))
+            found = self._attempt(ratios, _ATTEMPT * 2.0 ** self.tries.get(ratios, 0))
+            if found is not None and found.value < self.best.value - _SMALL:
+                self.best = found
+
+    def bound(self) -> float:
+        """No vector has a plan of a smaller value."""
+        return min(self.best.value, *self.bounds.values())
+
+    def _is_open(self, ratios: Ratios) -> bool:
+        return self.bounds[ratios] < self.best.value - _SMALL
+
+    def _value(self, ratios: Ratios, period_us: int) -> float:
+        slowdowns = (period_us / (a * alone) for a, alone in zip(ratios, self.alone_us, strict=True))
+        return sum(slowdowns) / len(ratios)
+
+    def _attempt(self, ratios: Ratios, share: float) -> RatioPlan | None:
+        self.asked += 1
+        self.tries[ratios] = self.tries.get(ratios, 0) + 1
+        instance = with_ratios(self.instance, ratios)
+        share = min(1.0, share)
+        result = solve(instance, self.solver, self.limits.part(share))
+        self.limits.charge(share * (_DECIDED if result.status is Status.OPTIMAL else 1.0))
+        infeasible = result.status is Status.INFEASIBLE
+        proven = math.inf if infeasible else self._value(ratios, result.bound)
+        self.bounds[ratios] = max(self.bounds[ratios], proven)
+        if result.plan is None:
+            return None
+        slowdowns = (result.plan.objective / (a * us) for a, us in zip(ratios, self.alone_us, strict=True))
+        return RatioPlan(ratios, instance, result.plan, tuple(slowdowns))

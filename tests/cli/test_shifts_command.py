@@ -1,0 +1,71 @@
+"""``jigsaw shifts``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_instance, save_instance
+from jigsaw_opt.problem.job import Job
+from tests.planning.test_shifts import small_instance
+
+LIMITS = ["--work-limit", "20", "--time-limit", "300", "--workers", "1", "--most", "2"]
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    path = tmp_path / "small.json"
+    one_a_server = small_instance()
+    jobs = tuple(Job(name, "net", 3 if name == "a" else 1, 1) for name in "ab")
+    save_instance(replace(one_a_server, jobs=jobs), path)
+    return path
+
+
+def test_plans_in_turn_are_written_and_right(
+    document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    best, plan = tmp_path / "best.json", tmp_path / "plan.json"
+    written = ["-o", str(best), "--best-plan", str(plan), "--json"]
+    assert main(["shifts", str(document), *LIMITS, *written]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [it["job"] for it in told["jobs"]] == ["a", "b"]
+    assert told["links"] == [] and told["mean_compatibility"] == {"unshifted": 1.0, "shifted": 1.0, "bound": 1.0}
+    # Nothing is shared, so sharing slows nobody; the period is that of the longer job.
+    assert all(it["shifted_us"] == it["fair_us"] == it["alone_us"] for it in told["jobs"])
+    assert told["ratios"]["slowdown"] <= told["common_period"]["slowdown"]
+    assert [job.iterations for job in load_instance(best).jobs] == [it["ratio"] for it in told["jobs"]]
+    assert main(["check", str(best), str(plan)]) == 0
+    assert main(["shifts", str(document), "--plan", str(plan), *LIMITS, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out.partition("\n")[2])["placements"] == 1
+
+
+def test_shared_links_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, plan = tmp_path / "small.json", tmp_path / "plan.json"
+    save_instance(replace(small_instance(), jobs=tuple(Job(name, "net", 2, 1) for name in "ab")), path)
+    assert main(["solve", str(path), *LIMITS[:-2], "-o", str(plan), "-q"]) == 0
+    capsys.readouterr()
+    assert main(["shifts", str(path), *LIMITS, "--placements", "2"]) == 0
+    told = capsys.readouterr().out
+    assert "mean compatibility" in told and "common period" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--most", "0"], "--most is at least 1"), (["--grid", "0"], "--grid"), (["--placements", "-1"], "--placements")],
+)
+def test_values_out_of_range_are_named(
+    document: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["shifts", str(document), *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_finite_horizon_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "finite.json"
+    save_instance(replace(small_instance(), horizon="finite", objective="makespan"), path)
+    assert main(["shifts", str(path)]) == 2
+    assert "finite horizon" in capsys.readouterr().err
