@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 
-from jigsaw_opt.documents import add_job
+from jigsaw_opt.documents import save_instance
 from jigsaw_opt.documents.readers.deeppool import read_deeppool_runs
 from jigsaw_opt.planning.burst import (
     BurstSetting,
@@ -103,19 +103,44 @@ def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
 
 
 def bursts(gpus: int) -> Iterator[Foreground]:
-    """Bursts of VGG and WideResNet at 266 000 bytes a microsecond, layers amplified at most 2 times."""
+    """Bursts of VGG and WideResNet at 266 000 bytes a microsecond, layers amplified at most 2 times.
+
+    On more GPUs than samples there are several bursts of as many GPUs as samples, each on a server of its own.
+    """
     for model, batch in (("vgg", 64), ("wrn", 32)):
-        runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
-        costs = profiled_costs(runs, BurstSetting(gpus, batch, 266_000))
-        single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // gpus, 266_000)))
-        yield Foreground(
-            f"{model} {batch}",
-            burst_instance(exact_plan(costs, 2.0), model, "cyclic"),
-            500,
-            batch,
-            batch // gpus * 1e6 / single.iteration_us,
-            batch * 1e6 / widest_plan(costs).iteration_us,
-        )
+        together = min(gpus, batch)
+        yield several(burst(model, batch, together), gpus // together)
+
+
+def burst(model: str, batch: int, gpus: int) -> Foreground:
+    """A burst on all GPUs of a server."""
+    runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
+    costs = profiled_costs(runs, BurstSetting(gpus, batch, 266_000))
+    single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // gpus, 266_000)))
+    return Foreground(
+        f"{model} {batch}",
+        burst_instance(exact_plan(costs, 2.0), model, "cyclic"),
+        500,
+        batch,
+        batch // gpus * 1e6 / single.iteration_us,
+        batch * 1e6 / widest_plan(costs).iteration_us,
+    )
+
+
+def several(foreground: Foreground, count: int) -> Foreground:
+    """So many of a foreground, each on servers of its own."""
+    if count == 1:
+        return foreground
+    one, numbers = foreground.instance, range(count)
+    servers = tuple(replace(it, name=f"{it.name}{k}") for k in numbers for it in one.cluster.servers)
+    jobs = tuple(replace(it, name=f"{it.name}{k}") for k in numbers for it in one.jobs)
+    return replace(
+        foreground,
+        name=f"{count} x {foreground.name}",
+        instance=replace(one, cluster=replace(one.cluster, servers=servers), jobs=jobs),
+        batch=count * foreground.batch,
+        parallel_rate=count * foreground.parallel_rate,
+    )
 
 
 def with_background(foreground: Foreground, kind: str) -> Instance:
@@ -124,14 +149,12 @@ def with_background(foreground: Foreground, kind: str) -> Instance:
     gpus = instance.cluster.gpu_count
     if kind == "pieces":
         shape = Shape((Slot("gpu"),), (ShapedBlock("piece", ("gpu",), {"gpu": us}),))
-        for gpu in range(gpus):
-            instance = add_job(instance, ShapedJob(f"one{gpu}", shape, 1))
-        return instance
+        pieces = tuple(ShapedJob(f"one{gpu}", shape, 1) for gpu in range(gpus))
+        return replace(instance, jobs=(*instance.jobs, *pieces))
     part = {"gpu": us // 3}
     model = Model(tuple(Segment(name, part, {"gpu": us}, 0, 0) for name in ("low", "high")))
-    for pair in range(gpus // 2):
-        instance = add_job(instance, Job(f"two{pair}", "m", 2, 1, depth=StaircaseDepth()), {"m": model})
-    return instance
+    pairs = tuple(Job(f"two{pair}", "m", 2, 1, depth=StaircaseDepth()) for pair in range(gpus // 2))
+    return replace(instance, models={"m": model}, jobs=(*instance.jobs, *pairs))
 
 
 def draw(foreground: Foreground, options: Options, path: Path) -> None:
@@ -148,7 +171,7 @@ def print_table(chosen: Sequence[Foreground], options: Options) -> None:
     print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
     for foreground, kind, slowdown in product(chosen, ("pieces", "SPB"), map(float, SLOWDOWNS)):
         instance = with_background(foreground, kind)
-        found = fill(instance, [instance.jobs[0].name], options, slowdown=slowdown)
+        found = fill(instance, [job.name for job in foreground.instance.jobs], options, slowdown=slowdown)
         if found.interrupted:
             return
         cells = (
@@ -164,16 +187,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
     parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
-    parser.add_argument("--gpus", type=int, default=8, metavar="N", help="of bursts (default: 8)")
+    parser.add_argument("--gpus", type=int, nargs="+", default=[8], metavar="N", help="of bursts (default: 8)")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the first with pieces as an instance")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the first with pieces, 10 %% allowed, as PNG")
     arguments = parser.parse_args()
     if not FOLDER.is_dir():
         print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
         return 2
-    groups = pipelines(), bursts(arguments.gpus)
+    groups = pipelines(), *map(bursts, arguments.gpus)
     chosen = [it for group in groups for it in group if arguments.only in it.name]
     options = Options(time_limit=arguments.seconds, workers=arguments.workers)
+    if arguments.write is not None:
+        save_instance(with_background(chosen[0], "pieces"), arguments.write)
+        return 0
     if arguments.draw is not None:
         draw(chosen[0], options, arguments.draw)
         return 0

@@ -11,6 +11,7 @@ import pytest
 from jigsaw_opt.checking import check
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.planning.fill import fill
+from jigsaw_opt.planning.fill.alone import alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
@@ -133,14 +134,6 @@ def test_what_makes_no_sense_is_named() -> None:
         fill(finite, ["front"], WORK)
 
 
-def test_a_first_guess_spreads_jobs_over_what_is_left_of_single_gpus() -> None:
-    whole = instance(line("front", ("x", 6), ("y", 2)), line("a", ("z", 2)), line("b", ("z", 2)))
-    loads = Loads(whole, ["front"], ["a", "b"], 8, 8)
-    assert loads.caps == (4, 4)
-    assert loads.filling(Fraction(1), {"s/0": 6, "s/1": 2}) == (3, 1)
-    assert loads.filling(Fraction(1, 2), {"s/0": 6, "s/1": 2}) == (1, 0)
-
-
 def test_transfers_of_workers_on_two_servers_count_and_a_pace_is_kept() -> None:
     servers = tuple(Server(name, "gpu", 1, 10**6, 10**6) for name in ("s", "t"))
     links = tuple(Link(name, (name, "switch"), 10**6) for name in ("s", "t"))
@@ -156,3 +149,20 @@ def test_transfers_of_workers_on_two_servers_count_and_a_pace_is_kept() -> None:
     assert found.instance.jobs[0].pace_us == 16
     assert not check(found.instance, found.plan)
     assert found.status == "optimal"
+
+
+def test_foreground_jobs_that_are_alike_each_get_a_server_of_their_own() -> None:
+    servers = tuple(Server(name, "gpu", 3, 10**6, 10**6) for name in ("s", "t"))
+    fronts = tuple(replace(THERE_AND_BACK, name=f"front{k}") for k in range(2))
+    longer = line("longer", ("x", 9), ("y", 9))
+    whole = Instance("twins", Cluster(servers), {}, (*fronts, replace(longer, name="b")), "cyclic", "period")
+    found = alone(restricted(whole, {"front0": 1, "front1": 1}), lambda _: WORK)
+    assert (found.plan.objective, found.bound) == (15, 15)
+    assert [{gpu[0] for gpu in job.gpus} for job in found.plan.jobs] == [{"s"}, {"t"}]
+    filled = fill(whole, ["front0", "front1"], replace(WORK, work_limit=2.0), slowdown=1.2)
+    assert not check(filled.instance, filled.plan)
+    assert filled.value >= 1
+    # With a longer job beside them, the shorter one waits.
+    both = alone(replace(whole, jobs=(fronts[0], longer)), lambda _: WORK)
+    assert (both.plan.objective, both.bound) == (18, 18)
+    assert not check(replace(whole, jobs=(fronts[0], longer)), both.plan)

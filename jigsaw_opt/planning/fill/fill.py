@@ -8,7 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.errors import InfeasibleError, InvalidInputError, OutOfTimeError, Problem, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.planning.fill.alone import Alone, alone
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.planning.fill.result import FillResult, busy_us
 from jigsaw_opt.planning.fill.search import Limits, VectorSearch
@@ -17,8 +18,6 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.result import Result, Status
-from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.system.interrupts import on_interrupt
 
 __all__ = ["fill"]
@@ -67,12 +66,12 @@ def fill(
     limits = Limits.of(options)
     kept = {job.name: job.iterations for job in instance.jobs if job.name not in background}
     with on_interrupt(options.cancel.set):
-        alone, plan = _alone(restricted(instance, kept), limits.part(_FOREGROUND_SHARE))
-        allowed = max(plan.objective, _allowed(instance, foreground, plan.objective, slowdown))
-        loads = Loads(instance, tuple(kept), background, allowed, alone.bound)
-        search = VectorSearch(loads, plan, kept, limits)
+        first = alone(restricted(instance, kept), lambda share: limits.part(share * _FOREGROUND_SHARE))
+        allowed = max(first.plan.objective, _allowed(instance, foreground, first.plan.objective, slowdown))
+        loads = Loads(instance, tuple(kept), background, allowed, first.bound)
+        search = VectorSearch(loads, first.plan, kept, limits)
         search.run()
-    return _result(search, alone, options, began)
+    return _result(search, first, options, began)
 
 
 def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...]:
@@ -92,16 +91,6 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     return tuple(job.name for job in left)
 
 
-def _alone(instance: Instance, options: Options) -> tuple[Result, Plan]:
-    """The foreground alone."""
-    result = solve(instance, "auto", options)
-    if result.status is Status.INFEASIBLE:
-        raise InfeasibleError("; ".join(it.message for it in result.conflicts) or "the foreground alone has no plan")
-    if result.plan is None:
-        raise OutOfTimeError("no plan of the foreground alone was found within its share of the limits")
-    return result, result.plan
-
-
 def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowdown: float | Fraction) -> int:
     """The period that slow-down and promises allow, in microseconds."""
     exact = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
@@ -110,7 +99,7 @@ def _allowed(instance: Instance, foreground: Sequence[str], least_us: int, slowd
     return min([int(exact * least_us), *promised])
 
 
-def _result(search: VectorSearch, alone: Result, options: Options, began: float) -> FillResult:
+def _result(search: VectorSearch, first: Alone, options: Options, began: float) -> FillResult:
     loads, best = search.loads, search.best
     chosen = dict(zip(loads.background, best.vector, strict=True))
     instance = _promising(restricted(loads.instance, search.kept | chosen), loads, search.kept, best.plan)
@@ -118,7 +107,6 @@ def _result(search: VectorSearch, alone: Result, options: Options, began: float)
     require_correct(instance, plan, "filling")
     bound = max(best.rate, search.bound())
     holes = instance.cluster.gpu_count * plan.objective - busy_us(instance, plan, search.kept).total()
-    assert alone.objective is not None, "the foreground has a plan"
     return FillResult(
         status="optimal" if bound == best.rate else "feasible",
         iterations=chosen,
@@ -127,8 +115,8 @@ def _result(search: VectorSearch, alone: Result, options: Options, began: float)
         value=best.value,
         rate=float(best.rate * 10**6),
         bound=float(bound * 10**6),
-        foreground_us=alone.objective,
-        foreground_bound_us=alone.bound,
+        foreground_us=first.plan.objective,
+        foreground_bound_us=first.bound,
         allowed_us=loads.allowed_us,
         filled=busy_us(instance, plan, chosen).total() / holes if holes else 0.0,
         interrupted=options.cancel.is_set(),

@@ -9,7 +9,6 @@ problems*, Operations Research 5, 1957).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,6 +19,7 @@ from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
@@ -88,7 +88,7 @@ class Loads:
         )
         self._once = _JobLoads(cut(once, shaped=True))
         self.resources = self._resources(foreground)
-        self.caps = tuple(self._cap(index) for index in range(len(background)))
+        self.caps = self._all_caps()
 
     def value(self, vector: Vector) -> int:
         """Weighted iterations."""
@@ -106,42 +106,6 @@ class Loads:
         """
         most = min(self._knapsack(resource) for resource in self.resources)
         return min(most / self.allowed_us, Fraction(int(most), self.least_us))
-
-    def filling(self, share: Fraction, busy_us: Mapping[str, int]) -> Vector:
-        """Iterations that take a share of what is left of single GPUs: best weight for its work first, in turn.
-
-        A guess that a search begins with. Each job is on the GPUs that have fewest jobs and then most time left.
-
-        Parameters
-        ----------
-        share
-            Of the time that is left, to be taken.
-        busy_us
-            By GPU (``server/index``), what is taken already.
-        """
-        servers = enumerate(self.instance.cluster.servers)
-        gpus = {f"{it.name}/{k}": s for s, it in servers for k in range(it.gpus)}
-        left = {gpu: share * (self.allowed_us - busy_us.get(gpu, 0)) for gpu in gpus}
-        jobs, places = dict.fromkeys(gpus, 0), [Counter[str]() for _ in self.caps]
-        order = sorted(range(len(self.caps)), key=lambda j: (-self._density(j), j))
-        for j in order:
-            own = [gpu for gpu, s in gpus.items() if s in self._once.servers[self.background[j]]]
-            for us in self._once.slot_us[self.background[j]] if self.caps[j] else ():
-                gpu = max(own, key=lambda it: (it not in places[j], -jobs[it], left[it]))
-                places[j][gpu] += us
-                jobs[gpu] += 1
-        vector, pending = [0] * len(order), [j for j in order if self.caps[j]]
-        while pending:
-            for j in [j for j in pending if self._density(j) == self._density(pending[0])]:
-                if vector[j] < self.caps[j] and all(left[gpu] >= us for gpu, us in places[j].items()):
-                    vector[j] += 1
-                    left |= {gpu: left[gpu] - us for gpu, us in places[j].items()}
-                else:
-                    pending.remove(j)
-        return tuple(vector)
-
-    def _density(self, index: int) -> Fraction:
-        return Fraction(self.weights[index], max(1, self.resources[0].each_us[index]))
 
     def _knapsack(self, resource: SharedResource) -> Fraction:
         """Most weighted iterations that fit, fractions of one allowed."""
@@ -172,6 +136,17 @@ class Loads:
         return SharedResource(
             count, sum(work[name] for name in foreground), tuple(work[name] for name in self.background)
         )
+
+    def _all_caps(self) -> tuple[int, ...]:
+        """Of each background job; jobs that are alike have the same."""
+        jobs = {job.name: replace(job, name="") for job in self.instance.jobs}
+        known, caps = list[tuple[Job | ShapedJob, int]](), list[int]()
+        for index, name in enumerate(self.background):
+            cap = next((cap for job, cap in known if job == jobs[name]), None)
+            if cap is None:
+                known.append((jobs[name], cap := self._cap(index)))
+            caps.append(cap)
+        return tuple(caps)
 
     def _cap(self, index: int) -> int:
         """Most iterations of a background job in the allowed period, were it alone beside the foreground's work."""
@@ -208,12 +183,11 @@ def restricted(instance: Instance, iterations: Mapping[str, int]) -> Instance:
 
 
 class _JobLoads:
-    """By job: servers that suffice for it, least GPU time, that of each slot once, and least time of links."""
+    """By job: servers that suffice for it, least GPU time, and least time of links."""
 
     def __init__(self, operations: Operations) -> None:
         self.servers: dict[str, frozenset[int]] = {}
         self.gpu_us: dict[str, int] = {}
-        self.slot_us: dict[str, list[int]] = {}
         self.link_us: dict[str, int] = {}
         for job in operations.jobs:
             self._add_data_parallel(operations, job)
@@ -228,7 +202,6 @@ class _JobLoads:
         # Iteration by iteration, as levels of a rule that counts over all of them are not known here.
         each = sum(min(table[level - 1] for table in tables) for level in least_levels(job)) if tables else 0
         self.gpu_us[job.name] = job.iterations * each
-        self.slot_us[job.name] = [ceil_div(each, job.slots)] * job.slots
         ring = operations.pace.crossing(gpus, job.slots) if max(gpus.values(), default=0) < job.slots else None
         if ring is not None:
             switches = set(operations.cluster.switches)
@@ -240,5 +213,5 @@ class _JobLoads:
         fit = (s for s, server in enumerate(operations.cluster.servers) if server.gpu_type in types)
         self.servers[graph.job.name], self.link_us[graph.job.name] = frozenset(fit), 0
         least = ShapedData(graph, operations.cluster).least_us
-        self.slot_us[graph.job.name] = [sum(least[block] for block in blocks) for blocks in graph.blocks_of]
-        self.gpu_us[graph.job.name] = graph.job.iterations * sum(self.slot_us[graph.job.name])
+        each = sum(least[block] for blocks in graph.blocks_of for block in blocks)
+        self.gpu_us[graph.job.name] = graph.job.iterations * each

@@ -1,21 +1,23 @@
-"""The search over iteration vectors: each is put to `auto`, which finds a plan, refutes it or leaves it open.
+"""The search over iteration vectors: packing finds plans, and `auto` finds a plan of a vector or refutes it.
 
-First shares of the holes are halved, then single jobs get more iterations or change them with one another. Where there
-are few vectors, the one that could still be best is asked for again, longer each time, until none is left.
+First jobs are packed into the foreground's plan. Where the instance is small, single jobs then get more iterations or
+change them with one another, each vector put to `auto`. Where there are few vectors, the one that could still be best
+is asked for again, longer each time, until none is left.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
-from jigsaw_opt.planning.fill.result import busy_us
+from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
@@ -25,6 +27,14 @@ __all__ = ["Filled", "Limits", "VectorSearch"]
 
 _MOST_VECTORS = 4096
 """Of so many vectors, each is asked for where it could still be best."""
+_MOST_OPERATIONS = 1000
+"""`auto` is asked where no plan has more blocks and transfers."""
+_PACKING = 0.4
+"""Share of the limits that packing may take before `auto` is asked."""
+_CHECKING = 0.15
+"""Share of the time that is left for checking the plan and writing it."""
+_STEPS = 50_000
+"""Operations for which packing looks for a time, in a unit of work."""
 _HALVINGS = 5
 _ATTEMPT = 0.05
 """Share of the limits for a vector, where nothing is known of it."""
@@ -66,6 +76,23 @@ class Limits:
         seconds = None if own.time_limit is None else min(share * own.time_limit, self._end - time.monotonic())
         work = None if own.work_limit is None else min(share, left) * own.work_limit
         return replace(own, time_limit=None if seconds is None else max(0.0, seconds), work_limit=work)
+
+    @property
+    def seed(self) -> int:
+        """Seed of all that is random."""
+        return self._options.seed
+
+    def stop(self, share: float) -> Callable[[int], bool]:
+        """Whether so many steps of packing are a share of the limits, or all that is left of them, asked as it goes."""
+        own = self._options
+        end = math.inf if own.time_limit is None else time.monotonic() + share * own.time_limit
+        end = min(end, self._end - _CHECKING * (own.time_limit or 0.0))
+        left = min(share, 1 - self._spent)
+        return lambda steps: own.cancel.is_set() or self.steps_share(steps) >= left or time.monotonic() >= end
+
+    def steps_share(self, steps: int) -> float:
+        """What steps of packing are of the limit of work; 0 without one."""
+        return 0.0 if self._options.work_limit is None else steps / (_STEPS * max(self._options.work_limit, 1e-9))
 
     def charge(self, share: float) -> None:
         """Count a share of the work as spent; time is on the clock."""
@@ -111,32 +138,36 @@ class VectorSearch:
         self._asked = 0
         background = [job for job in loads.instance.jobs if job.name not in kept]
         self._monotone = all(map(is_monotone, background))
+        own = cut(loads.instance, shaped=True)
+        sizes = {job.name: len(job.blocks) + len(job.transfers) for job in own.jobs}
+        sizes |= {graph.job.name: graph.size for graph in own.shaped}
+        most = kept | dict(zip(loads.background, loads.caps, strict=True))
+        self._is_small = sum(most[name] * size for name, size in sizes.items()) <= _MOST_OPERATIONS
         count = math.prod(cap + 1 for cap in loads.caps)
         self._all = [*product(*(range(cap + 1) for cap in loads.caps))] if count <= _MOST_VECTORS else None
 
     def run(self) -> None:
         """Search until the limits are over, or nothing better is left."""
-        self._halve()
-        self._climb()
-        self._exhaust()
+        self._pack()
+        if self._is_small:
+            self._climb()
+            self._exhaust()
 
     def bound(self) -> Fraction:
         """Weighted iterations a microsecond that no plan within the allowed period beats."""
         rate = self.loads.rate_bound()
         return rate if self._all is None else min(rate, max(map(self._rate_bound, self._all)))
 
-    def _halve(self) -> None:
-        """Find what share of the holes can be filled, all jobs alike."""
-        low, high, share = Fraction(0), Fraction(1), Fraction(1)
-        busy = busy_us(restricted(self.loads.instance, self.kept), self.best.plan, self.kept)
-        for _ in range(_HALVINGS):
-            if self._attempt(self.loads.filling(share, busy)):
-                low = share
-            else:
-                high = share
-            if low == high:
-                return
-            share = (low + high) / 2
+    def _pack(self) -> None:
+        """Pack background jobs into the foreground's plan."""
+        limits = self._limits
+        search = PackingSearch(
+            self.loads, self.best.plan, self.kept, limits.seed, limits.stop(_PACKING if self._is_small else 1.0)
+        )
+        search.run()
+        limits.charge(limits.steps_share(search.steps))
+        if search.best.rate:
+            self.best = Filled(search.vector, self.loads.value(search.vector), search.plan())
 
     def _climb(self) -> None:
         """Change the vector by one or two jobs, as long as it gets better; then with longer attempts."""

@@ -1,0 +1,113 @@
+"""The foreground alone: job by job where each fits on GPUs of its own, or all together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import InfeasibleError, OutOfTimeError
+from jigsaw_opt.planning.fill.loads import restricted
+from jigsaw_opt.planning.fill.stretching import KeptPlan
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["Alone", "alone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """A plan of the foreground alone, and a period that none is below."""
+
+    plan: Plan
+    bound: int
+
+
+def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
+    """Find a plan of the foreground alone.
+
+    Jobs that are alike are solved once and each put on a server of its own, as far as a job keeps to one. What a job
+    takes alone is a bound of what all take together, so a plan that attains it is not looked for any longer.
+
+    Parameters
+    ----------
+    instance
+        The foreground.
+    part
+        Options for a share of what there is for it.
+
+    Raises
+    ------
+    InfeasibleError
+        There is no plan.
+    OutOfTimeError
+        None was found.
+    """
+    first = _apart(instance, part) if len(instance.jobs) > 1 else None
+    if first is not None and first.plan.objective == first.bound:
+        return first
+    result = _solved(instance, part(0.5 if first is not None else 1.0))
+    found = [first] if first is not None else []
+    if result.plan is not None:
+        found.append(Alone(result.plan, result.bound))
+    if not found:
+        raise OutOfTimeError("no plan of the foreground alone was found within its share of the limits")
+    best = min(found, key=lambda it: it.plan.objective)
+    return replace(best, bound=min(best.plan.objective, max(result.bound, *(it.bound for it in found))))
+
+
+def _solved(instance: Instance, options: Options) -> Result:
+    result = solve(instance, "auto", options)
+    if result.status is Status.INFEASIBLE:
+        raise InfeasibleError("; ".join(it.message for it in result.conflicts) or "the foreground alone has no plan")
+    return result
+
+
+def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None:
+    """Each job on a server of its own kind, or None where some job needs several or finds none."""
+    classes = list[Job | ShapedJob]()
+    for job in instance.jobs:
+        if replace(job, name="") not in classes:
+            classes.append(replace(job, name=""))
+    results = list[tuple[KeptPlan, int]]()
+    for each in classes:
+        name = next(job.name for job in instance.jobs if replace(job, name="") == each)
+        one = restricted(instance, {name: each.iterations})
+        result = _solved(one, part(0.5 / len(classes)))
+        if result.plan is None:
+            return None
+        results.append((KeptPlan(cut(one, shaped=True), result.plan), result.bound))
+    period = max(kept.period_us for kept, _ in results)
+    used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
+    for job in instance.jobs:
+        kept, _ = results[classes.index(replace(job, name=""))]
+        (own,) = kept.jobs({kept.moments[0]: period - kept.period_us})
+        gpus = _elsewhere(instance, own.gpus, used)
+        if gpus is None:
+            return None
+        jobs.append(replace(own, name=job.name, gpus=gpus))
+    bound = max(bound for _, bound in results)
+    paperwork = replace(
+        results[0][0].plan, instance=instance.name, instance_sha256=instance_sha256(instance), status="feasible"
+    )
+    return Alone(replace(paperwork, objective=period, bound=bound, period_us=period, jobs=tuple(jobs)), bound)
+
+
+def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) -> tuple[str, ...] | None:
+    """As many GPUs that are not used yet, of a server like the one that a job is on alone."""
+    names = {gpu.rpartition("/")[0] for gpu in gpus}
+    servers = instance.cluster.servers
+    like = next(replace(it, name="") for it in servers if it.name in names)
+    for number, server in enumerate(servers):
+        if len(names) == 1 and replace(server, name="") == like and server.gpus - used[number] >= len(gpus):
+            begin = used[number]
+            used[number] += len(gpus)
+            return tuple(f"{server.name}/{begin + k}" for k in range(len(gpus)))
+    return None

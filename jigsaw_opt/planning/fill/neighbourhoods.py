@@ -1,0 +1,231 @@
+"""A search over plans that keep the foreground's: its period stretched here and there, background jobs packed into it.
+
+Two neighbourhoods take turns, each the more often the more it gave (adaptive large neighbourhood search; Ropke and
+Pisinger, Transportation Science 40, 2006). One puts a gap into the foreground's period, as long as one more operation
+takes beside those that fit already, or takes gaps out; all jobs are packed anew where they are. The other takes out
+some jobs and puts them back elsewhere, others in their place (*ruin and recreate*; Schrimpf et al., Journal of
+Computational Physics 159, 2000).
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from random import Random
+
+from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
+from jigsaw_opt.planning.fill.packing import BackgroundJob, FilledPeriod
+from jigsaw_opt.planning.fill.stretching import Gaps, KeptPlan, gpu_numbers
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["PackingSearch"]
+
+_OPENINGS = 3
+"""Moments at which the whole of what is allowed is put in at first."""
+_REMOVALS = 0.2
+_GREEDY = 0.5
+"""How often a gap goes, and how often jobs come back to the GPUs that have most time left."""
+_MOST_OUT = 8
+"""Jobs that are taken out at once."""
+_FEWEST_TRIES = 40
+"""Without a better plan for so many tries for each job and moment, the search ends."""
+
+
+@dataclass(slots=True)
+class _RatedPeriod:
+    """A packing with its rate."""
+
+    packing: FilledPeriod
+    rate: Fraction
+
+
+class PackingSearch:
+    """Better and better plans that keep the foreground's.
+
+    Parameters
+    ----------
+    loads
+        The instance, and the period that is allowed.
+    plan
+        The foreground's plan.
+    kept
+        Iterations of its jobs.
+    seed
+        Source of chance.
+    stop
+        Asked after each try with the operations for which a time was looked for so far; once it holds, the search ends.
+    """
+
+    def __init__(self, loads: Loads, plan: Plan, kept: dict[str, int], seed: int, stop: Callable[[int], bool]) -> None:
+        self._loads, self._stop, self._random = loads, stop, Random(f"packing/{seed}")
+        once = kept | {name: int(cap > 0) for name, cap in zip(loads.background, loads.caps, strict=True)}
+        self._operations = cut(restricted(loads.instance, once), shaped=True)
+        self._foreground = KeptPlan(cut(restricted(loads.instance, kept), shaped=True), plan)
+        self._graphs = {job.name: job for job in self._operations.jobs}
+        self._shapes = {graph.job.name: graph for graph in self._operations.shaped}
+        self._names = [name for name in loads.background if once[name]]
+        self.steps = 0
+        self._bound = loads.rate_bound()
+        self._spare = loads.allowed_us - self._foreground.period_us
+        weights = dict(zip(loads.background, loads.weights, strict=True))
+        works = dict(zip(loads.background, (loads.resources[0].each_us), strict=True))
+        self._weights = [weights[name] for name in self._names]
+        self._works = [max(1, works[name]) for name in self._names]
+        order = sorted(range(len(self._names)), key=lambda j: (-self._density(j), j))
+        self._groups = [[*own] for _, own in groupby(order, self._density)]
+        self.best = _RatedPeriod(FilledPeriod(self._operations, self._foreground, {}, self._jobs()), Fraction(0))
+
+    @property
+    def vector(self) -> Vector:
+        """Iterations of the best plan by background job."""
+        counts = {name: len(job.done) for name, job in zip(self._names, self.best.packing.jobs, strict=True)}
+        return tuple(counts.get(name, 0) for name in self._loads.background)
+
+    def plan(self) -> Plan:
+        """The best plan, of the jobs that have iterations."""
+        packing = self.best.packing
+        plans = {job.name: job for job in self._foreground.jobs(packing.gaps)}
+        for name, job in zip(self._names, packing.jobs, strict=True):
+            if job.done:
+                plans[name] = job.plan(self._operations, packing.period_us)
+        jobs = tuple(plans[job.name] for job in self._loads.instance.jobs if job.name in plans)
+        period = packing.period_us
+        return replace(self._foreground.plan, status="feasible", objective=period, period_us=period, jobs=jobs)
+
+    def run(self) -> None:
+        """Search until it is time to stop, or nothing better has come for long."""
+        if not self._names:
+            return
+        for gaps in self._openings():
+            state = self._placed(gaps)
+            if state.rate > self.best.rate:
+                self.best = state
+            if self._is_over():
+                return
+        moves, gained, made = (self._stretched, self._recreated), [1, 1], [1, 1]
+        most = _FEWEST_TRIES * (len(self._names) + len(self._foreground.moments))
+        stale = 0
+        while stale < most and not self._is_over():
+            which = self._random.choices((0, 1), [won / tries for won, tries in zip(gained, made, strict=True)])[0]
+            made[which] += 1
+            before = self.best.rate
+            if self._spare or which:
+                moves[which]()
+            stale += 1
+            if self.best.rate > before:
+                gained[which] += 1
+                stale = 0
+
+    def _is_over(self) -> bool:
+        return self.best.rate >= self._bound or self._stop(self.steps)
+
+    def _density(self, index: int) -> Fraction:
+        return Fraction(self._weights[index], self._works[index])
+
+    def _jobs(self) -> list[BackgroundJob]:
+        graphs = [self._graphs.get(name) or self._shapes[name] for name in self._names]
+        return [BackgroundJob(graph, weight) for graph, weight in zip(graphs, self._weights, strict=True)]
+
+    def _openings(self) -> Iterator[Gaps]:
+        """No gap; then all that is allowed in one."""
+        yield {}
+        for moment in self._random.sample(self._foreground.moments, min(_OPENINGS, len(self._foreground.moments))):
+            if self._spare:
+                yield {moment: self._spare}
+
+    def _placed(self, gaps: Gaps) -> _RatedPeriod:
+        """All jobs placed anew, those of the best weight for their work first."""
+        packing = FilledPeriod(self._operations, self._foreground, gaps, self._jobs())
+        ranked = [(0, -packing.calendar(gpu).free_us, gpu) for gpu in gpu_numbers(self._operations).values()]
+        ranked.sort()
+        for index in (j for group in self._groups for j in group):
+            gpus = self._chosen(packing, index, [gpu for _, _, gpu in ranked])
+            if gpus is not None and packing.place(index, gpus):
+                for at in [at for at, (_, _, gpu) in enumerate(ranked) if gpu in gpus]:
+                    jobs, free, gpu = ranked.pop(at)
+                    insort(ranked, (jobs + 1, free, gpu))
+        return self._inserted(packing, range(len(self._names)))
+
+    def _chosen(self, packing: FilledPeriod, index: int, ranked: Iterable[Gpu]) -> tuple[Gpu, ...] | None:
+        """GPUs for the slots of a job: those of a server that come first, or else the first of all."""
+        need, servers, anywhere = packing.jobs[index].slots, defaultdict[int, list[Gpu]](list), list[Gpu]()
+        for gpu in ranked:
+            own = servers[gpu[0]]
+            if packing.admits(index, len(own), gpu):
+                own.append(gpu)
+                if len(own) == need:
+                    return tuple(own)
+            if len(anywhere) < need and packing.admits(index, len(anywhere), gpu):
+                anywhere.append(gpu)
+        return tuple(anywhere) if len(anywhere) == need else None
+
+    def _inserted(self, packing: FilledPeriod, indices: Iterable[int]) -> _RatedPeriod:
+        """Iterations of placed jobs put in, those of the best weight for their work first."""
+        chosen, moment = set(indices), self._random.choice(self._foreground.moments)
+        for group in self._groups:
+            packing.insert([j for j in group if j in chosen], moment)
+        self.steps += packing.steps
+        packing.steps = 0
+        return _RatedPeriod(packing, Fraction(packing.value, packing.period_us))
+
+    def _stretched(self) -> None:
+        """A gap more, one less or a shorter one; all jobs are packed anew where they are."""
+        packing, gaps = self.best.packing, dict(self.best.packing.gaps)
+        if gaps and self._random.random() < _REMOVALS:
+            moment = self._random.choice(sorted(gaps))
+            gaps[moment] = self._random.choice((0, self._random.randrange(gaps[moment])))
+        else:
+            moment, more = self._gap(packing)
+            gaps[moment] = gaps.get(moment, 0) + more
+            excess = sum(gaps.values()) - self._spare
+            for other in self._random.sample(sorted(gaps), len(gaps)):
+                if excess > 0 and other != moment:
+                    excess -= gaps[other]
+                    gaps[other] = max(0, -excess)
+            gaps[moment] -= max(0, excess)
+        again = packing.again({moment: us for moment, us in gaps.items() if us})
+        self._take(self._inserted(again, range(len(self._names))))
+
+    def _gap(self, packing: FilledPeriod) -> tuple[int, int]:
+        """A moment, and what is missing there for one more operation on some GPU."""
+        gpu, moment = self._random.choice(self._foreground.starts)
+        start, end = packing.calendar(gpu).hole((now := packing.shift(moment)) - 1)
+        left = end - start if start < now == end else 0
+        there = sorted(packing.at[gpu]) or [j for j, job in enumerate(packing.jobs) if job.done]
+        if not there:
+            return moment, self._spare
+        lengths = self._random.choice(packing.jobs[self._random.choice(there)].patterns).lengths
+        return moment, max(1, self._random.choice(lengths) - left)
+
+    def _recreated(self) -> None:
+        """Some jobs that share GPUs or links are taken out, and put back elsewhere; jobs that are nowhere join them."""
+        packing, pick = self.best.packing, self._random
+        first = pick.randrange(len(self._names))
+        beside = {j for resource in packing.resources(first) for j in packing.at[resource]} - {first}
+        nowhere = [j for j, job in enumerate(packing.jobs) if not job.gpus and j != first]
+        others = [*pick.sample(sorted(beside), min(_MOST_OUT, len(beside))), *nowhere]
+        out = {first, *pick.sample(others, min(_MOST_OUT, len(others)))}
+        before = packing.removed(out)
+        gpus = [*gpu_numbers(self._operations).values()]
+        pick.shuffle(gpus)
+        if pick.random() < _GREEDY:
+            gpus.sort(key=lambda gpu: -packing.calendar(gpu).free_us)
+        for index in sorted(out, key=lambda j: (-self._density(j), pick.random())):
+            chosen = self._chosen(packing, index, gpus)
+            if chosen is not None and packing.place(index, chosen):
+                gpus.sort(key=lambda gpu: gpu in chosen)
+        if not self._take(self._inserted(packing, out)):
+            packing.restore(before)
+
+    def _take(self, state: _RatedPeriod) -> bool:
+        """Take what is no worse; a plateau is walked over."""
+        if state.rate < self.best.rate:
+            return False
+        self.best = state
+        return True

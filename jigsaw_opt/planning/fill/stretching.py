@@ -1,0 +1,156 @@
+"""The plan of the foreground as GPUs, links and memory see it, also at a longer period."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TypeVar
+
+from jigsaw_opt.problem.activities import ActivityNetwork
+from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.timetable import Gpu
+
+__all__ = ["Gaps", "KeptPlan", "Resource", "gpu_numbers"]
+
+Resource = Gpu | int
+"""A GPU, or the index of a link."""
+_Timed = TypeVar("_Timed", Block, Transfer, Execution)
+Gaps = Mapping[int, int]
+"""By moment of the period, so many microseconds are put in before what starts then or later."""
+
+
+def gpu_numbers(operations: Operations) -> dict[str, Gpu]:
+    """GPUs by name."""
+    servers = enumerate(operations.cluster.servers)
+    return {f"{it.name}/{k}": (s, k) for s, it in servers for k in range(it.gpus)}
+
+
+@dataclass(frozen=True, slots=True)
+class _PeriodShift:
+    """Moments after gaps have been put in; the order of moments stays, and no two come closer (Stretching)."""
+
+    period_us: int
+    moments: tuple[int, ...]
+    sums: tuple[int, ...]
+
+    def __call__(self, moment: int) -> int:
+        turns, phase = divmod(moment, self.period_us)
+        return moment + turns * self.sums[-1] + self.sums[bisect_right(self.moments, phase)]
+
+
+class KeptPlan:
+    """The foreground's plan.
+
+    Parameters
+    ----------
+    operations
+        The instance of the foreground alone, cut.
+    plan
+        Its plan.
+
+    Attributes
+    ----------
+    period_us
+        Its period.
+    moments
+        All moments of the period at which something starts, ascending.
+    starts
+        GPUs, and moments at which something starts there.
+    """
+
+    def __init__(self, operations: Operations, plan: Plan) -> None:
+        self.plan, self.period_us = plan, plan.objective
+        self._busy: dict[Resource, list[tuple[int, int]]] = defaultdict(list)
+        self._network = ActivityNetwork(operations.routes, "cyclic")
+        numbers = gpu_numbers(operations)
+        graphs = {job.name: job for job in operations.jobs}
+        shapes = {graph.job.name: graph for graph in operations.shaped}
+        done: list[tuple[int, int]] = []
+        for job in plan.jobs:
+            gpus = [numbers[name] for name in job.gpus]
+            if isinstance(job, JobPlan):
+                levels = [[block.level for block in row.blocks] for row in job.iterations]
+                self._network.add_data_parallel(graphs[job.name], gpus, levels)
+            else:
+                self._network.add_shaped(shapes[job.name], gpus, within_slots=False)
+            done += [(it.start_us, it.end_us) for row in job.iterations for it in (*row.blocks, *row.transfers)]
+        for activity, (start, end) in zip(self._network.activities, done, strict=True):
+            used: tuple[Resource, ...] = (*activity.gpus, *activity.links) if activity.duration_us else ()
+            for resource in used:
+                self._busy[resource].append((start, end))
+        self.moments = sorted({start % self.period_us for start, _ in done})
+        self.starts = [
+            (resource, start % self.period_us)
+            for resource, times in self._busy.items()
+            if isinstance(resource, tuple)
+            for start, _ in times
+        ]
+        self._held = self._most_held(done)
+
+    def busy(self, gaps: Gaps) -> dict[Resource, list[tuple[int, int]]]:
+        """By GPU and link, starts and ends of what occupies it, after gaps have been put in."""
+        shift = self.shift(gaps)
+        return {
+            resource: [(moved := shift(start), moved + end - start) for start, end in times]
+            for resource, times in self._busy.items()
+        }
+
+    def jobs(self, gaps: Gaps) -> Iterator[JobPlan | ShapedJobPlan]:
+        """The plans of its jobs, after gaps have been put in."""
+        shift = self.shift(gaps)
+        for job in self.plan.jobs:
+            if isinstance(job, JobPlan):
+                rows = [
+                    replace(
+                        row,
+                        blocks=tuple(_moved(it, shift) for it in row.blocks),
+                        transfers=tuple(_moved(it, shift) for it in row.transfers),
+                    )
+                    for row in job.iterations
+                ]
+                yield replace(job, iterations=tuple(rows))
+            else:
+                shaped = [
+                    replace(
+                        own,
+                        blocks=tuple(_moved(it, shift) for it in own.blocks),
+                        transfers=tuple(_moved(it, shift) for it in own.transfers),
+                    )
+                    for own in job.iterations
+                ]
+                yield replace(job, iterations=tuple(shaped))
+
+    def memory(self, gpu: Gpu) -> tuple[int, int]:
+        """Bytes that it takes of a GPU at most beside activations of workers, and these."""
+        return self._network.memory_bytes[gpu] + self._held[gpu], self._network.activation_bytes[gpu]
+
+    def shift(self, gaps: Gaps) -> Callable[[int], int]:
+        """Where moments are after gaps have been put in."""
+        moments = tuple(sorted(gaps))
+        return _PeriodShift(self.period_us, moments, tuple(accumulate((gaps[it] for it in moments), initial=0)))
+
+    def _most_held(self, done: Sequence[tuple[int, int]]) -> Counter[Gpu]:
+        """By GPU, the most bytes held at a moment; gaps make it no larger, for they hold what the moment before did."""
+        changes: dict[Gpu, list[tuple[int, int]]] = defaultdict(list)
+        now, most = Counter[Gpu](), Counter[Gpu]()
+        for hold in self._network.holds:
+            start, end = done[hold.start][0], done[hold.end][1]
+            if end <= start:
+                continue
+            copies = end // self.period_us - start // self.period_us
+            now[hold.gpu] += copies * hold.bytes
+            changes[hold.gpu] += [(start % self.period_us, hold.bytes), (end % self.period_us, -hold.bytes)]
+        for gpu, events in changes.items():
+            # At one moment, what ends comes first.
+            most[gpu] = max(accumulate((change for _, change in sorted(events)), initial=now[gpu]))
+        return most
+
+
+def _moved(it: _Timed, shift: Callable[[int], int]) -> _Timed:
+    """A block or transfer at its new time."""
+    start = shift(it.start_us)
+    return replace(it, start_us=start, end_us=start + it.end_us - it.start_us)
