@@ -1,6 +1,6 @@
 # make demo   make the environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
-# make test-core  the tests once more without the extras: what needs one is skipped and named
+# make test-core  the tests but the slow ones once more without the extras: what needs one is skipped and named
 # make bench  the measured comparisons of benchmarks/
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
@@ -40,7 +40,7 @@ $(CORE)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 test-core: $(CORE)/.installed
-	$(CORE)/bin/python -m pytest -n 2 -rs
+	$(CORE)/bin/python -m pytest -n 2 -rs -m "not slow"
 
 bench: install
 	$(BIN)/python benchmarks/greedy_scale.py

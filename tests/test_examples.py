@@ -43,6 +43,7 @@ def test_the_example_of_a_solver_runs_as_it_stands() -> None:
     assert int(bound) <= int(objective) <= (solve(instance, "greedy").objective or 0)
 
 
+@pytest.mark.slow
 def test_the_example_of_a_depth_rule_runs_as_it_stands() -> None:
     lines = output_of("own_depth_rule.py").splitlines()
     assert [line.split(")")[0] for line in lines] == ["TwoTier(deep=1, shallow=1", "TwoTier(deep=2, shallow=1"]
@@ -56,6 +57,7 @@ def test_the_example_of_a_policy_runs_as_it_stands() -> None:
     assert 0 < float(means["smallest"]) < float(means["fifo"])
 
 
+@pytest.mark.slow
 def test_the_program_finds_a_policy_of_another_package(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(
         "name,submit_s,model,gpus,iterations\nlong,0,net,8,500\nwide,10,net,8,400\nsmall,20,net,1,30\n"
@@ -90,6 +92,7 @@ def test_the_example_of_a_replay_is_solved_and_its_models_can_be_built() -> None
         assert build(name, model).model.depth == len(model.segments)
 
 
+@pytest.mark.slow
 def test_the_move_of_ones_own_takes_part() -> None:
     status, *moves = output_of("own_move.py").splitlines()
     assert status.split()[0] in ("feasible", "optimal")
@@ -103,6 +106,7 @@ def test_the_bound_of_ones_own_is_registered_and_raises_the_bound() -> None:
     assert own.split()[2] == "last_job:"
 
 
+@pytest.mark.slow
 def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     own = importlib.import_module("own_bound").LAST_JOB
@@ -117,6 +121,7 @@ def test_the_bound_of_ones_own_never_exceeds_an_optimum(monkeypatch: pytest.Monk
     assert compared >= 20
 
 
+@pytest.mark.slow
 def test_the_example_of_a_pipeline_fills_its_bubbles(tmp_path: Path) -> None:
     *stages, gpipe, one, together, _ = output_of("pipeline.py", str(tmp_path / "timeline.html")).splitlines()
     assert len(stages) == 3

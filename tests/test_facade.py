@@ -65,6 +65,7 @@ def test_the_package_is_silent_where_nobody_listens() -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
+@pytest.mark.slow
 def test_nothing_but_the_command_line_prints() -> None:
     printing = {
         path.relative_to(PACKAGE).as_posix()

@@ -87,6 +87,7 @@ def module_names() -> dict[str, Path]:
     return {name.removesuffix(".__init__"): path for name, path in names.items()}
 
 
+@pytest.mark.slow
 def test_there_is_no_import_cycle() -> None:
     names = module_names()
     graph: nx.DiGraph[str] = nx.DiGraph()

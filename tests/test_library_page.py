@@ -28,6 +28,7 @@ def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_examples_run(tmp_path: Path) -> None:
     for engine in ("ortools", "numpy"):
         pytest.importorskip(engine)
@@ -39,6 +40,7 @@ def test_the_examples_run(tmp_path: Path) -> None:
     assert re.search(r"^\d+\.\d s: \d+, at least \d+$", outcome.stdout, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_the_example_with_devices_runs(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed (extra torch)")
     outcome = run(program(PAGE.read_text(), "torch"), tmp_path)

@@ -246,6 +246,7 @@ def test_what_must_not_be_counted_fails_the_campaign(count: Count) -> None:
     assert not tally.holds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "scale"), [("changed", 0.005), ("solvers", 0.05), ("outputs", 0.05)])
 def test_quick_parts_hold(part: str, scale: float, tmp_path: Path) -> None:
     tally = faults.run(Campaign(tmp_path, seed=1, scale=scale), [part])

@@ -26,6 +26,7 @@ def digits() -> Subject:
     return SUBJECTS["digits-mlp"]
 
 
+@pytest.mark.slow
 def test_a_quick_run_leaves_tables_and_a_picture_and_goes_on_where_it_stopped(tmp_path: Path) -> None:
     asked = ["--quick", "--subjects", "text-gpt", "-o", str(tmp_path)]
     main(asked)

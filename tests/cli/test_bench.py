@@ -146,6 +146,7 @@ def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_has_finished_and_says_how_to_go_on(pair_path: Path, tmp_path: Path) -> None:
     # The last solve proves nothing and has a limit far longer than the test: Ctrl-C comes while it is under way.
     command = ("bench", str(pair_path), "pod/weighted", "--solvers", "greedy,search", "--time-limits", "1000")

@@ -206,6 +206,7 @@ def test_gpus_of_the_right_type_must_suffice(tmp_path: Path, capsys: pytest.Capt
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_page_goes_from_a_profile_to_a_picture(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
     (block,) = [it for it in re.findall(r"```bash\n(.*?)```", page, re.DOTALL) if "--into" in it]

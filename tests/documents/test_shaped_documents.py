@@ -248,6 +248,7 @@ def long_chain(count: int) -> Shape:
     )
 
 
+@pytest.mark.slow
 def test_large_shapes_take_linear_time() -> None:
     """Generous limits: a quadratic step would take minutes."""
     start = time.process_time()

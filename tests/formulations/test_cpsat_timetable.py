@@ -90,6 +90,7 @@ def _heavier(segment: Segment, factor: int) -> Segment:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 @pytest.mark.parametrize("first", range(0, 60, 10))
 def test_optimum_is_that_of_brute_force(first: int, objective: str) -> None:

@@ -74,6 +74,7 @@ def proven(request: pytest.FixtureRequest, tmp_path: Path) -> Optimum:
     return lambda instance: optimum_in_file(instance, tmp_path / f"program.{request.param}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_optimum_is_that_of_brute_force(objective: Literal["makespan", "weighted_completion"], proven: Optimum) -> None:
     for seed in range(40):
@@ -130,6 +131,7 @@ def test_memory_counts_every_byte(proven: Optimum) -> None:
         assert proven(Instance("tight", Cluster((server,)), {"net": network}, jobs)) == expected
 
 
+@pytest.mark.slow
 def test_alike_jobs_and_gpus_keep_an_optimum(proven: Optimum) -> None:
     network = Network(
         tuple(Segment(f"g{k}", {"v": 1}, {"v": 2 + k}, 10**6, 1) for k in range(2)),

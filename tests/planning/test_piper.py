@@ -200,6 +200,7 @@ def test_a_document_is_read_and_every_problem_is_named() -> None:
     assert [it.path for it in caught.value.problems] == ["$.maxDevices", "$.bandwidth", "$.mbsInBatch"]
 
 
+@pytest.mark.slow
 def test_times_are_those_of_the_released_planner(shared_data: Path) -> None:
     folder, compared = shared_data / "pipeline", 0
     for answer in json.loads((folder / "reference_results.json").read_text())["piper"]:

@@ -62,6 +62,7 @@ def test_the_engine_needs_no_first_plan(monkeypatch: pytest.MonkeyPatch) -> None
     assert [event.bound for event in events] == sorted(event.bound for event in events)
 
 
+@pytest.mark.slow
 def test_same_seed_and_one_worker_give_the_same_plan() -> None:
     instance = load("server/oversubscribed")
     runs = [solve(instance, work_limit=0.3, seed=5) for _ in range(2)]

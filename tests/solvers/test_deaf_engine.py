@@ -75,6 +75,7 @@ def test_other_reasons_to_stop_end_it_as_well(deaf: Event) -> None:
     assert (idle.status, idle.stopped_by) == (Status.FEASIBLE, StoppedBy.NO_IMPROVEMENT)
 
 
+@pytest.mark.slow
 def test_the_next_solve_is_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     instance, flag = load("tiny/021"), Event()
     with monkeypatch.context() as patched:
@@ -133,6 +134,7 @@ def test_an_engine_that_does_not_listen_is_left_behind() -> None:
     flag.set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["cpsat", "auto"])
 def test_the_program_ends_with_its_exit_code(solver: str, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"

@@ -50,6 +50,7 @@ def test_example_of_the_specification(pair: Instance, no_warm_start: None, engin
     assert set(result.versions) >= {"pulp"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
 def test_without_the_heuristic_the_engine_proves_the_optimum(no_warm_start: None, objective: str, engine: str) -> None:
@@ -162,6 +163,7 @@ def test_a_transfer_without_duration_overlaps_nothing(no_warm_start: None, engin
     assert run(instance, engine).objective == optimum(instance) == 106
 
 
+@pytest.mark.slow
 def test_a_work_limit_is_deterministic_and_honest(no_warm_start: None) -> None:
     instance = load("server/demo")
     first, second = run(instance, work=3), run(instance, work=3)

@@ -161,6 +161,7 @@ def test_sizes_beyond_the_engine_stay_open(count: int) -> None:
     assert placement_feasible(operations({"m": model(2**43)}, jobs, (huge,))) is None
 
 
+@pytest.mark.slow
 def test_agrees_with_brute_force_on_whether_there_is_a_plan() -> None:
     feasible = 0
     for seed in range(120):

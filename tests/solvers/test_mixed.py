@@ -94,6 +94,7 @@ def larger(horizon: Horizon) -> Instance:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_auto_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
     options = Options(workers=1, work_limit=0.5)

@@ -98,6 +98,7 @@ def test_a_finite_plan_is_not_lost_where_its_move_does_not_end(monkeypatch: pyte
     assert [candidate.value for candidate in taken] == [objective_of(move.control.operations, plan.jobs)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_the_move_finds_plans_by_itself(horizon: str) -> None:
     control = control_of(crowded(horizon))

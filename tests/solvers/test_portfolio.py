@@ -64,6 +64,7 @@ def test_the_reason_of_the_bound_names_what_proved_it() -> None:
     assert run(load("tiny/041")).bound_reason == "search by portfolio"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workers", "fits", "time_limit", "searches"),
     [(1, True, None, 1), (2, False, None, 2), (2, True, None, 1), (2, True, 1e6, 2), (3, True, 1e6, 1)],

@@ -42,6 +42,7 @@ def agrees(instance: Instance, result: Result, best: int | None) -> str:
     return "optimal"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["cpsat", "auto"])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str) -> None:
@@ -60,6 +61,7 @@ def test_data_parallel_jobs_agree_with_brute_force(horizon: Horizon, objective: 
     assert found["other"] or horizon == "cyclic" or objective == "makespan"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("solver", "seeds"), [("cpsat", range(300, 312)), ("auto", range(314, 320))])
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_shaped_jobs_agree_with_brute_force(horizon: Horizon, objective: Objective, solver: str, seeds: range) -> None:

@@ -60,6 +60,7 @@ def everything_before(plan: Plan, moment: int) -> dict[tuple[object, ...], int]:
     return {what: start for what, start in found.items() if start < moment}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_plans_of_changed_random_instances_are_correct_and_keep_placements(
     horizon: Horizon, objective: Objective

@@ -49,6 +49,7 @@ def test_optima_under_policies_are_those_of_brute_force(seed: int) -> None:
     assert (result.objective != without) == (seed in CHANGED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", ["greedy", "auto"])
 def test_heuristics_keep_policies(solver: str) -> None:
     found = [solve(drawn(seed), solver, Options(workers=1, work_limit=1.0)).objective for seed in (32, 44, 79, 114)]

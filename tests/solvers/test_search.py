@@ -56,6 +56,7 @@ def values_of_placements(operations: Operations) -> list[int]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, objective: Objective) -> None:
     reached = least = 0
@@ -71,6 +72,7 @@ def test_is_near_the_optimum_and_finds_what_is_feasible(horizon: Horizon, object
     assert reached <= 1.01 * least
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("horizon", "objective"), GOALS)
 def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Objective) -> None:
     found = 0
@@ -82,6 +84,7 @@ def test_plans_of_random_instances_are_correct(horizon: Horizon, objective: Obje
     assert found >= 25
 
 
+@pytest.mark.slow
 def test_plans_with_extreme_numbers_are_correct() -> None:
     found = sum(searched(extreme_instance(seed), 0.01).plan is not None for seed in range(40))
     assert found >= 20
@@ -285,6 +288,7 @@ def test_a_slice_of_the_budget_ends_before_the_budget() -> None:
     assert budget.reason() is StoppedBy.TIME
 
 
+@pytest.mark.slow
 def test_an_insertion_in_vain_is_cut_off_after_its_slice() -> None:
     operations = cut(generate("crowded", 2003, servers=4, gpus=4))
     asked = demands(operations)

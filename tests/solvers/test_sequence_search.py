@@ -138,6 +138,7 @@ def best_at_placement(data: ProblemData, plan: Timetable) -> int:
     return objective_of(data.operations, plan.jobs, plan.period_us)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_finds_the_best_order_and_levels_of_a_placement(objective: Objective) -> None:
     """CP-SAT times all jobs anew until no better plan is left; it has the same freedom where no slots are balanced."""

@@ -83,6 +83,7 @@ def test_limits_ahead_make_zero_bubble_schedules(ahead: float, memory: int, idle
     assert value == 5 * (3 * 8 + idle)
 
 
+@pytest.mark.slow
 def test_memory_never_locks_a_schedule_up() -> None:
     # Each forward pass fits by itself; started as they come, those of the first stage would leave no room to the
     # last stage's batch on the same GPUs.

@@ -44,11 +44,12 @@ def test_small_instances_are_decided(seed: int, horizon: Horizon, objective: Obj
     assert (found.status, found.objective) == (best.status, best.objective)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])
 def test_it_is_never_worse_than_greedy_and_the_same_for_a_seed(horizon: Horizon) -> None:
     job = ShapedJob("pipe", pipeline(4, 6, 1, "slot"), 2)
     instance = instance_of(one_server(4, 2), job, replace(job, name="other", iterations=1), horizon=horizon)
-    options = Options(workers=1, work_limit=1.0)
+    options = Options(workers=1, work_limit=0.05)
     first, second = (solve(instance, "auto", options) for _ in range(2))
     greedy = solve(instance, "greedy", options)
     assert first.objective is not None and greedy.objective is not None

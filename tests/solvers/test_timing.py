@@ -41,6 +41,7 @@ def outcomes(family: str, seed: int) -> list[tuple[Outcome, tuple[JobPlan, ...]]
     return found
 
 
+@pytest.mark.slow
 @needs_fast
 def test_compiled_functions_schedule_as_they_do_uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled.prepare(None)

@@ -60,6 +60,7 @@ def test_every_task_gets_one_row_and_is_not_run_again(tmp_path: Path) -> None:
     assert json.loads(lines(tmp_path)[0]) == {"key": "0", "number": 0, "error": None, "square": 0}
 
 
+@pytest.mark.slow
 def test_a_killed_driver_loses_nothing_that_had_finished(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.sweeps.calls", str(tmp_path)]
     # A short name, for the path of a socket below it has room for a hundred characters.
@@ -167,6 +168,7 @@ def test_a_worker_that_is_killed_once_is_tried_again(tmp_path: Path) -> None:
     assert [name for name, _ in calls(tmp_path)] == ["killed", "0", "1", "killed"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_always_dies_is_an_error_row_and_costs_no_other(tmp_path: Path) -> None:
     tasks = [
         SweepTask("killed", killed, (tmp_path, 9)),

@@ -83,6 +83,7 @@ SHAPED = [
 MIXED = [random_mixed_instance(seed, *both) for seed in range(4) for both in OBJECTIVES]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in names() if name != "two_level_bins"])
 def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     told = 0
@@ -97,6 +98,7 @@ def test_the_arithmetic_of_a_proof_gives_its_value(name: str) -> None:
     assert told >= 3
 
 
+@pytest.mark.slow
 def test_a_proof_names_jobs_servers_and_links_of_the_instance_and_goes_to_json() -> None:
     for instance in SPREAD:
         jobs, links = {job.name for job in instance.jobs}, {link.name for link in instance.cluster.links}
@@ -118,6 +120,7 @@ def test_a_relaxation_alone_never_exceeds_the_optimum(name: str) -> None:
                 assert all(bound.value <= best for bound in all_bounds(instance, alone(name)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names())
 def test_a_relaxation_that_is_left_out_proves_nothing(name: str) -> None:
     for instance in SPREAD[::4]:

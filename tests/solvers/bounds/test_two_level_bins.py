@@ -83,6 +83,7 @@ def test_jobs_that_have_room_in_one_rack_are_left_to_the_links_of_servers() -> N
     assert two_level_packing(racks(["fast", "anywhere"])).packing(10) is not None
 
 
+@pytest.mark.slow
 def test_no_bound_exceeds_the_optimum() -> None:
     compared = 0
     for seed in range(60):
