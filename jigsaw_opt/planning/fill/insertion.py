@@ -1,0 +1,208 @@
+"""Background iterations inserted behind the iterations of one foreground job.
+
+The foreground has a worker at full depth on every GPU. Behind each of its iterations its GPUs have a hole: what of the
+exchange no block hides, and what a longer period adds. A background job has one worker, and shares its GPU with the
+foreground alone; in each hole it runs as many iterations as fit.
+
+Work that fits in a hole is a step function of its length. Where holes have a mean length and fractions of them were
+allowed, no choice beats a mixture of two lengths at corners of the upper concave envelope of this function. So mixtures
+of two such lengths are tried, for up to 32 iterations of the foreground in a period. A foreground that is inserted into
+keeps its exchange as it is alone; `fill` searches beyond this, and takes much longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate, combinations_with_replacement
+
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.planning.fill.loads import restricted
+from jigsaw_opt.problem.costs import ceil_div, ceil_fraction
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.memory import most_bytes
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Gpu, JobDecision, assemble
+from jigsaw_opt.solvers.correct import require_correct
+
+__all__ = ["insert"]
+
+_MOST_ITERATIONS = 32
+"""Of the foreground in a period."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AloneTimes:
+    """An iteration of a job alone: when transfers start, when the block ends and when all ends, in microseconds."""
+
+    levels: int
+    transfer_us: tuple[int, ...]
+    block_us: int
+    end_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Holes:
+    """Lengths of the holes of a period, and what they are good for."""
+
+    lengths: tuple[int, ...]
+    period_us: int
+    fits_all: bool
+    rate: Fraction
+
+    @property
+    def rank(self) -> tuple[bool, Fraction, Fraction, int]:
+        """The greater, the better: more work a microsecond, then a faster foreground, then a shorter period."""
+        return self.fits_all, self.rate, -Fraction(self.period_us, len(self.lengths)), -len(self.lengths)
+
+
+def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1) -> tuple[Instance, Plan] | None:
+    """Give every background job as much of the holes of a foreground job as fits.
+
+    Parameters
+    ----------
+    instance
+        A cyclic instance of data-parallel jobs on GPUs that are alike. The foreground has as many workers as there are
+        GPUs, every other job has one, and there are no more of these than GPUs. How many iterations they have in it
+        does not matter.
+    foreground
+        Name of the foreground job.
+    slowdown
+        Its iterations may take so many times as long as alone, at least 1.
+
+    Returns
+    -------
+    tuple of Instance and Plan
+        With the iterations of all jobs, at least one of each, and the pace that the foreground promises; the plan is
+        checked. None where memory or holes do not suffice for all.
+    """
+    operations = cut(instance)
+    front = next(graph for graph in operations.jobs if graph.name == foreground)
+    back = [graph for graph in operations.jobs if graph is not front]
+    if not _have_room(operations, front, back):
+        return None
+    alone, others = _alone(operations, front), [_alone(operations, graph) for graph in back]
+    factor = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
+    holes = _best_holes(alone, sorted({own.end_us for own in others}), factor)
+    if holes is None:
+        return None
+    starts = {foreground: _starts(alone, holes.lengths)}
+    for graph, own in zip(back, others, strict=True):
+        starts[graph.name] = list(_behind(starts[foreground], alone, holes.lengths, own))
+    counts = {name: len(each) for name, each in starts.items()}
+    filled = _promising(restricted(instance, counts), foreground, ceil_fraction(factor * alone.end_us))
+    gpus = [(k, index) for k, server in enumerate(filled.cluster.servers) for index in range(server.gpus)]
+    decisions = {foreground: _decision(gpus, alone, starts[foreground])}
+    for gpu, graph, own in zip(gpus, back, others, strict=False):
+        decisions[graph.name] = _decision([gpu], own, starts[graph.name])
+    return filled, _plan(filled, [decisions[job.name] for job in filled.jobs], holes.period_us)
+
+
+def _have_room(operations: Operations, front: OperationGraph, back: Sequence[OperationGraph]) -> bool:
+    """Whether a GPU holds the foreground and any of the others, and there are GPUs enough."""
+    servers = operations.cluster.servers
+    memory, count = min(server.gpu_memory for server in servers), sum(server.gpus for server in servers)
+    alike = {server.gpu_type for server in servers}
+    runs = all(alike <= set(graph.gpu_types) for graph in (front, *back))
+    return runs and len(back) <= count == front.slots and all(most_bytes((front, own)) <= memory for own in back)
+
+
+def _alone(operations: Operations, graph: OperationGraph) -> _AloneTimes:
+    """A foreground has all GPUs; a job of one worker exchanges nothing, wherever it is."""
+    servers = operations.cluster.servers
+    everywhere = {k: server.gpus for k, server in enumerate(servers)}
+    channel = operations.routes.channel(everywhere if graph.slots > 1 else {0: 1})
+    assert channel is not None, "the GPUs of a share are joined"
+    ready = graph.blocks[0].duration_us[servers[0].gpu_type]
+    end_us, transfer_us = 0, []
+    for operation, ready_us in zip(graph.transfers, ready, strict=False):
+        transfer_us.append(max(end_us, ready_us))
+        end_us = transfer_us[-1] + graph.transfer_us(operation.bucket, graph.slots, channel)
+    return _AloneTimes(graph.levels, tuple(transfer_us), ready[-1], max(end_us, ready[-1]))
+
+
+def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> _Holes | None:
+    """Holes of two lengths into which jobs with iterations of `each_us` do most work; None where one fits in none."""
+    found = max(_mixtures(alone, each_us, factor), key=lambda holes: holes.rank)
+    return found if found.fits_all else None
+
+
+def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> Iterator[_Holes]:
+    """Of two lengths as many of the longer as the slow-down allows, one, or none, for every number of iterations."""
+    least_us = alone.end_us - alone.block_us
+    extra = (factor - 1) * alone.end_us
+    lengths = _lengths(least_us, each_us, least_us + int(_MOST_ITERATIONS * extra))
+    for count in range(1, _MOST_ITERATIONS + 1):
+        for short, long in combinations_with_replacement(lengths, 2):
+            spare_us = int(count * extra) - count * (short - least_us)
+            if spare_us < 0:
+                continue
+            most = min(count, spare_us // (long - short)) if long > short else 0
+            for longer in {0, min(1, most), most}:
+                yield _holes(alone, each_us, _mixed(short, long, longer, count))
+
+
+def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
+    """Corners of the upper concave envelope of work over length, and the least length for each job; ascending."""
+    multiples = {k * own for own in each_us for k in range(ceil_div(least_us, own), most_us // own + 1)}
+    corners: list[int] = []
+    for length in sorted({least_us, *multiples}):
+        while len(corners) > 1 and _is_below(corners[-2], corners[-1], length, each_us):
+            corners.pop()
+        corners.append(length)
+    firsts = {max(1, ceil_div(least_us, own)) * own for own in each_us}
+    return sorted({*corners, *(length for length in firsts if length <= most_us)})
+
+
+def _is_below(low: int, middle: int, high: int, each_us: Sequence[int]) -> bool:
+    """Whether the work in a hole of the middle length is not above the line between the other two."""
+    gained, over = _work(middle, each_us) - _work(low, each_us), _work(high, each_us) - _work(low, each_us)
+    return gained * (high - low) <= over * (middle - low)
+
+
+def _work(length_us: int, each_us: Sequence[int]) -> int:
+    """GPU time that iterations take in a hole, summed over one job of each length."""
+    return sum(length_us // own * own for own in each_us)
+
+
+def _mixed(short: int, long: int, longer: int, count: int) -> tuple[int, ...]:
+    """So many lengths, `longer` of them long, spread evenly."""
+    return tuple(long if (k + 1) * longer // count > k * longer // count else short for k in range(count))
+
+
+def _holes(alone: _AloneTimes, each_us: Sequence[int], lengths: tuple[int, ...]) -> _Holes:
+    period_us = sum(lengths) + len(lengths) * alone.block_us
+    work = sum(_work(length, each_us) for length in lengths)
+    return _Holes(lengths, period_us, max(lengths) >= max(each_us), Fraction(work, period_us))
+
+
+def _starts(alone: _AloneTimes, lengths: Sequence[int]) -> list[int]:
+    """When iterations of the foreground start."""
+    return list(accumulate((alone.block_us + length for length in lengths[:-1]), initial=0))
+
+
+def _behind(starts: Sequence[int], alone: _AloneTimes, lengths: Sequence[int], own: _AloneTimes) -> Iterator[int]:
+    """When iterations of a background job start, as many in each hole as fit."""
+    for start_us, length in zip(starts, lengths, strict=True):
+        for k in range(length // own.end_us):
+            yield start_us + alone.block_us + k * own.end_us
+
+
+def _decision(gpus: Sequence[Gpu], own: _AloneTimes, starts: Sequence[int]) -> JobDecision:
+    levels = [[own.levels] * len(gpus)] * len(starts)
+    transfers = [[start_us + after_us for after_us in own.transfer_us] for start_us in starts]
+    return JobDecision(gpus, levels, [[start_us] * len(gpus) for start_us in starts], transfers)
+
+
+def _promising(instance: Instance, name: str, pace_us: int) -> Instance:
+    jobs = tuple(replace(job, pace_us=pace_us) if job.name == name else job for job in instance.jobs)
+    return replace(instance, jobs=jobs)
+
+
+def _plan(instance: Instance, decisions: Sequence[JobDecision], period_us: int) -> Plan:
+    jobs = assemble(cut(instance), decisions)
+    plan = Plan(instance.name, instance_sha256(instance), "feasible", period_us, 1, period_us, jobs)
+    require_correct(instance, plan, "insertion")
+    return plan

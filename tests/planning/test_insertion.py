@@ -1,0 +1,86 @@
+"""Background iterations in the holes of one foreground job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from jigsaw_opt.checking import violations
+from jigsaw_opt.planning.fill import insert
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.model import Model, Segment
+
+MEMORY = 10**9
+
+
+def model(block_us: int, payload: int = 0) -> Model:
+    return Model((Segment("s", {"v": 0}, {"v": block_us}, payload, 0),))
+
+
+def case(*background_us: int, exchange_us: int = 60, memory: int = MEMORY) -> Instance:
+    """Blocks of 40 us on each of two servers with one GPU, and an exchange; a period of both without a hole hidden."""
+    servers = tuple(Server(f"s{k}", "v", 1, memory, 10**9) for k in range(2))
+    links = tuple(Link(f"l{k}", (server.name, "switch"), 10**6, 0) for k, server in enumerate(servers))
+    models = {"f": model(40, exchange_us)} | {f"b{us}": model(us) for us in background_us}
+    jobs = (Job("f", "f", 2, 1), *(Job(f"j{k}", f"b{us}", 1, 1) for k, us in enumerate(background_us)))
+    return Instance("case", Cluster(servers, ("switch",), links), models, jobs, "cyclic", "period")
+
+
+def counts(instance: Instance, slowdown: float) -> tuple[int, list[int]]:
+    found = insert(instance, "f", slowdown)
+    assert found is not None
+    filled, plan = found
+    assert not violations(filled, plan)
+    first, *others = [job.iterations for job in filled.data_parallel]
+    assert Fraction(plan.objective, first) <= Fraction(str(slowdown)) * 100
+    return plan.objective, [first, *others]
+
+
+def test_what_fits_in_the_exchange_needs_no_slow_down() -> None:
+    assert counts(case(30), 1) == (100, [1, 2])
+    assert counts(case(25), 1) == (100, [1, 2])
+
+
+def test_a_longer_hole_takes_one_iteration_more() -> None:
+    assert counts(case(35), 1.1) == (110, [1, 2])
+
+
+def test_holes_of_two_lengths_beat_equal_ones() -> None:
+    """Of 10 us each, two make room for a second iteration of 40 us behind every second one of the foreground."""
+    assert counts(case(40), 1.1) == (220, [2, 3])
+
+
+def test_one_long_hole_serves_a_job_that_no_exchange_hides() -> None:
+    period_us, (iterations, inserted) = counts(case(150), 1.1)
+    assert (iterations, inserted) == (9, 1)
+    assert period_us == 990
+
+
+def test_two_jobs_have_the_same_holes_on_their_own_gpus() -> None:
+    assert counts(case(30, 20), 1) == (100, [1, 2, 3])
+
+
+@pytest.mark.parametrize("background_us", [61, 10_000])
+def test_none_where_an_iteration_fits_in_no_hole(background_us: int) -> None:
+    assert insert(case(background_us), "f", 1) is None
+
+
+def test_none_without_memory_or_with_more_jobs_than_gpus() -> None:
+    states = case(30).models["f"].state_bytes
+    assert insert(case(30, memory=states), "f", 1) is not None
+    large = case(30, memory=states)
+    models = {**large.models, "b30": model(30, 1)}
+    assert insert(replace(large, models=models), "f", 1) is None
+    assert insert(case(10, 10, 10), "f", 1) is None
+
+
+def test_nothing_inserted_is_lost_when_another_job_joins() -> None:
+    """Which jobs can run does not depend on which others do."""
+    for slowdown in (1, 1.05, 1.3):
+        able = {us: insert(case(us), "f", slowdown) is not None for us in (20, 55, 90, 400, 700)}
+        for one, other in ((20, 700), (55, 400), (90, 20)):
+            assert (insert(case(one, other), "f", slowdown) is not None) == (able[one] and able[other])
