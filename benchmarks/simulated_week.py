@@ -1,8 +1,9 @@
 """CPU time of a simulated week: 5000 jobs of Philly on 64 servers of 8 V100, policy by policy.
 
-Run it as ``python benchmarks/simulated_week.py [--stretch N] [POLICY...]``. Submissions, GPUs and durations are those
-of the first 5000 jobs of a week of Philly (``JIGSAW_SHARED``) that ask for at most 512 GPUs, models are drawn from the
-bundled instance ``server/plain``. As it is the week leaves GPUs free; with durations stretched four times jobs queue.
+Run it as ``python benchmarks/simulated_week.py [--stretch N] [--foreground-gpus K] [POLICY...]``. Submissions, GPUs and
+durations are those of the first 5000 jobs of a week of Philly (``JIGSAW_SHARED``) that ask for at most 512 GPUs, models
+are drawn from the bundled instance ``server/plain``. As it is the week leaves GPUs free; with durations stretched four
+times jobs queue.
 """
 
 from __future__ import annotations
@@ -26,32 +27,40 @@ from jigsaw_opt.simulation.policy import Setting, choose
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 TRACE = SHARED / "data" / "cluster" / "philly" / "philly_jobs_2017w46.csv"
 JOBS = 5000
+HEADS = ("policy", "CPU s", "rounds", "most waiting", "mean completion h", "utilisation", "efficiency", "p95 policy ms")
+FOREGROUND_HEADS = ("background mean h", "foreground mean h", "slow-down", "at worst", "makespan h", "restarts")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", default=["fifo", "srtf", "las"])
     parser.add_argument("--stretch", type=int, default=1, metavar="N", help="make every job so many times as long")
+    parser.add_argument(
+        "--foreground-gpus", type=int, metavar="K", help="jobs of at least K GPUs are in the foreground"
+    )
     arguments = parser.parse_args()
-    setting = week(arguments.stretch)
-    print("| policy | CPU s | rounds | most waiting | mean completion h | utilisation | efficiency | p95 policy ms |")
-    print("|---|---|---|---|---|---|---|---|")
+    setting = week(arguments.stretch, arguments.foreground_gpus)
+    heads = HEADS if arguments.foreground_gpus is None else (*HEADS, *FOREGROUND_HEADS)
+    print(f"| {' | '.join(heads)} |")
+    print(f"|{'---|' * len(heads)}")
     for text in arguments.policies:
-        print(row(setting, text))
+        print(f"| {' | '.join(row(setting, text)[: len(heads)])} |", flush=True)
 
 
-def week(stretch: int) -> Setting:
+def week(stretch: int, foreground_gpus: int | None) -> Setting:
     cluster = grid("64x8:v100")
     assert cluster is not None
     trace = read_trace("philly", TRACE.read_bytes(), str(TRACE))
     fitting = [job for job in trace.jobs if job.gpus <= cluster.gpu_count][:JOBS]
     jobs = [replace(job, iterations=stretch * (job.iterations or 0)) for job in fitting]
+    if foreground_gpus is not None:
+        jobs = [replace(job, foreground=job.gpus >= foreground_gpus) for job in jobs]
     performance = Profiled(cluster, load("server/plain").models)
     workload = with_models(Workload("week", tuple(jobs)), performance, sorted(performance.models), seed=0)
     return Setting(cluster, workload, performance)
 
 
-def row(setting: Setting, text: str) -> str:
+def row(setting: Setting, text: str) -> tuple[str, ...]:
     began = time.process_time()
     simulation = Simulation(setting, *choose(text))
     simulation.run()
@@ -60,7 +69,12 @@ def row(setting: Setting, text: str) -> str:
     summary = summarise(setting, outcome)
     waiting = max(record.active - record.running for record in outcome.rounds)
     measures = (summary.mean_completion_h, summary.utilisation, summary.cluster_efficiency, summary.p95_policy_ms)
-    return f"| {text} | {seconds:.1f} | {summary.rounds} | {waiting} | {' | '.join(f'{m:.3f}' for m in measures)} |"
+    of_kinds = (
+        *(summary.mean_background_completion_h, summary.mean_foreground_completion_h),
+        *(summary.mean_foreground_slowdown, summary.worst_foreground_slowdown, summary.makespan_h),
+    )
+    shown = ("-" if measure is None else f"{measure:.3f}" for measure in (*measures, *of_kinds))
+    return (f"`{text}`", f"{seconds:.1f}", f"{summary.rounds}", f"{waiting}", *shown, f"{summary.restarts}")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,12 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--until", type=float, metavar="HOURS", help="stop at this time of the workload")
     parser.add_argument("--draw-models", action="store_true", help="draw each job's model from those of the instance")
+    parser.add_argument(
+        "--foreground-gpus",
+        type=int,
+        metavar="N",
+        help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
@@ -145,6 +151,7 @@ def _request(arguments: argparse.Namespace) -> SimulationRequest:
         arguments.restart,
         arguments.draw_models,
         arguments.seed,
+        arguments.foreground_gpus,
     )
 
 

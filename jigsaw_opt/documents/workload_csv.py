@@ -13,7 +13,7 @@ __all__ = ["decode_workload", "encode_workload"]
 
 _SUBMIT: Mapping[str, int] = {"submit_us": 1, "submit_ms": 1000, "submit_s": 1_000_000, "submit_h": 3_600_000_000}
 _REQUIRED = ("name", "model", "gpus")
-_OPTIONAL = ("iterations", "min_gpus", "max_gpus", "weight", "batch_size")
+_OPTIONAL = ("iterations", "min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _HEADER = ("name", "submit_us", *_REQUIRED[1:], *_OPTIONAL)
 
 
@@ -50,7 +50,7 @@ def encode_workload(workload: Workload) -> str:
 
 def _cell(job: TraceJob, name: str) -> object:
     value: object = getattr(job, name)
-    return "" if value in (None, 0) and name != "submit_us" else value
+    return "" if value in (None, 0) and name != "submit_us" else int(value) if isinstance(value, bool) else value
 
 
 def _job(row: Row, submit: str) -> TraceJob:
@@ -58,6 +58,9 @@ def _job(row: Row, submit: str) -> TraceJob:
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
         row.add(f"gpus is not between min_gpus and max_gpus: {gpus}")
+    foreground = row.optional("foreground", least=0) or 0
+    if foreground > 1:
+        row.add(f"foreground is 0 or 1, not {foreground}")
     return TraceJob(
         restored(row.text("name")),
         row.microseconds(submit, _SUBMIT[submit]),
@@ -68,4 +71,5 @@ def _job(row: Row, submit: str) -> TraceJob:
         most,
         row.optional("weight") or 1,
         row.optional("batch_size"),
+        foreground == 1,
     )

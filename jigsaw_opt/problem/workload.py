@@ -31,6 +31,8 @@ class TraceJob:
         Its weight in weighted measures, at least 1.
     batch_size
         Samples of an iteration over all GPUs; None for the model's own, or the performance model's choice.
+    foreground
+        Whether it goes before all jobs that are not.
     """
 
     name: str
@@ -42,6 +44,7 @@ class TraceJob:
     max_gpus: int = 0
     weight: int = 1
     batch_size: int | None = None
+    foreground: bool = False
 
     @property
     def fewest(self) -> int:

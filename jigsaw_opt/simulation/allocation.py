@@ -7,9 +7,12 @@ from dataclasses import dataclass, field
 from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth, FullDepth
-from jigsaw_opt.simulation.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed
+from jigsaw_opt.simulation.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
 
-__all__ = ["Decision", "Share"]
+__all__ = ["MOST_SLOWDOWN", "Decision", "Share"]
+
+MOST_SLOWDOWN = 100
+"""Of a foreground job, which is kept in the foreground for less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,15 @@ class Share:
         Numbers of the GPUs, ascending. They are numbered from 0 through the servers in the cluster's order.
     depths
         Depth rule of each job; empty for full depth of all.
+    slowdown
+        The first job is in the foreground, with iterations at most so many times as long as alone, and the others, of
+        one GPU each, run in what it leaves. None where jobs of a pool take turns one to one.
     """
 
     jobs: tuple[int, ...]
     gpus: tuple[int, ...]
     depths: tuple[Depth, ...] = ()
+    slowdown: float | None = None
 
     def depth(self, job: int) -> Depth:
         """Depth rule of a job of this share."""
@@ -40,26 +47,30 @@ class Share:
     def without(self, job: int) -> Share:
         """The same GPUs once `job` has ended."""
         kept = [k for k, other in enumerate(self.jobs) if other != job]
+        filled = kept[:1] == [0] and len(kept) > 1
         return Share(
             tuple(self.jobs[k] for k in kept),
             self.gpus,
             tuple(self.depths[k] for k in kept) if self.depths else (),
+            self.slowdown if filled else None,
         )
 
     def plain(self) -> Plain:
         """The share as it stands in a snapshot."""
         depths = [encode_depth(depth) for depth in self.depths]
-        return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths}
+        return {"jobs": list(self.jobs), "gpus": list(self.gpus), "depths": depths, "slowdown": self.slowdown}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
         """What `plain` gives."""
-        return fields(jobs=listed(limits.job, 1), gpus=listed(limits.gpu, 1), depths=listed(DEPTH))
+        jobs, gpus = listed(limits.job, 1), listed(limits.gpu, 1)
+        return fields(jobs=jobs, gpus=gpus, depths=listed(DEPTH), slowdown=optional(number(1, MOST_SLOWDOWN)))
 
     @classmethod
     def restored(cls, tree: Plain) -> Share:
         """The share that `plain` gave."""
-        return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), tuple(map(decode_depth, tree["depths"])))
+        depths = tuple(map(decode_depth, tree["depths"]))
+        return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), depths, tree["slowdown"])
 
 
 @dataclass(frozen=True, slots=True)

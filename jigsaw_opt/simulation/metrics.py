@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 
-__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "summarise"]
+__all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "run_slowdown", "summarise"]
 
 _HOUR_US = 3_600_000_000
 
@@ -44,6 +45,14 @@ class SimulationSummary:
         How often the policy was asked.
     median_policy_ms, p95_policy_ms
         CPU time of the policy in a round.
+    foreground_jobs
+        Jobs submitted that are in the foreground.
+    mean_foreground_slowdown, worst_foreground_slowdown
+        Of foreground jobs that ended, `run_slowdown`.
+    mean_foreground_completion_h, mean_background_completion_h
+        Hours from submission to end of either kind; None of background jobs where there is no foreground.
+    background_gpu_hours
+        Background work done, in the GPU-hours that it takes alone at full depth.
     """
 
     jobs: int
@@ -65,6 +74,12 @@ class SimulationSummary:
     rounds: int
     median_policy_ms: float | None
     p95_policy_ms: float | None
+    foreground_jobs: int
+    mean_foreground_slowdown: float | None
+    worst_foreground_slowdown: float | None
+    mean_foreground_completion_h: float | None
+    mean_background_completion_h: float | None
+    background_gpu_hours: float | None
 
 
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
@@ -108,6 +123,34 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         rounds=len(outcome.rounds),
         median_policy_ms=quantile(policy_ms, 0.5),
         p95_policy_ms=quantile(policy_ms, 0.95),
+        **_by_kind(setting, outcome),
+    )
+
+
+class _ByKind(TypedDict):
+    foreground_jobs: int
+    mean_foreground_slowdown: float | None
+    worst_foreground_slowdown: float | None
+    mean_foreground_completion_h: float | None
+    mean_background_completion_h: float | None
+    background_gpu_hours: float | None
+
+
+def _by_kind(setting: Setting, outcome: SimulationOutcome) -> _ByKind:
+    """The measures of foreground and of background jobs; None where there is no foreground."""
+    jobs = setting.workload.jobs
+    front = [record for record in outcome.jobs if jobs[record.index].foreground]
+    back = [record for record in outcome.jobs if front and not jobs[record.index].foreground]
+    ended = [[record for record in records if record.finish_us is not None] for records in (front, back)]
+    means = [_mean([completion_us(setting, record) / _HOUR_US for record in records]) for records in ended]
+    slowdowns = [run_slowdown(setting, record) for record in ended[0]]
+    return _ByKind(
+        foreground_jobs=len(front),
+        mean_foreground_slowdown=_mean(slowdowns),
+        worst_foreground_slowdown=max(slowdowns, default=None),
+        mean_foreground_completion_h=means[0],
+        mean_background_completion_h=means[1],
+        background_gpu_hours=sum(_credit_us(setting, record) for record in back) / _HOUR_US if front else None,
     )
 
 
@@ -126,6 +169,14 @@ def fairness(setting: Setting, record: JobRecord) -> float:
     asked = setting.workload.jobs[record.index].gpus
     slower = max(1.0, record.crowd * asked / setting.gpu_count)
     return completion_us(setting, record) / max(1.0, record.alone_us * slower)
+
+
+def run_slowdown(setting: Setting, record: JobRecord) -> float:
+    """Slow-down of a job that ended: time from its first start to its end, without a start, over its time alone."""
+    assert record.start_us is not None
+    assert record.finish_us is not None
+    start_us = setting.restart_of(setting.workload.jobs[record.index])
+    return (record.finish_us - record.start_us - start_us) / max(1, record.alone_us)
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:

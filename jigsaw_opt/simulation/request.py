@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from jigsaw_opt.documents import exists
@@ -55,6 +55,9 @@ class SimulationRequest:
         Whether every job gets a model of the performance model, drawn with `seed`.
     seed
         Of the policy and the draw.
+    foreground_gpus
+        Jobs that ask for at least so many GPUs are in the foreground, beside those of which the workload says so; None
+        for those alone.
     """
 
     workload: str
@@ -66,6 +69,7 @@ class SimulationRequest:
     restart_s: float = 30.0
     draw_models: bool = False
     seed: int = 0
+    foreground_gpus: int | None = None
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
@@ -152,6 +156,8 @@ def _prepared(
         restart_us = _microseconds("restart", request.restart_s)
     with problems.of("seed"):
         seed = _seed(request.seed)
+    with problems.of("foreground"):
+        wide = _wide(request.foreground_gpus)
     # Without a cluster or a performance model the trace is still read, for what is wrong with it by itself.
     accept: Accept = anything
     with problems.of("cluster"):
@@ -164,6 +170,8 @@ def _prepared(
             accept = _accepting(cluster, None if request.draw_models else performance)
     with problems.of(request.workload):
         workload = _trace(request.workload, accept)
+        if wide is not None:
+            workload = _with_foreground(workload, wide)
         if not problems:
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
@@ -176,6 +184,18 @@ def _seed(seed: int) -> int:
     if seed < 0:
         raise UsageError(f"the seed is at least 0, not {seed}")
     return seed
+
+
+def _wide(gpus: int | None) -> int | None:
+    if gpus is not None and gpus < 1:
+        raise UsageError(f"--foreground-gpus is at least 1, not {gpus}")
+    return gpus
+
+
+def _with_foreground(workload: Workload, gpus: int) -> Workload:
+    """The workload with all jobs of at least so many GPUs in the foreground."""
+    jobs = (replace(job, foreground=job.foreground or job.gpus >= gpus) for job in workload.jobs)
+    return replace(workload, jobs=tuple(jobs))
 
 
 def _microseconds(what: str, seconds: float) -> int:

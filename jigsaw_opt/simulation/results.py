@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from jigsaw_opt.documents.csv_text import csv_text
-from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness
+from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, run_slowdown
 from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
@@ -27,6 +27,8 @@ _JOBS = (
     "restarts",
     "alone_s",
     "fairness",
+    "foreground",
+    "slowdown",
 )
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
 
@@ -77,6 +79,8 @@ def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
         record.restarts,
         _seconds(record.alone_us),
         f"{fairness(setting, record):.4f}" if ended else "",
+        int(job.foreground),
+        f"{run_slowdown(setting, record):.4f}" if ended else "",
     )
 
 

@@ -124,6 +124,20 @@ def segmented() -> Setting:
     return Setting(made, Workload("w", jobs), Profiled(made, models), restart_us=SECOND)
 
 
+def foregrounds() -> Setting:
+    """Jobs on both servers whose exchange leaves holes, and jobs of one or four GPUs behind them."""
+    servers = tuple(Server(f"s{k}", "v", 4, 10**9, 10**10) for k in range(2))
+    made = TOPOLOGIES["star"](servers, 3 * 10**7, 10)
+    draw = random.Random(4)
+    jobs = []
+    for k in range(16):
+        gpus = (8, 1, 1, 4)[k % 4]
+        model, iterations = draw.choice(("small", "large")), draw.randrange(100, 2000)
+        jobs.append(TraceJob(f"j{k}", k * 10 * SECOND, model, gpus, iterations, foreground=gpus == 8))
+    models = {"small": network(10_000, 20_000), "large": network(25_000, 55_000)}
+    return Setting(made, Workload("w", tuple(jobs)), Profiled(made, models), restart_us=SECOND)
+
+
 def network(forward: int, backward: int) -> Model:
     """Segments whose backward pass takes the longer the nearer they are to the input."""
     shares = enumerate((8, 5, 2, 1))
@@ -152,6 +166,9 @@ CASES: dict[str, Callable[[], Setting]] = {
     "sia": adaptive,
     "interleave": staged,
     "interleave:service=attained": staged,
+    "fill": foregrounds,
+    "fill:slowdown=2": foregrounds,
+    "separate": foregrounds,
     "jigsaw": staged,
     "jigsaw:depth=staircase": segmented,
     "jigsaw:packing=columns": segmented,

@@ -7,7 +7,6 @@ iteration of each job; if a job is free to choose levels anew in every iteration
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -18,12 +17,10 @@ from jigsaw_opt.problem.job import Depth, FreeDepth, Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.places import Place, Places
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, shortest_period
 
 __all__ = ["Timetabled"]
-
-_Place = tuple[tuple[int, int], ...]
-"""Servers by number with the GPUs used of each."""
 
 
 class Timetabled:
@@ -39,7 +36,7 @@ class Timetabled:
 
     def __init__(self, cluster: Cluster, models: Mapping[str, Model]) -> None:
         self.cluster, self.models = cluster, models
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._places = Places(cluster)
         self._periods: dict[object, Fraction | None] = {}
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
@@ -53,7 +50,7 @@ class Timetabled:
         return (period,) * len(jobs)
 
     def _period(self, share: Share, jobs: Sequence[TraceJob]) -> Fraction | None:
-        place = tuple(sorted(Counter(self._server_of[gpu] for gpu in share.gpus).items()))
+        place = self._places.of(share.gpus)
         depths = [share.depth(job) for job in share.jobs]
         members = sorted(((job.model, job.gpus, depth) for job, depth in zip(jobs, depths, strict=True)), key=str)
         key = (tuple(members), self._kind(place))
@@ -61,27 +58,17 @@ class Timetabled:
             self._periods[key] = self._search(place, members)
         return self._periods[key]
 
-    def _kind(self, place: _Place) -> object:
+    def _kind(self, place: Place) -> object:
         """What the timetable depends on of the servers: of one server its hardware, of several which they are."""
         if len(place) > 1:
             return place
         server, used = self.cluster.servers[place[0][0]], place[0][1]
         return replace(server, name="", gpus=used)
 
-    def _search(self, place: _Place, members: Sequence[tuple[str, int, Depth]]) -> Fraction | None:
+    def _search(self, place: Place, members: Sequence[tuple[str, int, Depth]]) -> Fraction | None:
         free = any(isinstance(depth, FreeDepth) for _, _, depth in members)
         iterations = ITERATIONS if free else 1
         jobs = tuple(Job(f"j{k}", model, gpus, iterations, depth=d) for k, (model, gpus, d) in enumerate(members))
         models = {model: self.models[model] for model, _, _ in members}
-        period = shortest_period(Instance("share", self._part(place), models, jobs, "cyclic", "period"))
+        period = shortest_period(Instance("share", self._places.part(place), models, jobs, "cyclic", "period"))
         return None if period is None else Fraction(period, iterations)
-
-    def _part(self, place: _Place) -> Cluster:
-        """The servers of a share with the GPUs that it uses, and the links between them."""
-        cluster = self.cluster
-        servers = tuple(replace(cluster.servers[number], gpus=used) for number, used in place)
-        if len(servers) == 1:
-            return Cluster(servers)
-        names = {server.name for server in servers} | set(cluster.switches)
-        links = tuple(link for link in cluster.links if names.issuperset(link.ends))
-        return Cluster(servers, cluster.switches, links)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.performance.filling import FilledShares
 from jigsaw_opt.simulation.performance.groups import Timetabled
 from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.simulation.performance.places import Places
 
 __all__ = ["Profiled", "profiled"]
 
@@ -42,8 +43,9 @@ class Profiled:
         self.cluster = cluster
         self.models = models
         self._groups = Timetabled(cluster, models)
+        self._filled = FilledShares(cluster, models)
         self._routes = Routes(cluster)
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._places = Places(cluster)
         self._iterations: dict[tuple[str, tuple[tuple[int, int], ...]], tuple[int, int]] = {}
         self._alone: dict[tuple[str, int], int] = {}
 
@@ -83,21 +85,35 @@ class Profiled:
 
     def refuses(self, share: Share, jobs: Sequence[TraceJob]) -> str | None:
         """GPUs of another type or with too little memory, or a share without a timetable."""
+        if share.slowdown is not None:
+            return self._filled.refuses(share, jobs)
         if self._timetabled(share, jobs):
             return self._groups.refuses(share, jobs)
         fitting = set(self._fitting(self.models[jobs[0].model]))
-        if any(self._server_of[gpu] not in fitting for gpu in share.gpus):
+        if not fitting.issuperset(server for server, _ in self._places.of(share.gpus)):
             return f"model {jobs[0].model!r} cannot run on these GPUs: their type or memory"
         return None
 
     def paces(self, share: Share, jobs: Sequence[TraceJob], done: Sequence[int]) -> tuple[Pace, ...]:
-        """Of the timetable of the share, or of the job alone."""
+        """Of the plan or timetable of the share, or of the job alone."""
+        if share.slowdown is not None:
+            return self._filled_paces(share, jobs)
         if self._timetabled(share, jobs):
             return tuple(Pace(rate_of(us)) for us in self._groups.iteration_us(share, jobs))
-        placement = tuple(sorted(Counter(self._server_of[gpu] for gpu in share.gpus).items()))
-        iteration_us, exchange_us = self._iteration(jobs[0].model, placement)
-        exposed = exchange_us / iteration_us if len(placement) > 1 else 0.0
-        return (Pace(rate_of(iteration_us), None, exposed),)
+        iteration_us, exchange_us = self._alone_on(share, jobs[0])
+        return (Pace(rate_of(iteration_us), None, exchange_us / iteration_us),)
+
+    def _filled_paces(self, share: Share, jobs: Sequence[TraceJob]) -> tuple[Pace, ...]:
+        """The foreground uses links as long as alone; jobs of one GPU use none."""
+        front_us, *back_us = self._filled.iteration_us(share, jobs)
+        exposed = self._alone_on(share, jobs[0])[1] / float(front_us)
+        return (Pace(rate_of(front_us), None, exposed), *(Pace(rate_of(us)) for us in back_us))
+
+    def _alone_on(self, share: Share, job: TraceJob) -> tuple[int, int]:
+        """Microseconds of an iteration of a job with all GPUs of a share, and those of them that are on links."""
+        placement = self._places.of(share.gpus)
+        iteration_us, exchange_us = self._iteration(job.model, placement)
+        return iteration_us, exchange_us if len(placement) > 1 else 0
 
     def _timetabled(self, share: Share, jobs: Sequence[TraceJob]) -> bool:
         """Whether it is not one job at full depth on all GPUs of the share."""

@@ -1,0 +1,186 @@
+"""Foreground jobs keep their GPUs to the end; background jobs get GPUs without one, and the holes of the others.
+
+Foreground jobs start in order of submission, and one that does not fit holds those behind it. Background jobs make way
+for them. GPUs without a foreground job go to background jobs in order of submission, where one that does not fit is
+passed over. Under `fill` those of one GPU that are left share GPUs with a foreground job, each where it runs fastest;
+under `separate` they wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus
+from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
+
+__all__ = ["FILL", "SEPARATE"]
+
+_SLOWDOWNS = ("1.1", "1", "1.02", "1.05", "1.2", "1.3", "1.5", "2")
+_Models = frozenset[str]
+
+
+@dataclass(slots=True)
+class _FilledGpus:
+    """A foreground job and the background jobs in its holes."""
+
+    front: Active
+    gpus: tuple[int, ...]
+    back: list[Active] = field(default_factory=list)
+
+    @property
+    def models(self) -> _Models:
+        """Models in the background."""
+        return frozenset(active.job.model for active in self.back)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a GPU has the foreground alone."""
+        return len(self.back) < len(self.gpus)
+
+    def share(self, slowdown: float | None) -> Share:
+        """What it runs in."""
+        jobs = (self.front.index, *(active.index for active in self.back))
+        return Share(jobs, self.gpus, (), slowdown if self.back else None)
+
+
+@dataclass(slots=True)
+class _ForegroundFirst(Stateless):
+    """The policy at work.
+
+    Parameters
+    ----------
+    setting
+        The setting.
+    placement
+        How jobs are placed.
+    slowdown
+        What background jobs may slow a foreground job down to; None where they share no GPUs.
+    """
+
+    setting: Setting
+    placement: str
+    slowdown: float | None
+    _worth: dict[tuple[str, tuple[int, ...], _Models, str], int] = field(default_factory=dict, init=False)
+
+    def decide(self, moment: Moment) -> Decision:
+        """Place the foreground, then the background on GPUs of its own, then the rest of it in holes."""
+        jobs = moment.jobs.values()
+        back = [active for active in jobs if not active.job.foreground]
+        alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
+        gangs, free = self._foreground([active for active in jobs if active.job.foreground], alone.values())
+        own = self._own_gpus(back, alone, free)
+        if self.slowdown is not None:
+            self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
+        return Decision((*(gang.share(self.slowdown) for gang in gangs.values()), *own.values()))
+
+    def _foreground(self, front: Sequence[Active], alone: Iterable[Share]) -> tuple[dict[int, _FilledGpus], FreeGpus]:
+        """The foreground jobs that run, and the GPUs that they leave."""
+        gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
+        running = [gang.share(None) for gang in gangs.values()]
+        free, unheld = FreeGpus(self.setting, running), FreeGpus(self.setting, [*running, *alone])
+        for active in front:
+            if active.share is not None:
+                continue
+            gpus = unheld.find(active.job.gpus, self.placement)
+            if gpus is not None:
+                free.remove(gpus)
+            else:
+                gpus = free.find(active.job.gpus, self.placement)
+                if gpus is None:
+                    break
+                unheld.remove(gpus)
+            gangs[active.index] = _FilledGpus(active, gpus)
+        return gangs, free
+
+    def _own_gpus(self, back: Iterable[Active], alone: Mapping[int, Share], free: FreeGpus) -> dict[int, Share]:
+        """Shares of background jobs on GPUs without a foreground job; those that have such GPUs keep them."""
+        own = {index: share for index, share in alone.items() if free.has(share.gpus)}
+        for share in own.values():
+            free.remove(share.gpus)
+        for active in back:
+            gpus = None if active.index in own else free.find(active.job.gpus, self.placement)
+            if gpus is not None:
+                own[active.index] = Share((active.index,), gpus)
+        return own
+
+    def _fill(self, gangs: Mapping[int, _FilledGpus], left: Iterable[Active]) -> None:
+        """Leave background jobs in the holes where they are, and add those that wait."""
+        waiting = []
+        for active in left:
+            gang = None if active.share is None else gangs.get(active.share.jobs[0])
+            if gang is None or active.share is None or active.share.gpus != gang.gpus:
+                waiting.append(active)
+            else:
+                gang.back.append(active)
+        hopeless: set[str] = set()
+        for active in waiting:
+            model = active.job.model
+            if model not in hopeless:
+                open_to = [gang for gang in gangs.values() if gang.has_room and self._pace(gang, active) > 0]
+                if open_to:
+                    max(open_to, key=lambda gang: self._pace(gang, active)).back.append(active)
+                else:
+                    hopeless.add(model)
+
+    def _pace(self, gang: _FilledGpus, active: Active) -> int:
+        """Pace of a job of one GPU if it joined a gang; 0 if it cannot."""
+        key = (gang.front.job.model, gang.gpus, gang.models, active.job.model)
+        if key not in self._worth:
+            of_model = {other.job.model: other for other in (*gang.back, active)}
+            others = [other for model, other in of_model.items() if model != active.job.model]
+            trial = _FilledGpus(gang.front, gang.gpus, [active, *others])
+            jobs = [trial.front.job, *(other.job for other in trial.back)]
+            share, performance = trial.share(self.slowdown), self.setting.performance
+            can = len(jobs) <= len(gang.gpus) + 1 and performance.refuses(share, jobs) is None
+            self._worth[key] = performance.paces(share, jobs, [0] * len(jobs))[1].rate if can else 0
+        return self._worth[key]
+
+
+def _is_alone(active: Active, share: Share) -> bool:
+    """Whether a share is the job alone, on as many GPUs as it asks for."""
+    return len(share.jobs) == 1 and len(share.gpus) == active.job.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class _Separate:
+    name: str = "separate"
+    display_name: str = "foreground jobs first, and background jobs on GPUs without one"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"placement": ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _ForegroundFirst:
+        _require_foreground(setting, self.name)
+        return _ForegroundFirst(setting, options["placement"], None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fill:
+    name: str = "fill"
+    display_name: str = "foreground jobs first, and background jobs in their holes and on other GPUs"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {"slowdown": _SLOWDOWNS, **SEPARATE.options}
+
+    def start(self, setting: Setting, options: Mapping[str, str]) -> _ForegroundFirst:
+        if not isinstance(setting.performance, Profiled):
+            raise UsageError("policy 'fill' needs jobs whose models are known by segments")
+        _require_foreground(setting, self.name)
+        return _ForegroundFirst(setting, options["placement"], float(options["slowdown"]))
+
+
+def _require_foreground(setting: Setting, policy: str) -> None:
+    """Refuse what cannot be placed, or has nothing to put first."""
+    require_equal_gpus(setting, policy)
+    if not any(job.foreground for job in setting.workload.jobs):
+        raise UsageError(f"policy {policy!r} needs jobs in the foreground: a column 'foreground', or --foreground-gpus")
+
+
+SEPARATE = _Separate()
+FILL = _Fill()

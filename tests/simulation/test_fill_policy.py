@@ -1,0 +1,157 @@
+"""Foreground jobs keep their pace and their GPUs; background jobs get holes and GPUs without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.memory import needed_bytes
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
+from jigsaw_opt.simulation.policy import Policy, Setting, choose
+from jigsaw_opt.simulation.results import jobs_csv
+from tests.simulation.cases import job, run, setting
+from tests.simulation.resumable import foregrounds
+
+PROMISES = ("1", "1.1", "1.5")
+
+
+def of(*jobs: TraceJob, memory: int = 10**9) -> Setting:
+    """Two servers of four GPUs behind slow links."""
+    where = foregrounds()
+    servers = tuple(replace(server, gpu_memory=memory) for server in where.cluster.servers)
+    cluster = replace(where.cluster, servers=servers)
+    assert isinstance(where.performance, Profiled)
+    models: dict[str, Model] = dict(where.performance.models)
+    return replace(where, cluster=cluster, workload=Workload("w", jobs), performance=Profiled(cluster, models))
+
+
+def front(name: str, gpus: int = 8, iterations: int = 4000, model: str = "large", submit_us: int = 0) -> TraceJob:
+    return TraceJob(name, submit_us, model, gpus, iterations, foreground=True)
+
+
+def back(name: str, gpus: int = 1, iterations: int = 1000, model: str = "small", submit_us: int = 0) -> TraceJob:
+    return TraceJob(name, submit_us, model, gpus, iterations)
+
+
+def measured(where: Setting, policy: Policy, **options: str) -> SimulationSummary:
+    return summarise(where, run(where, policy, **options))
+
+
+def shares_at(where: Setting, text: str, until_us: int = 0) -> dict[int, Share]:
+    simulation = Simulation(where, *choose(text))
+    simulation.run(until_us=until_us)
+    return {index: share for share in simulation._shares for index in share.jobs}
+
+
+@pytest.mark.parametrize("slowdown", PROMISES)
+def test_the_background_ends_earlier_in_holes_and_the_promise_is_kept(slowdown: str) -> None:
+    where = foregrounds()
+    apart, filled = measured(where, SEPARATE), measured(where, FILL, slowdown=slowdown)
+    assert filled.mean_background_completion_h is not None
+    assert apart.mean_background_completion_h is not None
+    assert filled.mean_background_completion_h < 0.9 * apart.mean_background_completion_h
+    assert apart.worst_foreground_slowdown == pytest.approx(1, abs=1e-6)
+    assert filled.worst_foreground_slowdown is not None
+    assert filled.worst_foreground_slowdown <= float(slowdown) + 1e-6
+    assert apart.background_gpu_hours == filled.background_gpu_hours
+
+
+def test_jobs_of_one_gpu_go_into_holes_and_wide_ones_wait() -> None:
+    where = of(front("f"), back("a"), back("b", model="large"), back("wide", gpus=4))
+    shares = shares_at(where, "fill")
+    assert shares[0] == shares[1] == shares[2] == Share((0, 1, 2), tuple(range(8)), (), 1.1)
+    assert 3 not in shares
+    assert shares_at(where, "separate").keys() == {0}
+
+
+def test_gpus_without_a_foreground_go_to_the_background_first() -> None:
+    shares = shares_at(of(front("f", gpus=4), back("a"), back("b")), "fill")
+    assert shares[0].slowdown is None
+    assert len(shares[1].gpus) == len(shares[2].gpus) == 1
+
+
+def test_background_jobs_make_way_for_a_foreground_job_and_no_foreground_job_moves() -> None:
+    where = of(back("a", gpus=8, iterations=9000), front("f", submit_us=1), front("g", submit_us=2))
+    outcome = run(where, FILL)
+    first, second, third = outcome.jobs
+    assert [record.restarts for record in outcome.jobs] == [1, 0, 0]
+    assert second.finish_us is not None
+    assert third.start_us is not None
+    assert second.finish_us <= third.start_us
+    assert first.finish_us is not None
+
+
+def test_nothing_is_added_where_memory_does_not_suffice() -> None:
+    jobs = front("f"), back("a")
+    performance = of(*jobs).performance
+    assert isinstance(performance, Profiled)
+    model = performance.models["large"]
+    need = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])])
+    assert 1 in shares_at(of(*jobs), "fill")
+    assert 1 not in shares_at(of(*jobs, memory=need), "fill")
+
+
+def test_a_foreground_without_holes_that_may_not_be_slowed_down_is_left_alone() -> None:
+    jobs = front("f", gpus=4), front("g", gpus=4), back("a")
+    assert 2 not in shares_at(of(*jobs), "fill:slowdown=1")
+    assert 2 in shares_at(of(*jobs), "fill:slowdown=1.5")
+
+
+def test_at_most_one_background_job_shares_each_gpu() -> None:
+    shares = shares_at(of(front("f"), *(back(f"b{k}") for k in range(12))), "fill")
+    assert sorted(shares) == list(range(9))
+
+
+def test_paces_depend_on_the_models_in_the_background_and_not_on_how_many_jobs() -> None:
+    where = of(front("f"), back("a"), back("b"))
+    jobs = where.workload.jobs
+    few = where.performance.paces(Share((0, 1), tuple(range(8)), (), 1.1), jobs[:2], [0] * 2)
+    many = where.performance.paces(Share((0, 1, 2), tuple(range(8)), (), 1.1), jobs, [0] * 3)
+    assert (*few, few[1]) == many
+
+
+def test_shares_that_cannot_be_filled_are_refused() -> None:
+    where = of(front("f"), back("a"), back("wide", gpus=2))
+    f, a, wide = where.workload.jobs
+    refuses: Callable[..., str | None] = where.performance.refuses
+    assert "asks for 8 GPUs" in str(refuses(Share((0, 1), (0, 1), (), 1.1), [f, a]))
+    assert "one GPU each" in str(refuses(Share((0, 2), tuple(range(8)), (), 1.1), [f, wide]))
+
+
+def test_what_is_left_when_either_kind_ends() -> None:
+    share = Share((4, 5, 6), (0, 1), (), 1.1)
+    assert share.without(5) == Share((4, 6), (0, 1), (), 1.1)
+    assert share.without(4) == Share((5, 6), (0, 1))
+    assert share.without(5).without(6) == Share((4,), (0, 1))
+
+
+def test_jobs_of_unknown_segments_or_without_a_foreground_are_refused() -> None:
+    unknown = setting(replace(job("a", 0, 1, 10), foreground=True))
+    with pytest.raises(UsageError, match="segments"):
+        FILL.start(unknown, {"slowdown": "1.1", "placement": "packed"})
+    for policy in (FILL, SEPARATE):
+        with pytest.raises(UsageError, match="--foreground-gpus"):
+            run(of(back("a")), policy)
+    assert run(unknown, SEPARATE).jobs[0].finish_us == 10 * 10**6
+
+
+def test_other_policies_tell_of_the_foreground_too() -> None:
+    where = foregrounds()
+    told = measured(where, FIFO)
+    assert told.foreground_jobs == 4
+    assert told.mean_foreground_slowdown is not None
+    lines = jobs_csv(where, run(where, FILL)).splitlines()
+    assert lines[0].endswith("fairness,foreground,slowdown")
+    assert [line.split(",")[-2] for line in lines[1:5]] == ["1", "0", "0", "0"]
+    nothing = replace(where, workload=Workload("w", tuple(replace(j, foreground=False) for j in where.workload.jobs)))
+    assert measured(nothing, FIFO).background_gpu_hours is None
