@@ -107,8 +107,9 @@ def _found(
 ) -> list[tuple[FailureEffect, FailureRepair | None]]:
     """Effects, and repairs of those that hit a job where they are asked for."""
     from jigsaw_opt.solvers.resolve.failures import FailureEffects
+    from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
-    effects = FailureEffects(instance, plan)
+    effects = FailureEffects(KeptOrder.of(instance, plan))
     each = effects.each(kinds, arguments.pairs)
     if not arguments.repair:
         return [(effect, None) for effect in each]

@@ -77,6 +77,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="MICROSECONDS",
         help="with --warm: what starts earlier in that plan stays, and nothing else starts earlier",
     )
+    parser.add_argument(
+        "--robust", action="store_true", help="only plans that keep their promises after any one link has failed"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
     parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -186,12 +189,18 @@ def _require_warm(arguments: argparse.Namespace) -> None:
     """Refuse what only makes sense with an old plan, or without one."""
     if arguments.warm is None and (arguments.fix_placement or arguments.fix_before is not None):
         raise UsageError("--fix-placement and --fix-before need an old plan: --warm PLAN")
+    if arguments.warm is not None and arguments.robust:
+        raise UsageError("--robust makes a plan anew; leave out --warm")
     if arguments.warm is not None and arguments.solver != "auto":
         raise UsageError(f"--warm has a solver of its own; leave out --solver {arguments.solver}")
 
 
 def _solved(instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None) -> Result:
     """From scratch, or from the plan of another instance."""
+    if arguments.robust:
+        from jigsaw_opt.solvers.resolve.robust import solve_robust
+
+        return solve_robust(instance, arguments.solver, options, report)
     if arguments.warm is None:
         from jigsaw_opt.solvers.solve import solve
 

@@ -24,6 +24,7 @@ class Auto:
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
+    conditions: ClassVar[bool] = True
     route_policies: ClassVar[str] = "shaped"
 
     @property

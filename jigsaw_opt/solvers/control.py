@@ -110,11 +110,13 @@ class Control:
     def offer(self, timetable: Timetable) -> Accepted | None:
         """Take a plan as the new incumbent if it is better; says by how much it was, or None where it was not.
 
-        One that breaks a promise is no plan, and never taken.
+        One that breaks a promise is no plan, and never taken; nor is one against the condition of the options.
         """
         if not self.keeps_promises(timetable):
             return None
         objective = objective_of(self.operations, timetable.jobs, timetable.period_us, timetable.shaped)
+        if not self._meets_condition(timetable, objective):
+            return None
         with self._lock:
             if self.ended or (self.objective is not None and objective >= self.objective):
                 return None
@@ -124,6 +126,11 @@ class Control:
             self.improved = time.monotonic()
             self._emit()
             return Accepted(0 if before is None else before - objective)
+
+    def _meets_condition(self, timetable: Timetable, objective: int) -> bool:
+        """Whether a plan meets the condition of the options, which is asked of better plans only: it may take long."""
+        condition, known = self.options.condition, self.objective
+        return condition is None or ((known is None or objective < known) and condition(self.operations, timetable))
 
     def keeps_promises(self, timetable: Timetable) -> bool:
         """Whether a plan keeps all deadlines and paces (specification: deadline, pace)."""

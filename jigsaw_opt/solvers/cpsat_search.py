@@ -169,7 +169,8 @@ def _search(
     solver.best_bound_callback = lambda bound: control.raise_bound(_proven(bound))
     incumbents = _incumbents(control, model)
     status = run_engine(control, solver, model, incumbents)
-    if status == cp_model.OPTIMAL and control.objective is not None:
+    # Under a condition the engine's best plan may have been refused.
+    if status == cp_model.OPTIMAL and control.objective is not None and control.options.condition is None:
         control.raise_bound(control.objective)
     if status == cp_model.INFEASIBLE and control.best is None:
         control.refute(minimal_conflict(operations))

@@ -110,7 +110,8 @@ class Targets:
         if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
             return None
         control.offer(model.plan(solver.value))
-        return True
+        # Under a condition the plan may have been refused, which leaves open whether there is another one.
+        return True if control.objective is not None and control.objective <= target else None
 
     def _engine(self) -> cp_model.CpSolver:
         control = self._control

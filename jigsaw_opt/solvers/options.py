@@ -14,6 +14,8 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.solvers.engines.parameters import Parameter
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.operations import Operations
+    from jigsaw_opt.problem.timetable import Timetable
     from jigsaw_opt.solvers.search.params import SearchParams
 
 __all__ = ["MOST_WORKERS", "Options"]
@@ -56,6 +58,9 @@ class Options:
         Parameters of the search, or None for their defaults.
     without_bounds
         Names of relaxations that are left out, to see what each earns (``jigsaw_opt.solvers.bounds.names`` lists them).
+    condition
+        Plans that do not meet it are never taken: a question about the instance, cut, and a timetable. Bounds stay
+        those of all plans. None for no condition.
     cancel
         Set by another thread or a signal handler, it stops the solve and keeps the best plan.
 
@@ -77,6 +82,7 @@ class Options:
     engine_log: Callable[[str], None] | int | None = None
     params: SearchParams | None = None
     without_bounds: tuple[str, ...] = ()
+    condition: Callable[[Operations, Timetable], bool] | None = None
     cancel: Flag = field(default_factory=Flag, compare=False)
 
     def __post_init__(self) -> None:

@@ -47,6 +47,7 @@ class Portfolio(OrtoolsSolver):
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
+    conditions: ClassVar[bool] = True
     route_policies: ClassVar[str] = "shaped"
 
     def run(self, control: Control) -> Result:

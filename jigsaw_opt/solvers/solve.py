@@ -120,6 +120,8 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         reason = f"job {unkept[0].name!r} has a route policy" if unkept else None
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
+    if options.condition is not None and not getattr(method, "conditions", False):
+        raise UsageError(f"solver {method.name!r} takes no condition that plans have to meet")
     engines: tuple[str, ...] = getattr(method, "engines", ())
     if options.engine is not None and options.engine not in engines:
         raise UsageError(

@@ -19,6 +19,7 @@ from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart
 from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair, cluster_left, repaired
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
 from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained
@@ -46,7 +47,7 @@ def solved(instance: Instance) -> Plan:
 
 
 def repair(instance: Instance, plan: Plan, *failed: FailedPart) -> FailureRepair:
-    effects = FailureEffects(instance, plan)
+    effects = FailureEffects(KeptOrder.of(instance, plan))
     found = repaired(instance, plan, effects, effects.of(failed), QUICK)
     if found.plan is not None:
         assert check(found.instance, found.plan) == () and found.bound <= (found.objective or 0)

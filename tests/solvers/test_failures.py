@@ -27,6 +27,7 @@ from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
 from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, TransferChange, failure_effects
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.solve import solve
 from tests.random_instances import GOALS
 from tests.random_shapes import random_mixed_instance, random_shaped_instance
@@ -97,7 +98,7 @@ def test_what_touches_no_job_makes_no_plan_worse_and_what_is_left_is_right() -> 
         plan = solve(instance, "greedy", Options(workers=1)).plan
         if plan is None:
             continue
-        effects = FailureEffects(instance, plan)
+        effects = FailureEffects(KeptOrder.of(instance, plan))
         for part in parts_of(instance.cluster):
             effect = effects.of((part,))
             assert not set(effect.stopped) & set(effect.rerouted)

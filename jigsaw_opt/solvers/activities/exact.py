@@ -63,8 +63,8 @@ def prove_period(control: Control, operations: Operations, workers: int, work: f
         status, work = _ask(control, operations, target, workers, work)
         if status == cp_model.INFEASIBLE:
             control.raise_bound(target + 1)
-        elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-            break
+        elif status not in (cp_model.OPTIMAL, cp_model.FEASIBLE) or control.objective > target:
+            break  # Nothing was found, or a condition refused it.
     return control.reason() or StoppedBy.TIME
 
 

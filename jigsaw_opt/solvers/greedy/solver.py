@@ -23,6 +23,7 @@ class Greedy:
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
+    conditions: ClassVar[bool] = True
     route_policies: ClassVar[str] = "shaped"
 
     def unavailable(self) -> str | None:

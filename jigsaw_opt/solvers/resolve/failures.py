@@ -6,7 +6,7 @@ there says which of them overlap.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -111,7 +111,7 @@ def failure_effects(
     pairs
         Whether two parts fail at once, too. A pair that does the same as one of its parts alone is left out.
     """
-    return FailureEffects(instance, plan).each(kinds, pairs)
+    return FailureEffects(KeptOrder.of(instance, plan)).each(kinds, pairs)
 
 
 class FailureEffects:
@@ -119,18 +119,25 @@ class FailureEffects:
 
     Parameters
     ----------
-    instance, plan
-        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    order
+        The plan.
+    routes
+        Routes without links of some names; by default they are worked out for each failure anew.
     """
 
-    def __init__(self, instance: Instance, plan: Plan) -> None:
-        self._instance, self._order = instance, KeptOrder(instance, plan)
-        self._in_order = {job.name: at for at, job in enumerate(instance.jobs)}
-        routes, jobs = Routes(instance.cluster), range(len(self._order.jobs))
-        ways = [self._ways(job, routes) for job in jobs]
+    def __init__(self, order: KeptOrder, routes: Callable[[frozenset[str]], Routes] | None = None) -> None:
+        self._order, self._instance = order, order.operations.instance
+        self._routes = routes or (lambda dead: Routes(without_links(self._instance.cluster, dead)))
+        self._in_order = {job.name: at for at, job in enumerate(self._instance.jobs)}
+        ways = [self._ways(job, order.operations.routes) for job in range(len(order.jobs))]
         self._used = [frozenset(name for way in found or () for name in way) for found in ways]
         self._outcomes: dict[_Left, _LeftOutcome] = {}
         self._of_one: dict[FailedPart, _Left] = {}
+
+    @property
+    def used_links(self) -> list[str]:
+        """Links on routes of jobs, in the order of the cluster."""
+        return [link.name for link in self._instance.cluster.links if any(link.name in used for used in self._used)]
 
     def each(self, kinds: Collection[PartKind] = KINDS, pairs: bool = False) -> Iterator[FailureEffect]:
         """As `failure_effects`."""
@@ -177,11 +184,15 @@ class FailureEffects:
             raise ValueError("nothing is left to be timed")
         return self._plan(left, routes, timing, self._judged(kept, timing)[0])
 
+    def stops(self, failed: Sequence[FailedPart]) -> bool:
+        """Whether some job stops; found without timing anything."""
+        return bool(self._left(failed)[0].stopped)
+
     def _left(self, failed: Sequence[FailedPart]) -> tuple[_Left, Routes]:
         cluster = self._instance.cluster
         dead = dead_links(cluster, failed)
         down = {part.name for part in failed if part.kind == "server"}
-        routes = Routes(without_links(cluster, dead))
+        routes = self._routes(dead)
         stopped, rerouted = [], []
         for job, used in enumerate(self._used):
             lost = any(cluster.servers[s].name in down for s in self._order.servers[job])

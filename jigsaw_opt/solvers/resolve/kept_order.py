@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
+from jigsaw_opt.problem.activities import ActivityNetwork
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
@@ -14,11 +15,11 @@ from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import Timetable
-from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, flatten, network_of
+from jigsaw_opt.solvers.activities.flat import Arc, FlatActivities, JobLevels, flatten, network_of
 from jigsaw_opt.solvers.activities.repeating import repeated
 from jigsaw_opt.solvers.activities.timing import levels_of, starts_of, timetable_of
 
-__all__ = ["KeptOrder", "KeptTiming"]
+__all__ = ["KeptOrder", "KeptTiming", "timetable_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +46,53 @@ class KeptOrder:
 
     Parameters
     ----------
-    instance, plan
+    operations
+        The instance, cut. Its cluster has all GPUs of the plan.
+    timetable
         A plan whose placements and levels are right for the instance. Of its times only their order counts.
     """
 
-    def __init__(self, instance: Instance, plan: Plan) -> None:
-        # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
-        self.operations = replace(cut(instance, shaped=True), cluster=instance.cluster)
-        workers = [job for job in instance.jobs if isinstance(job, Job)]
-        self.jobs: list[Job | ShapedJob] = [*workers, *instance.shaped]
-        self._old = Timetable(
-            tuple(job for job in plan.jobs if isinstance(job, JobPlan)),
-            plan.period_us,
-            tuple(job for job in plan.jobs if isinstance(job, ShapedJobPlan)),
-        )
-        server = {it.name: s for s, it in enumerate(instance.cluster.servers)}
-        split = [[name.rpartition("/") for name in job.gpus] for job in self._old.plans]
+    def __init__(self, operations: Operations, timetable: Timetable) -> None:
+        self.operations, self._old = operations, timetable
+        workers = [job for job in operations.instance.jobs if isinstance(job, Job)]
+        self.jobs: list[Job | ShapedJob] = [*workers, *operations.instance.shaped]
+        server = {it.name: s for s, it in enumerate(operations.cluster.servers)}
+        split = [[name.rpartition("/") for name in job.gpus] for job in timetable.plans]
         self._gpus = [[(server[name], int(k)) for name, _, k in names] for names in split]
-        self._levels = levels_of(self._old)
-        network = network_of(self.operations, self._gpus, self._levels)
-        self._begins = [*network.jobs, len(network.activities)]
-        self._flat = flatten(network)
-        self._order = _in_order(self._flat, starts_of(self._old))
+
+    @classmethod
+    def of(cls, instance: Instance, plan: Plan) -> KeptOrder:
+        """That of a plan."""
+        # Cut, a huge server has no GPUs but those that plans need; this plan may be on others.
+        operations = replace(cut(instance, shaped=True), cluster=instance.cluster)
+        return cls(operations, timetable_in(plan))
 
     @cached_property
     def servers(self) -> list[list[int]]:
         """By job, the indices of its servers, ascending."""
         return [sorted({server for server, _ in gpus}) for gpus in self._gpus]
+
+    @cached_property
+    def _levels(self) -> list[JobLevels]:
+        return levels_of(self._old)
+
+    @cached_property
+    def _network(self) -> ActivityNetwork:
+        return network_of(self.operations, self._gpus, self._levels)
+
+    @cached_property
+    def flat(self) -> FlatActivities:
+        """The activities without a failure."""
+        return flatten(self._network)
+
+    @cached_property
+    def _begins(self) -> list[int]:
+        """By job, how many activities there are before it; all of them at the end."""
+        return [*self._network.jobs, len(self._network.activities)]
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return _in_order(self.flat, starts_of(self._old))
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
         """Everything as early as the order permits; None where the order does not repeat within one period.
@@ -117,11 +138,6 @@ class KeptOrder:
         size = blocks + len(names)
         return [(name, max(lengths[blocks + at :: size])) for at, name in enumerate(names)]
 
-    @property
-    def flat(self) -> FlatActivities:
-        """The activities without a failure."""
-        return self._flat
-
     def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
         """Some jobs on another cluster with the same servers."""
         count, names = len(self.operations.jobs), {self.jobs[job].name for job in kept}
@@ -139,7 +155,7 @@ class KeptOrder:
 
     def _patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
         """The activities without those of some jobs and with other transfers of others."""
-        durations, resources = list(self._flat.duration_us), list(self._flat.resources)
+        durations, resources = list(self.flat.duration_us), list(self.flat.resources)
         arcs = list(self._arcs)
         for job in stopped:
             place = slice(self._begins[job], self._begins[job + 1])
@@ -160,14 +176,14 @@ class KeptOrder:
                 shift = self._begins[job] - network.jobs[now.job[arc.after]]
                 arcs[job].append(arc._replace(before=arc.before + shift, after=arc.after + shift))
         joined = [arc for own in arcs for arc in own]
-        return self._flat._replace(duration_us=durations, resources=resources, arcs=joined)
+        return self.flat._replace(duration_us=durations, resources=resources, arcs=joined)
 
     @cached_property
     def _arcs(self) -> list[list[Arc]]:
         """By job, what waits for what."""
         arcs: list[list[Arc]] = [[] for _ in self.jobs]
-        for arc in self._flat.arcs:
-            arcs[self._flat.job[arc.after]].append(arc)
+        for arc in self.flat.arcs:
+            arcs[self.flat.job[arc.after]].append(arc)
         return arcs
 
     def _links_of(self, routes: Routes) -> dict[int, int]:
@@ -175,6 +191,12 @@ class KeptOrder:
         gpus = self.operations.cluster.gpu_count
         number = {link.name: gpus + at for at, link in enumerate(self.operations.cluster.links)}
         return {gpus + at: number[link.name] for at, link in enumerate(routes.cluster.links)}
+
+
+def timetable_in(plan: Plan) -> Timetable:
+    """The timetable of a plan."""
+    jobs = tuple(job for job in plan.jobs if isinstance(job, JobPlan))
+    return Timetable(jobs, plan.period_us, tuple(job for job in plan.jobs if isinstance(job, ShapedJobPlan)))
 
 
 def _earliest(flat: FlatActivities, order: Sequence[int]) -> list[int]:

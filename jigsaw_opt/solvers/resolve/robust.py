@@ -1,0 +1,187 @@
+"""Plans that outlive the failure of any one link: no job stops, and with the order kept all promises are kept.
+
+A link is a bridge where its failure parts the cluster. Between servers that no bridge parts, a least path has no
+bridge, and a job on servers that one parts stops with it (Tarjan, *A note on finding the bridges of a graph*, 1974). So
+without route policies, a cluster without its bridges has just the placements that stop for no link, on the same routes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.control import Control, first_bound
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.registry import ControlledSolver, find
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, without_links
+from jigsaw_opt.solvers.resolve.failures import FailureEffects
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, timetable_in
+from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["LinkFailures", "bridges", "solve_robust"]
+
+_FIRST_SHARE = 0.2
+"""Share of the limits for a plan that no link matters to."""
+
+
+def solve_robust(
+    instance: Instance, solver: str = "auto", options: Options | None = None, report: Report | None = None
+) -> Result:
+    """Solve an instance as `solve` does, among plans that outlive the failure of any one link.
+
+    Parameters
+    ----------
+    instance
+        What is to be scheduled.
+    solver
+        ``auto``, ``portfolio`` or ``greedy``.
+    options
+        Limits, seed, cores.
+    report
+        Receives the progress stream, whose bounds are those of such plans.
+
+    Returns
+    -------
+    Result
+        Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``unknown`` where no such
+        plan was found.
+
+    Raises
+    ------
+    InvalidInputError
+        The instance breaks a rule of the document; with all problems.
+    UsageError
+        The solver takes no such condition.
+    """
+    instance, options = validate(instance), options or Options()
+    narrow = instance
+    if not instance.policed:
+        narrow = replace(instance, cluster=without_links(instance.cluster, bridges(instance.cluster)))
+    asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
+    method = find(solver)
+    if instance.promising and instance.cluster.links and not callable(method):
+        # Jobs on one server each outlive all links. From there a search goes on to plans that do so by their times.
+        alone = replace(narrow, cluster=replace(narrow.cluster, links=()))
+        first = solve(alone, method, _shared(asked, _FIRST_SHARE)).plan
+        asked = _shared(asked, 1 - _FIRST_SHARE)
+        method = method if first is None else _Begun(method, timetable_in(first))
+    return _of_all(instance, solve(narrow, method, asked, report), options)
+
+
+def bridges(cluster: Cluster) -> frozenset[str]:
+    """Names of the links each of which alone joins what it joins."""
+    import networkx as nx
+
+    graph: nx.Graph[Any] = nx.Graph()
+    graph.add_edges_from((*link.ends, {"name": link.name}) for link in cluster.links)
+    return frozenset(graph[one][other]["name"] for one, other in nx.bridges(graph))
+
+
+class _Begun:
+    """A solver that goes on from a plan."""
+
+    conditions: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
+    shapes: ClassVar[bool] = True
+    route_policies: ClassVar[str] = "all"
+    display_name = "from a plan"
+
+    def __init__(self, method: ControlledSolver, first: Timetable) -> None:
+        self._method, self._first, self.name = method, first, method.name
+
+    def unavailable(self) -> str | None:
+        """As the solver, which has made the plan."""
+        return self._method.unavailable()
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """As the solver."""
+        return self._method.unsupported(instance)
+
+    def run(self, control: Control) -> Result:
+        """Take the plan and go on."""
+        control.offer(self._first)
+        return self._method.run(control)
+
+
+def _shared(options: Options, share: float) -> Options:
+    """The options with a share of their limits of time and work."""
+    limits = [None if limit is None else share * limit for limit in (options.time_limit, options.work_limit)]
+    return replace(options, time_limit=limits[0], work_limit=limits[1])
+
+
+class LinkFailures:
+    """The failure of each link of a cluster alone.
+
+    Parameters
+    ----------
+    cluster
+        The cluster.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._routes: dict[frozenset[str], Routes] = {}
+        self._worst: str | None = None
+
+    def outlived(self, operations: Operations, timetable: Timetable) -> bool:
+        """Whether no failure stops a job of a plan or, with its order kept, makes one break what it promises."""
+        effects = FailureEffects(KeptOrder(self._whole(operations), timetable), self._without)
+        # What broke the last plan is likely to break this one.
+        links = sorted(effects.used_links, key=lambda name: name != self._worst)
+        failures = [[FailedPart("link", name)] for name in links]
+        if any(map(effects.stops, failures)):
+            return False
+        for failed in failures if operations.instance.promising else ():
+            effect = effects.of(failed)
+            if effect.broken or effect.objective is None:
+                self._worst = failed[0].name
+                return False
+        return True
+
+    def _whole(self, operations: Operations) -> Operations:
+        """The instance with all of its links."""
+        instance = replace(operations.instance, cluster=self._cluster)
+        whole = replace(operations, instance=instance, cluster=self._cluster)
+        whole.__dict__["routes"] = self._without(frozenset())
+        return whole
+
+    def _without(self, dead: frozenset[str]) -> Routes:
+        """Routes without some links; they stay known."""
+        if dead not in self._routes:
+            self._routes[dead] = Routes(without_links(self._cluster, dead))
+        return self._routes[dead]
+
+
+def _of_all(instance: Instance, result: Result, options: Options) -> Result:
+    """The result with the bound and the proofs of all plans of the instance."""
+    if result.status is Status.INFEASIBLE:
+        causes = too_wide(instance) or certain_causes(cut(instance, shaped=True))
+        status = Status.INFEASIBLE if causes else Status.UNKNOWN
+        result = replace(result, status=status, conflicts=tuple(causes))
+    bound = first_bound(cut(instance, shaped=True), options) if not result.conflicts else None
+    if bound is not None:
+        result = replace(result, bound=bound.value, proof=bound.proof)
+    if result.plan is None or result.objective is None:
+        return result
+    status = Status.OPTIMAL if result.objective <= result.bound else Status.FEASIBLE
+    plan = _with_bound(instance, result.plan, result.bound)
+    require_correct(instance, plan, "what makes plans robust")
+    return replace(result, status=status, plan=plan)
+
+
+def _with_bound(instance: Instance, plan: Plan, bound: int) -> Plan:
+    return replace(
+        plan,
+        instance_sha256=instance_sha256(instance),
+        bound=bound,
+        status="optimal" if plan.objective <= bound else "feasible",
+    )

@@ -1,0 +1,98 @@
+"""Plans that outlive the failure of any one link."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_instance, validate
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.failures import failure_effects
+from jigsaw_opt.solvers.resolve.robust import bridges, solve_robust
+from jigsaw_opt.solvers.result import Result, Status
+from jigsaw_opt.solvers.solve import solve
+from tests.solvers.test_failures import chained
+
+pytest.importorskip("ortools")
+QUICK = Options(workers=1, work_limit=0.01)
+
+
+def fast_and_slow(deadline_us: int) -> Instance:
+    """A job of two workers: quick on a and b, whose short way has a slow detour, or slow on the two GPUs of c."""
+    servers = (
+        Server("a", "v", 1, 10**6, 10**6),
+        Server("b", "v", 1, 10**6, 10**6),
+        Server("c", "w", 2, 10**6, 10**6),
+    )
+    ways = (("ab", "a", "b", 10**6), ("as", "a", "s", 10**4), ("bs", "b", "s", 10**4), ("cs", "c", "s", 10**6))
+    links = tuple(Link(name, (one, other), rate) for name, one, other, rate in ways)
+    models = {"m": Model((Segment("s", {"v": 4, "w": 20}, {"v": 6, "w": 20}, 10, 0),), state_factor=1)}
+    job = Job("j", "m", 2, 1, deadline_us=deadline_us)
+    return validate(Instance("fast-and-slow", Cluster(servers, ("s",), links), models, (job,)))
+
+
+def require_robust(instance: Instance, result: Result) -> None:
+    assert result.plan is not None and check(instance, result.plan) == ()
+    for effect in failure_effects(instance, result.plan, ("link",)):
+        assert not effect.stopped and not effect.broken
+
+
+def test_bridges_are_links_that_part_the_cluster() -> None:
+    assert bridges(fast_and_slow(100).cluster) == {"cs"}
+    assert bridges(chained().cluster) == frozenset()
+
+
+@pytest.mark.parametrize("solver", ["auto", "greedy"])
+def test_no_job_on_servers_that_a_bridge_parts(solver: str) -> None:
+    """Two jobs of two workers, a GPU in every third server: both on a server of their own."""
+    servers = tuple(Server(name, "v", gpus, 10**6, 10**4) for name, gpus in (("a", 2), ("b", 1), ("c", 1)))
+    links = tuple(Link(f"l{server.name}", (server.name, "hub"), 10**9) for server in servers)
+    models = {"m": Model((Segment("s", {"v": 40}, {"v": 60}, 10, 0),), state_factor=1)}
+    jobs = tuple(Job(name, "m", 2, 2) for name in ("x", "y"))
+    instance = validate(Instance("star", Cluster(servers, ("hub",), links), models, jobs))
+    plain, robust = solve(instance, solver, QUICK), solve_robust(instance, solver, QUICK)
+    require_robust(instance, robust)
+    assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
+    assert robust.status is Status.FEASIBLE and robust.bound <= plain.objective
+    assert robust.plan is not None and {job.gpus for job in robust.plan.jobs} <= {("a/0", "a/1"), ("a/1", "a/0")}
+
+
+@pytest.mark.parametrize("solver", ["auto", "greedy"])
+def test_a_plan_that_keeps_its_deadline_whatever_link_fails(solver: str) -> None:
+    instance = fast_and_slow(200)
+    plain, robust = solve(instance, solver, QUICK), solve_robust(instance, solver, QUICK)
+    assert plain.plan is not None and plain.plan.jobs[0].gpus[0] in ("a/0", "b/0")
+    require_robust(instance, robust)
+    assert plain.objective is not None and robust.objective is not None and robust.objective > plain.objective
+    assert robust.status is Status.FEASIBLE and robust.bound <= plain.objective
+
+
+def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
+    """One job with one placement, which takes 12, and 16 over the detour."""
+    jobs = [replace(chained().jobs[0], deadline_us=deadline) for deadline in (15, 16)]
+    tight, loose = (solve_robust(replace(chained(), jobs=(job,)), "auto", QUICK) for job in jobs)
+    assert tight.status is Status.UNKNOWN and tight.plan is None
+    assert (loose.status, loose.objective) == (Status.OPTIMAL, 12)
+    paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
+    assert solve_robust(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK).plan is None
+    with pytest.raises(UsageError, match="condition"):
+        solve_robust(chained(), "cpsat", QUICK)
+
+
+def test_robust_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / name for name in ("tight.json", "loose.json")]
+    for file, deadline in zip(files, (15, 16), strict=True):
+        file.write_bytes(encode_instance(replace(chained(), jobs=(replace(chained().jobs[0], deadline_us=deadline),))))
+    call = ["--robust", "--work-limit", "0.5", "--workers", "1", "-q", "--json"]
+    assert main(["solve", str(files[0]), *call]) == 5
+    assert json.loads(capsys.readouterr().out)["status"] == "unknown"
+    assert main(["solve", str(files[1]), *call]) == 0
+    assert json.loads(capsys.readouterr().out)["objective"] == 12
+    assert main(["solve", str(files[1]), "--robust", "--warm", str(files[0])]) == 2
