@@ -170,9 +170,8 @@ def _prepared(
             accept = _accepting(cluster, None if request.draw_models else performance)
     with problems.of(request.workload):
         workload = _trace(request.workload, accept)
-        if wide is not None:
-            workload = _with_foreground(workload, wide)
         if not problems:
+            workload = _with_foreground(workload, wide)
             workload, performance = _joined(request, cluster, workload, performance)
             setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
             figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
@@ -192,8 +191,10 @@ def _wide(gpus: int | None) -> int | None:
     return gpus
 
 
-def _with_foreground(workload: Workload, gpus: int) -> Workload:
+def _with_foreground(workload: Workload, gpus: int | None) -> Workload:
     """The workload with all jobs of at least so many GPUs in the foreground."""
+    if gpus is None:
+        return workload
     jobs = (replace(job, foreground=job.foreground or job.gpus >= gpus) for job in workload.jobs)
     return replace(workload, jobs=tuple(jobs))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
@@ -143,6 +146,30 @@ def test_jobs_of_unknown_segments_or_without_a_foreground_are_refused() -> None:
         with pytest.raises(UsageError, match="--foreground-gpus"):
             run(of(back("a")), policy)
     assert run(unknown, SEPARATE).jobs[0].finish_us == 10 * 10**6
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "code", "message"),
+    [
+        ("2", [], 3, "trace.csv:3: foreground is 0 or 1, not 2"),
+        ("0", ["--foreground-gpus", "0"], 2, "--foreground-gpus is at least 1, not 0"),
+        ("0", [], 2, "policy 'separate' needs jobs in the foreground"),
+        ("", ["--foreground-gpus", "2"], 0, ""),
+        ("1", [], 0, ""),
+    ],
+)
+def test_the_command_line_says_what_is_in_the_foreground(
+    change: str, options: list[str], code: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace, out = tmp_path / "trace.csv", tmp_path / "out"
+    trace.write_text(f"name,submit_s,model,gpus,iterations,foreground\na,0,m,1,5,0\nb,0,m,2,5,{change}\n")
+    command = ["simulate", "--workload", str(trace), "--cluster", "2x4", "--policy", "separate", "-o", str(out)]
+    assert main([*command, *options]) == code
+    assert message in capsys.readouterr().err
+    assert out.exists() == (code == 0)
+    if code == 0:
+        summary = json.loads((out / "summary.json").read_text())
+        assert (summary["foreground_jobs"], summary["worst_foreground_slowdown"]) == (1, 1.0)
 
 
 def test_other_policies_tell_of_the_foreground_too() -> None:
