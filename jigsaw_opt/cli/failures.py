@@ -39,17 +39,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=float, metavar="SECONDS", help=f"with --repair: for each (default: {_SHORT_SECONDS:g})"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the repairs (default: 0)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PAGE", help="write one HTML page with the cluster here; needs no network"
+    )
     parser.add_argument("--json", action="store_true", help="print the effects as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the effects out and print them."""
-    from jigsaw_opt.cli.output import print_json, print_table
+    from jigsaw_opt.cli.output import emit, print_json, print_table, require_output
 
+    require_output(arguments.output, arguments.instance, arguments.plan)
     kinds, instance, plan, rest = _asked(arguments)
     found = _found(arguments, kinds, *((rest.instance, rest.plan) if rest is not None else (instance, plan)))
     if rest is not None:
         found = [_absolute(rest, effect, repair) for effect, repair in found]
+    if arguments.output is not None:
+        from jigsaw_opt.views.failures_page import failures_html
+
+        emit(failures_html(instance, plan.objective, found).encode(), arguments.output)
+        return 0
     if arguments.json:
         print_json({"objective": plan.objective, "failures": [_as_json(*it) for it in found]})
         return 0

@@ -1,0 +1,68 @@
+"""The page of failures: layout of the cluster, and what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_instance, encode_plan
+from jigsaw_opt.problem import Cluster, Link, Server
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.failures import failure_effects
+from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.views.failures_page import failures_html, positions, severity
+from tests.solvers.test_failures import chained
+
+
+def data_of(page: str) -> dict[str, object]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, object] = json.loads(found[1])
+    return data
+
+
+def test_servers_are_below_their_switches() -> None:
+    servers = tuple(Server(name, "v", 1, 1, 1) for name in ("a", "b", "c", "d"))
+    ends = (("a", "rack1"), ("b", "rack0"), ("c", "rack1"), ("d", "rack0"), ("rack0", "spine"), ("rack1", "spine"))
+    links = tuple(Link(f"l{k}", pair, 1) for k, pair in enumerate(ends))
+    places = positions(Cluster(servers, ("rack0", "rack1", "spine", "unused"), links))
+    assert [places[name][1] for name in ("a", "d", "rack0", "rack1", "spine")] == pytest.approx(
+        [1, 1, 2 / 3, 2 / 3, 1 / 3]
+    )
+    assert places["unused"][1] == 0 and places["rack1"][0] < places["rack0"][0]
+    around = positions(Cluster(servers))
+    assert around["a"] == (0.5, 0) and around["c"] == pytest.approx((0.5, 1))
+    assert len(set(places.values())) == 8 and all(0 <= at <= 1 for place in places.values() for at in place)
+
+
+def test_the_page_has_all_effects_as_data() -> None:
+    jobs = (replace(chained().jobs[0], name="<!--<b>", deadline_us=15),)
+    instance = replace(chained(), jobs=jobs)
+    plan = solve(instance, "greedy", Options(workers=1)).plan
+    assert plan is not None
+    effects = list(failure_effects(instance, plan))
+    assert [severity(effect) for effect in effects] == [2, 0, 0, 0, 3, 3]
+    page = failures_html(instance, plan.objective, [(effect, None) for effect in effects])
+    assert "<b>" not in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
+    data = data_of(page)
+    first = data["effects"][0]  # type: ignore[index]
+    assert first["failed"] == [["link", "fast"]] and first["objective"] == 16
+    assert first["broken"] == first["rerouted"] == ["<!--<b>"]
+
+
+def test_the_command_writes_it(tmp_path: Path) -> None:
+    instance = chained()
+    plan = solve(instance, "greedy", Options(workers=1)).plan
+    assert plan is not None
+    files = [tmp_path / name for name in ("i.json", "p.json", "page.html")]
+    for path, content in zip(files, (encode_instance(instance), encode_plan(plan)), strict=False):
+        path.write_bytes(content)
+    assert main(["failures", *map(str, files[:2]), "--pairs", "-o", str(files[2])]) == 0
+    data = data_of(files[2].read_text(encoding="utf-8"))
+    assert any(len(effect["failed"]) == 2 for effect in data["effects"])  # type: ignore[attr-defined]
+    assert main(["failures", *map(str, files[:2]), "-o", str(files[1])]) == 2
