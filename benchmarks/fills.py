@@ -40,6 +40,7 @@ from jigsaw_opt.views.png import timeline_png
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data" / "pipeline"
 SLOWDOWNS = "1.0", "1.05", "1.1", "1.2"
+KINDS = "pieces", "SPB"
 UNIT_US = 1000
 
 
@@ -169,7 +170,7 @@ def print_table(chosen: Sequence[Foreground], options: Options) -> None:
     """Fill each foreground with both kinds of background at all slow-downs; a signal ends the table."""
     headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
     print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
-    for foreground, kind, slowdown in product(chosen, ("pieces", "SPB"), map(float, SLOWDOWNS)):
+    for foreground, kind, slowdown in product(chosen, KINDS, map(float, SLOWDOWNS)):
         instance = with_background(foreground, kind)
         found = fill(instance, [job.name for job in foreground.instance.jobs], options, slowdown=slowdown)
         if found.interrupted:

@@ -9,9 +9,11 @@ problems*, Operations Research 5, 1957).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations_with_replacement, product
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.costs import ceil_div
@@ -19,7 +21,6 @@ from jigsaw_opt.problem.critical import least_levels, shortest_transfers, usable
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
-from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
 from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
@@ -70,6 +71,8 @@ class Loads:
 
     Attributes
     ----------
+    alike
+        Background jobs, by number, that differ in their names alone, class by class.
     caps
         By background job, most iterations in a period that is allowed.
     resources
@@ -88,11 +91,31 @@ class Loads:
         )
         self._once = _JobLoads(cut(once, shaped=True))
         self.resources = self._resources(foreground)
-        self.caps = self._all_caps()
+        self.alike = self._classes()
+        caps = {index: cap for own in self.alike for cap in (self._cap(own[0]),) for index in own}
+        self.caps = tuple(caps[index] for index in range(len(background)))
 
     def value(self, vector: Vector) -> int:
         """Weighted iterations."""
         return sum(k * weight for k, weight in zip(vector, self.weights, strict=True))
+
+    def canonical(self, vector: Vector) -> Vector:
+        """The vector where of alike jobs an earlier one has no fewer iterations: only names in plans change."""
+        found = list(vector)
+        for own in self.alike:
+            for index, count in zip(own, sorted((vector[index] for index in own), reverse=True), strict=True):
+                found[index] = count
+        return tuple(found)
+
+    def vectors(self, most: int) -> Sequence[Vector] | None:
+        """All vectors within the caps, alike ones once; None where there are more than so many."""
+        if math.prod(math.comb(self.caps[own[0]] + len(own), len(own)) for own in self.alike) > most:
+            return None
+        choices = [combinations_with_replacement(range(self.caps[own[0]], -1, -1), len(own)) for own in self.alike]
+        order = [index for own in self.alike for index in own]
+        place = [order.index(index) for index in range(len(order))]
+        flat = ([count for part in parts for count in part] for parts in product(*choices))
+        return [tuple(counts[at] for at in place) for counts in flat]
 
     def least_period_us(self, vector: Vector) -> int:
         """Period that a plan of these iterations has, at least."""
@@ -137,16 +160,13 @@ class Loads:
             count, sum(work[name] for name in foreground), tuple(work[name] for name in self.background)
         )
 
-    def _all_caps(self) -> tuple[int, ...]:
-        """Of each background job; jobs that are alike have the same."""
+    def _classes(self) -> tuple[tuple[int, ...], ...]:
         jobs = {job.name: replace(job, name="") for job in self.instance.jobs}
-        known, caps = list[tuple[Job | ShapedJob, int]](), list[int]()
-        for index, name in enumerate(self.background):
-            cap = next((cap for job, cap in known if job == jobs[name]), None)
-            if cap is None:
-                known.append((jobs[name], cap := self._cap(index)))
-            caps.append(cap)
-        return tuple(caps)
+        own, found = [jobs[name] for name in self.background], dict[int, list[int]]()
+        first = [own.index(job) for job in own]
+        for index, at in enumerate(first):
+            found.setdefault(at, []).append(index)
+        return tuple(map(tuple, found.values()))
 
     def _cap(self, index: int) -> int:
         """Most iterations of a background job in the allowed period, were it alone beside the foreground's work."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
+from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, Vector, is_monotone, restricted
 from jigsaw_opt.planning.fill.neighbourhoods import PackingSearch
 from jigsaw_opt.problem.costs import ceil_div
@@ -29,8 +30,8 @@ _MOST_VECTORS = 4096
 """Of so many vectors, each is asked for where it could still be best."""
 _MOST_OPERATIONS = 1000
 """`auto` is asked where no plan has more blocks and transfers."""
-_PACKING = 0.4
-"""Share of the limits that packing may take before `auto` is asked."""
+_PACKING, _EXACT = 0.3, 0.5
+"""Shares of the limits that packing, and the integer program of the holes, may take where more comes after them."""
 _CHECKING = 0.15
 """Share of the time that is left for checking the plan and writing it."""
 _STEPS = 50_000
@@ -90,9 +91,21 @@ class Limits:
         left = min(share, 1 - self._spent)
         return lambda steps: own.cancel.is_set() or self.steps_share(steps) >= left or time.monotonic() >= end
 
+    def before_checking(self, share: float) -> Options:
+        """As `part`, and so that there is time to check the plan and write it."""
+        own = self.part(share)
+        if own.time_limit is None:
+            return own
+        left = self._end - time.monotonic() - _CHECKING * (self._options.time_limit or 0.0)
+        return replace(own, time_limit=max(0.0, min(own.time_limit, left)))
+
+    def work_share(self, work: float) -> float:
+        """What so much work is of the limit; 0 without one."""
+        return 0.0 if self._options.work_limit is None else work / max(self._options.work_limit, 1e-9)
+
     def steps_share(self, steps: int) -> float:
         """What steps of packing are of the limit of work; 0 without one."""
-        return 0.0 if self._options.work_limit is None else steps / (_STEPS * max(self._options.work_limit, 1e-9))
+        return self.work_share(steps / _STEPS)
 
     def charge(self, share: float) -> None:
         """Count a share of the work as spent; time is on the clock."""
@@ -143,31 +156,45 @@ class VectorSearch:
         sizes |= {graph.job.name: graph.size for graph in own.shaped}
         most = kept | dict(zip(loads.background, loads.caps, strict=True))
         self._is_small = sum(most[name] * size for name, size in sizes.items()) <= _MOST_OPERATIONS
-        count = math.prod(cap + 1 for cap in loads.caps)
-        self._all = [*product(*(range(cap + 1) for cap in loads.caps))] if count <= _MOST_VECTORS else None
+        self._holes = ExactHoles.of(loads, kept, alone)
+        self._all = loads.vectors(_MOST_VECTORS)
 
     def run(self) -> None:
         """Search until the limits are over, or nothing better is left."""
         self._pack()
-        if self._is_small:
+        self._fill_holes()
+        if self._is_small and self.best.rate < self.bound():
             self._climb()
             self._exhaust()
 
     def bound(self) -> Fraction:
         """Weighted iterations a microsecond that no plan within the allowed period beats."""
-        rate = self.loads.rate_bound()
+        rate = self.loads.rate_bound() if self._holes is None else self._holes.bound
         return rate if self._all is None else min(rate, max(map(self._rate_bound, self._all)))
 
     def _pack(self) -> None:
-        """Pack background jobs into the foreground's plan."""
-        limits = self._limits
-        search = PackingSearch(
-            self.loads, self.best.plan, self.kept, limits.seed, limits.stop(_PACKING if self._is_small else 1.0)
-        )
+        """Pack background jobs into the foreground's part of the best plan."""
+        limits, only = self._limits, not self._is_small and self._holes is None
+        foreground = replace(self.best.plan, jobs=tuple(job for job in self.best.plan.jobs if job.name in self.kept))
+        stop = limits.stop(1.0 if only else _PACKING)
+        search = PackingSearch(self.loads, foreground, self.kept, limits.seed, stop)
         search.run()
         limits.charge(limits.steps_share(search.steps))
-        if search.best.rate:
+        if search.best.rate > self.best.rate:
             self.best = Filled(search.vector, self.loads.value(search.vector), search.plan())
+
+    def _fill_holes(self) -> None:
+        """Solve the integer program of the holes, where the jobs are of this kind."""
+        if self._holes is None or self.best.rate >= self._holes.bound:
+            return
+        limits, here = self._limits, self.best.plan
+        (done,) = (job for job in here.jobs if job.name in self.kept)
+        starts = [it.start_us for row in done.iterations for it in (*row.blocks, *row.transfers)]
+        work = self._holes.run(self.best.value, here.objective, starts, limits.before_checking(_EXACT))
+        limits.charge(limits.work_share(work))
+        if self._holes.best is not None:
+            vector, plan = self._holes.best
+            self.best = Filled(vector, self.loads.value(vector), plan)
 
     def _climb(self) -> None:
         """Change the vector by one or two jobs, as long as it gets better; then with longer attempts."""
@@ -176,12 +203,13 @@ class VectorSearch:
             before = self._asked
             step = max(1, max(self.best.vector) >> _HALVINGS)
             while step:
-                here = self.best.vector
+                here = self.loads.canonical(self.best.vector)
                 if not any(self._attempt(vector, longer) for vector in self._neighbours(here, step)):
                     step //= 2
             if self._all is not None:
                 return
             self._attempt(self.best.vector, longer)
+            self._pack()
             self._open.clear()
             longer *= 2
 
@@ -209,6 +237,7 @@ class VectorSearch:
 
     def _attempt(self, vector: Vector, longer: float = 1.0, again: bool = False) -> bool:
         """Ask for a plan of a vector that beats the best rate, and take it."""
+        vector = self.loads.canonical(vector)
         limit = self._limit_us(vector)
         if (not again and self._is_open(vector, limit)) or self._least_period_us(vector) > limit or self._limits.over:
             return False

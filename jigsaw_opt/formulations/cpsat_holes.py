@@ -1,0 +1,195 @@
+"""The holes of one shaped job, and how many equal pieces of other jobs each of them takes, as an integer program.
+
+``docs/fill.md`` has it in formulas. The job keeps each of its GPUs within one period (barrier ``slot`` or ``job``), the
+order of its blocks on each GPU follows from its edges, and its transfers use no link. So times are absolute ones, each
+GPU has one hole between two of its blocks and one between the last and the first of the next period, and of pieces
+only their number in each hole matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+__all__ = ["CpSatHoles", "HoleProblem", "Pieces", "block_orders"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Jobs that are alike, each of one block on one GPU.
+
+    Parameters
+    ----------
+    length_us
+        Of the block.
+    weight
+        Of an iteration.
+    jobs
+        How many jobs there are; pieces are on no more GPUs.
+    """
+
+    length_us: int
+    weight: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoleProblem:
+    """One shaped job of one iteration a period on GPUs that are alike, and pieces.
+
+    Parameters
+    ----------
+    graph
+        The job, cut.
+    lengths_us
+        Of its operations.
+    orders
+        By slot, its blocks in the order that edges give them.
+    gpus
+        How many there are; those without a slot have one hole, the whole period.
+    pieces
+        By class.
+    least_us, most_us
+        The period is between them.
+    """
+
+    graph: ShapedGraph
+    lengths_us: Sequence[int]
+    orders: Sequence[tuple[int, ...]]
+    gpus: int
+    pieces: Sequence[Pieces]
+    least_us: int
+    most_us: int
+
+    @property
+    def groups(self) -> list[list[int]]:
+        """Slots whose holes are alike; -1 and below are GPUs without one.
+
+        With pieces for all GPUs, what the best of alike GPUs has, all of them may have. With fewer, each is a group.
+        """
+        idle = [(-1 - k, ()) for k in range(self.gpus - len(self.orders))]
+        found: dict[object, list[int]] = {}
+        together = all(it.jobs >= self.gpus for it in self.pieces)
+        for slot, order in [*enumerate(self.orders), *idle]:
+            found.setdefault(order if together else slot, []).append(slot)
+        return [*found.values()]
+
+
+class CpSatHoles:
+    """Variables and constraints; the objective is set by `aim`.
+
+    Parameters
+    ----------
+    problem
+        What is to be stated.
+    """
+
+    def __init__(self, problem: HoleProblem) -> None:
+        self.problem, self.proto = problem, new_model()
+        operations = range(problem.graph.size)
+        # Where nothing runs for a period, all that is later can come a period earlier.
+        limit = sum(problem.lengths_us) + problem.graph.size * problem.most_us
+        self.period = self.proto.new_int_var(problem.least_us, problem.most_us, "period")
+        self.starts = [self.proto.new_int_var(0, limit, "") for _ in operations]
+        self.counts: dict[tuple[int, int, int], cp_model.IntVar] = {}
+        self._add_waits()
+        self._add_barrier()
+        for number, group in enumerate(problem.groups):
+            for hole, room in enumerate(self._rooms(group[0])):
+                self._add_hole(number, hole, room)
+        self._add_jobs()
+        self.value = sum(
+            problem.pieces[kind].weight * len(problem.groups[number]) * count
+            for (number, _, kind), count in self.counts.items()
+        )
+
+    def aim(self, value: int, period_us: int) -> None:
+        """Maximise by how much a rate is beaten, over periods of both: 0 and below where none beats it (Dinkelbach)."""
+        self.proto.maximize(self.value * period_us - value * self.period)
+
+    def hint(self, starts: Sequence[int], period_us: int) -> None:
+        """Offer times of the shaped job, its holes filled in turn."""
+        self.proto.clear_hints()  # type: ignore[no-untyped-call]
+        self.proto.add_hint(self.period, period_us)
+        first = min(starts)
+        for variable, start in zip(self.starts, starts, strict=True):
+            self.proto.add_hint(variable, start - first)
+
+    def holes(self, value: Callable[[cp_model.LinearExprT], int]) -> Mapping[int, list[tuple[int, int, int]]]:
+        """By slot (GPUs without one from -1 down): start of a hole, class, number of pieces; hole by hole."""
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for (number, hole, kind), count in self.counts.items():
+            if not value(count):
+                continue
+            group = self.problem.groups[number]
+            order = self.problem.orders[group[0]] if group[0] >= 0 else ()
+            begin = value(self.starts[order[hole]]) + self.problem.lengths_us[order[hole]] if order else 0
+            for slot in group:
+                found.setdefault(slot, []).append((begin, kind, value(count)))
+        return found
+
+    def _end(self, operation: int) -> cp_model.LinearExpr:
+        return self.starts[operation] + self.problem.lengths_us[operation]
+
+    def _add_waits(self) -> None:
+        """Edges, so many periods later (specification: edges-and-barrier)."""
+        for before, after, lag in self.problem.graph.edges:
+            if before != after:
+                self.proto.add(self.starts[after] + lag * self.period >= self._end(before))
+
+    def _add_barrier(self) -> None:
+        """What a barrier separates is within one period; between barriers of the whole job, that from 0 on."""
+        for order in self.problem.orders:
+            self.proto.add(self.starts[order[0]] + self.period >= self._end(order[-1]))
+        if self.problem.graph.shape.barrier == "job":
+            for operation in range(self.problem.graph.size):
+                self.proto.add(self._end(operation) <= self.period)
+
+    def _rooms(self, slot: int) -> list[cp_model.LinearExprT]:
+        """Lengths of the holes of a GPU."""
+        if slot < 0:
+            return [self.period]
+        order = self.problem.orders[slot]
+        between = [self.starts[after] - self._end(before) for before, after in pairwise(order)]
+        return [*between, self.starts[order[0]] + self.period - self._end(order[-1])]
+
+    def _add_hole(self, number: int, hole: int, room: cp_model.LinearExprT) -> None:
+        taken: list[cp_model.LinearExprT] = []
+        for kind, it in enumerate(self.problem.pieces):
+            count = self.proto.new_int_var(0, self.problem.most_us // it.length_us, "")
+            self.counts[number, hole, kind] = count
+            taken.append(it.length_us * count)
+        self.proto.add(sum(taken) <= room)
+
+    def _add_jobs(self) -> None:
+        """Pieces of a class are on as many GPUs as it has jobs."""
+        for kind, it in enumerate(self.problem.pieces):
+            if it.jobs >= self.problem.gpus:
+                continue
+            used = [self.proto.new_bool_var("") for _ in self.problem.groups]
+            for (number, _, own), count in self.counts.items():
+                if own == kind:
+                    self.proto.add(count == 0).only_enforce_if(~used[number])
+            self.proto.add(sum(used) <= it.jobs)
+
+
+def block_orders(graph: ShapedGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:
+    """By slot, its blocks in the order that edges give them; None where they leave the order of some open."""
+    later: dict[int, set[int]] = {}
+    for block in range(graph.blocks):
+        later[block] = set(graph.longest_from(block, lengths_us))
+    orders = []
+    for own in graph.blocks_of:
+        order = sorted(own, key=lambda block: -len(later[block].intersection(own)))
+        if any(after not in later[before] for before, after in pairwise(order)):
+            return None
+        orders.append(tuple(order))
+    return orders

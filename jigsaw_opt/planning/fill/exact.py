@@ -1,0 +1,175 @@
+"""Holes of one pipeline or burst and pieces of one-GPU jobs: the best rate by an integer program, or a bound of it.
+
+The rate is a quotient, so the program is solved for how much the best known rate is beaten, again with each better one
+(Dinkelbach, *On nonlinear fractional programming*, Management Science 13, 1967). No rate is above what its bound adds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Pieces, block_orders
+from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.plan import Execution, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.shaped_graph import ShapedGraph
+from jigsaw_opt.solvers.engines.cpsat import new_solver
+from jigsaw_opt.solvers.engines.stoppable import run_stoppable
+from jigsaw_opt.solvers.options import Options
+
+__all__ = ["ExactHoles"]
+
+_FOREVER_SECONDS = 1e9
+_ROUNDING = 1e-3
+"""Bounds of the engine are floats of whole numbers."""
+
+
+class ExactHoles:
+    """The integer program of an instance.
+
+    Parameters
+    ----------
+    loads
+        The instance, and the period that is allowed.
+    problem
+        Its statement.
+    plan
+        The foreground alone.
+
+    Attributes
+    ----------
+    bound
+        No plan has a better rate.
+    best
+        Vector and plan of the best rate found here, or None.
+    """
+
+    def __init__(self, loads: Loads, problem: HoleProblem, plan: Plan) -> None:
+        self._loads, self._problem, self._plan = loads, problem, plan
+        self._model = CpSatHoles(problem)
+        self.bound = loads.rate_bound()
+        self.best: tuple[Vector, Plan] | None = None
+
+    @classmethod
+    def of(cls, loads: Loads, kept: Mapping[str, int], plan: Plan) -> ExactHoles | None:
+        """The program of an instance, or None where its jobs are not of this kind."""
+        cluster, foreground = loads.instance.cluster, cut(restricted(loads.instance, kept), shaped=True)
+        if len(cluster.servers) > 1 or foreground.jobs or len(foreground.shaped) > 1 or sum(kept.values()) > 1:
+            return None
+        graph, kind = foreground.shaped[0], cluster.servers[0].gpu_type
+        jobs = {job.name: job for job in loads.instance.jobs}
+        pieces = []
+        for own in loads.alike:
+            job = jobs[loads.background[own[0]]]
+            if not isinstance(job, ShapedJob) or not _is_piece(job):
+                return None
+            length = job.shape.blocks[0].duration_us.get(kind)
+            if length is None:
+                return None
+            pieces.append(Pieces(length, job.weight, len(own)))
+        lengths = _lengths_us(graph, foreground)
+        orders = block_orders(graph, lengths) if graph.shape.barrier != "none" else None
+        if orders is None:
+            return None
+        gpus = cluster.servers[0].gpus
+        return cls(loads, HoleProblem(graph, lengths, orders, gpus, pieces, loads.least_us, loads.allowed_us), plan)
+
+    def run(self, value: int, period_us: int, starts: Sequence[int], options: Options) -> float:
+        """Look for better rates than one, until none is left or a limit is over.
+
+        Parameters
+        ----------
+        value, period_us, starts
+            Weighted iterations, period, and starts of the foreground's operations in the best plan known.
+        options
+            Limits of time and work, seed, workers and cancel.
+
+        Returns
+        -------
+        float
+            Work that was done, in the engine's deterministic seconds.
+        """
+        from ortools.sat.python import cp_model
+
+        end = math.inf if options.time_limit is None else time.monotonic() + options.time_limit
+        most, done = math.inf if options.work_limit is None else options.work_limit, 0.0
+        while done < most and time.monotonic() < end and not options.cancel.is_set():
+            self._model.aim(value, period_us)
+            self._model.hint(starts, period_us)
+            solver, proto = new_solver(options.workers, options.seed), self._model.proto
+            solver.parameters.max_time_in_seconds = min(end - time.monotonic(), _FOREVER_SECONDS)
+            solver.parameters.max_deterministic_time = min(most - done, _FOREVER_SECONDS)
+            status = run_stoppable(partial(solver.solve, proto), solver.stop_search, "holes", options.cancel.is_set)
+            done += solver.response_proto.deterministic_time
+            if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+                break
+            self._limit(value, period_us, solver.best_objective_bound)
+            if solver.objective_value <= 0:
+                break
+            value, period_us = solver.value(self._model.value), solver.value(self._model.period)
+            starts = [solver.value(start) for start in self._model.starts]
+            self.best = self._read(solver.value, starts, period_us)
+        return done
+
+    def _limit(self, value: int, period_us: int, most: float) -> None:
+        """No rate exceeds the known one by more than the engine's bound over both periods; bounds are integers."""
+        if abs(most) < 2**53:
+            over = Fraction(max(0, int(most + _ROUNDING)), period_us * self._loads.least_us)
+            self.bound = min(self.bound, Fraction(value, period_us) + over)
+
+    def _read(self, value: Callable[..., int], starts: Sequence[int], period_us: int) -> tuple[Vector, Plan]:
+        """The plan of a solution."""
+        own = self._plan.jobs[0]
+        places = dict(enumerate(own.gpus))
+        server = self._loads.instance.cluster.servers[0]
+        idle = [name for k in range(server.gpus) if (name := f"{server.name}/{k}") not in own.gpus]
+        places |= {-1 - k: name for k, name in enumerate(idle)}
+        plans: dict[str, ShapedJobPlan] = {own.name: _shaped_plan(own.name, own.gpus, self._problem, starts)}
+        left = [[*own] for own in self._loads.alike]
+        counts = dict.fromkeys(self._loads.background, 0)
+        for slot, holes in self._model.holes(value).items():
+            times, ends = defaultdict[int, list[int]](list), dict[int, int]()
+            for begin, kind, count in holes:
+                length, at = self._problem.pieces[kind].length_us, ends.get(begin, begin)
+                times[kind] += range(at, at + count * length, length)
+                ends[begin] = at + count * length
+            for kind, moments in times.items():
+                name = self._loads.background[left[kind].pop(0)]
+                length = self._problem.pieces[kind].length_us
+                counts[name] = len(moments)
+                rows = (ShapedIteration((Execution(at, at + length),), ()) for at in sorted(moments))
+                plans[name] = ShapedJobPlan(name, (places[slot],), tuple(rows))
+        jobs = tuple(plans[job.name] for job in self._loads.instance.jobs if job.name in plans)
+        plan = replace(self._plan, status="feasible", objective=period_us, period_us=period_us, jobs=jobs)
+        return tuple(counts.values()), plan
+
+
+def _shaped_plan(name: str, gpus: tuple[str, ...], problem: HoleProblem, starts: Sequence[int]) -> ShapedJobPlan:
+    done = [Execution(at, at + us) for at, us in zip(starts, problem.lengths_us, strict=True)]
+    blocks = problem.graph.blocks
+    return ShapedJobPlan(name, gpus, (ShapedIteration(tuple(done[:blocks]), tuple(done[blocks:])),))
+
+
+def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
+    """Durations of all operations on the only server."""
+    kind = operations.cluster.servers[0].gpu_type
+    lengths = [graph.block_us(block, [kind]) for block in range(graph.blocks)]
+    for operation in range(graph.blocks, graph.size):
+        channel = graph.channel(operation, [0] * len(graph.takes_part[operation]), operations.routes)
+        assert channel is not None, "one server needs no route"
+        lengths.append(graph.transfer_us(operation, channel))
+    return lengths
+
+
+def _is_piece(job: ShapedJob) -> bool:
+    """Whether an iteration is one block on one GPU that holds nothing."""
+    shape = job.shape
+    plain = not shape.transfers and not shape.holds and shape.slots[0].memory == 0
+    return len(shape.slots) == len(shape.blocks) == 1 and plain
