@@ -55,8 +55,8 @@ def _placements(operations: Operations) -> Iterator[tuple[tuple[Gpu, ...], ...]]
 
     def places(job: OperationGraph) -> list[tuple[Gpu, ...]]:
         usable = [gpu for gpu in gpus if servers[gpu[0]].gpu_type in job.gpu_types]
-        found = permutations(usable, job.slots)
-        return [gpus for gpus in found if operations.routes.channel(Counter(s for s, _ in gpus)) is not None]
+        found, routes = permutations(usable, job.slots), operations.routes.under(job.route_policy)
+        return [gpus for gpus in found if routes.channel(Counter(s for s, _ in gpus)) is not None]
 
     yield from product(*map(places, operations.jobs))
 
@@ -105,7 +105,7 @@ def _best_timing(
 def _add_job(
     parts: list[Operation], operations: Operations, job: OperationGraph, index: int, gpus: Sequence[Gpu], rows: Levels
 ) -> None:
-    channel = operations.routes.channel(Counter(s for s, _ in gpus))
+    channel = operations.routes.under(job.route_policy).channel(Counter(s for s, _ in gpus))
     assert channel is not None
     links = tuple(("link", link) for link in channel.links)
     tables = [job.blocks[slot].duration_us[operations.cluster.servers[s].gpu_type] for slot, (s, _) in enumerate(gpus)]

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
 from jigsaw_opt.problem import critical
 from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import EXACT_IN_64_BITS
@@ -148,7 +148,7 @@ class _WorkerCounts:
     @cached_property
     def ring(self) -> Channel | None:
         """Best channel over several servers."""
-        return self.operations.pace.crossing(self.gpus, self.job.slots)
+        return self.operations.crossing(self.job, self.gpus)
 
     @cached_property
     def crossing(self) -> cp_model.IntVar:
@@ -183,6 +183,7 @@ class _WorkerCounts:
                         self.count[gpu, level] = model.new_int_var(0, n, f"{job.name} on {gpu} at {level}")
                 model.add(sum(self._counts(gpu)) == n * self.here[gpu])
         model.add(sum(self.here.values()) == job.slots)
+        self._add_routes()
         if rule.multiset is not None:
             for level in candidate_levels(job):
                 model.add(sum(self._at(level)) == n * rule.multiset.count(level))
@@ -198,6 +199,11 @@ class _WorkerCounts:
                 for gpu, total in totals.items():
                     model.add(total <= least + rule.balance)
                     model.add(total >= least).only_enforce_if(self.here[gpu])
+
+    def _add_routes(self) -> None:
+        """Servers that no route joins do not hold workers of one job (specification: route-policies)."""
+        for first, second in self.operations.routes.under(self.job.route_policy).apart(self.gpus):
+            add_apart(self.model, self._here(first), self._here(second))
 
     def _counts(self, gpu: int) -> Terms:
         return [count for (g, _), count in self.count.items() if g == gpu]
@@ -222,6 +228,9 @@ class _WorkerCounts:
 
     def on(self, server: int) -> Terms:
         """Literals of the GPUs of a server."""
+        return list(self._here(server))
+
+    def _here(self, server: int) -> list[cp_model.IntVar]:
         return [literal for gpu, literal in self.here.items() if self.server_of[gpu] == server]
 
     def add_iterations(self) -> None:

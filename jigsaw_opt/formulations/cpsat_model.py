@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +12,7 @@ from jigsaw_opt.problem.timetable import Timetable
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatModel", "new_model"]
+__all__ = ["CpSatModel", "add_apart", "new_model"]
 
 
 class CpSatModel(Protocol):
@@ -36,6 +36,15 @@ class CpSatModel(Protocol):
 def new_model() -> cp_model.CpModel:
     """An empty model. Whoever builds it is told by ``OutOfTimeError`` when the time of the solve is over."""
     return _limited_model()()
+
+
+def add_apart(model: cp_model.CpModel, first: Iterable[cp_model.IntVar], second: Iterable[cp_model.IntVar]) -> None:
+    """State that no literal of the one holds together with one of the other."""
+    ours = model.new_bool_var("")
+    for literal in first:
+        model.add_implication(literal, ours)
+    for literal in second:
+        model.add_implication(literal, ~ours)
 
 
 @cache

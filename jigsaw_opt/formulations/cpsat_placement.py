@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.formulations.cpsat_memory import add_gpu_memory
-from jigsaw_opt.formulations.cpsat_model import new_model
+from jigsaw_opt.formulations.cpsat_model import add_apart, new_model
 from jigsaw_opt.problem.critical import candidate_levels
 from jigsaw_opt.problem.memory import deepest_level, needed_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations
@@ -59,7 +59,7 @@ def _add_job(model: cp_model.CpModel, operations: Operations, server_of: list[in
                 literals[gpu, level] = model.new_bool_var(f"{job.name} on {gpu} at {level}")
         model.add_at_most_one(literals[key] for key in literals if key[0] == gpu)
     model.add(sum(literals.values()) == job.slots)
-    _add_one_part(model, operations, server_of, job, literals)
+    _add_joined(model, operations, server_of, job, literals)
     if job.rule.multiset is not None:
         for level in candidate_levels(job):
             model.add(_count(literals, level) == job.rule.multiset.count(level))
@@ -77,13 +77,18 @@ def _count(literals: Literals, level: int) -> cp_model.LinearExprT:
     return sum(literal for (_, d), literal in literals.items() if d == level)
 
 
-def _add_one_part(
+def _add_joined(
     model: cp_model.CpModel, operations: Operations, server_of: list[int], job: OperationGraph, literals: Literals
 ) -> None:
-    """All workers on servers that paths join (specification: route)."""
+    """All workers on servers that paths join, any two of them (specification: route, route-policies)."""
+    routes = operations.routes.under(job.route_policy)
     inside: dict[int, list[cp_model.IntVar]] = defaultdict(list)
+    on_server: dict[int, list[cp_model.IntVar]] = defaultdict(list)
     for (gpu, _), literal in literals.items():
-        inside[operations.routes.component[server_of[gpu]]].append(literal)
+        inside[routes.component[server_of[gpu]]].append(literal)
+        on_server[server_of[gpu]].append(literal)
+    for first, second in routes.apart(on_server):
+        add_apart(model, on_server[first], on_server[second])
     if len(inside) > 1 and job.slots > 1:
         chosen = {part: model.new_bool_var(f"{job.name} in part {part}") for part in inside}
         for part, members in inside.items():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.route_policy import RoutePolicy
-from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk
+from jigsaw_opt.problem.walks import LinkGraph, PolicyAutomaton, least_walk, walk_lengths
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -128,6 +128,7 @@ class Routes:
         self._distances: dict[str, dict[str, int]] = {}
         self._routes: dict[tuple[int, int], tuple[int, ...] | None] = {}
         self._rings: dict[tuple[int, ...], tuple[int, ...] | None] = {}
+        self._lengths: dict[int, dict[int, int]] = {}
 
     def under(self, name: str | None) -> Routes:
         """The routes of jobs that name a policy of the cluster; of others these."""
@@ -150,10 +151,61 @@ class Routes:
         return graph
 
     @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Links that routes may use; under a policy, none that it avoids or that leads to a switch that it avoids."""
+        if self.policy is None:
+            return self.cluster.links
+        links, nodes = (
+            set(self.policy.avoid_links or ()),
+            set(self.policy.avoid or ()).intersection(self.cluster.switches),
+        )
+        return tuple(link for link in self.cluster.links if link.name not in links and nodes.isdisjoint(link.ends))
+
+    @cached_property
     def component(self) -> tuple[int, ...]:
-        """For each server, the number of the connected part of the cluster that it is in."""
-        part = joined_parts(self.cluster, self.cluster.links)
+        """For each server, the number of the part of the cluster that it is in, as links that routes may use join it.
+
+        A route joins any two servers of one part. Under a policy it may not: `joined` says which ones.
+        """
+        part = joined_parts(self.cluster, self.links)
         return tuple(part[server.name] for server in self.cluster.servers)
+
+    def joined(self, first: int, second: int) -> bool:
+        """Whether two servers may hold workers of one job: they are the same, or a route leads between them."""
+        if self.policy is None or first == second:
+            return self.component[first] == self.component[second]
+        return second in self.lengths(first)
+
+    def all_joined(self, servers: Collection[int]) -> bool:
+        """Whether any two of some servers are joined."""
+        if self.policy is None:
+            return len({self.component[server] for server in servers}) <= 1
+        return all(self.joined(*pair) for pair in combinations(servers, 2))
+
+    def apart(self, servers: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of servers of one part that are not joined, which only a policy has."""
+        for first, second in combinations(servers, 2) if self.policy is not None else ():
+            if self.component[first] == self.component[second] and not self.joined(first, second):
+                yield first, second
+
+    def joins(self, server: int, others: Sequence[int]) -> bool:
+        """Whether a server is joined to each of some others, any two of which are joined."""
+        return all(self.joined(server, other) for other in (others[:1] if self.policy is None else others))
+
+    def mutual(self, servers: Iterable[int]) -> Iterator[int]:
+        """Of some servers, in their order, those that are joined to all that are kept before."""
+        kept: list[int] = []
+        for server in servers:
+            if self.joins(server, kept):
+                kept.append(server)
+                yield server
+
+    def lengths(self, server: int) -> dict[int, int]:
+        """Number of links of the route to each other server that is joined to one."""
+        if server not in self._lengths:
+            found = self._lengths_from(server) if self.cluster.links else {}
+            self._lengths[server] = {other: found[other] for other in sorted(found) if other != server}
+        return self._lengths[server]
 
     def between(self, first: int, second: int) -> tuple[int, ...] | None:
         """Links of the route between two different servers, or None where there is no path.
@@ -208,16 +260,32 @@ class Routes:
             here = nearer
         return tuple(route)
 
+    def _lengths_from(self, server: int) -> dict[int, int]:
+        number = {each.name: s for s, each in enumerate(self.cluster.servers)}
+        if self.policy is None:
+            distances = self._distances_to(self.cluster.servers[server].name)
+            return {number[name]: length for name, length in distances.items() if name in number}
+        start = self._link_graph.number[self.cluster.servers[server].name]
+        automaton = PolicyAutomaton(self.policy, self._link_graph, (start,))
+        walks = walk_lengths(self._link_graph, automaton, (start, automaton.enter(0, start)), self.policy.max_links)
+        names = self._link_graph.nodes
+        found = {number[names[node]]: length for node, length in walks.items() if names[node] in number}
+        for other in {number[name] for name in self.policy.avoid or () if name in number} - {server}:
+            route = self.between(server, other)  # As an end it may be entered, and only then.
+            if route is not None:
+                found[other] = len(route)
+        return found
+
     @cached_property
-    def _links(self) -> LinkGraph:
+    def _link_graph(self) -> LinkGraph:
         names = [*(server.name for server in self.cluster.servers), *self.cluster.switches]
         return LinkGraph(names, ((link.name, link.ends) for link in self.cluster.links))
 
     def _compliant(self, first: int, second: int, policy: RoutePolicy) -> tuple[int, ...] | None:
-        ends = [self._links.number[self.cluster.servers[server].name] for server in (first, second)]
-        automaton = PolicyAutomaton(policy, self._links, ends)
+        ends = [self._link_graph.number[self.cluster.servers[server].name] for server in (first, second)]
+        automaton = PolicyAutomaton(policy, self._link_graph, ends)
         start = (ends[0], automaton.enter(0, ends[0]))
-        walk = least_walk(self._links, automaton, start, ends[1], max_links=policy.max_links)
+        walk = least_walk(self._link_graph, automaton, start, ends[1], max_links=policy.max_links)
         return None if walk is None else tuple(hop.link for hop in walk)
 
     def _distances_to(self, goal: str) -> dict[str, int]:
@@ -228,8 +296,10 @@ class Routes:
         return self._distances[goal]
 
     def _close(self, servers: tuple[int, ...]) -> tuple[int, ...] | None:
-        if self.policy is not None and any(self.between(*pair) is None for pair in combinations(servers, 2)):
-            return None  # Two servers may each have a compliant route to a third and none to one another.
+        if not self.all_joined(servers):
+            return (
+                None  # Under a policy, two servers may each have a compliant route to a third and none to one another.
+            )
         links: set[int] = set()
         neighbours = zip(servers, servers[1:] + servers[:1], strict=True)
         for first, second in neighbours if len(servers) > 1 else ():

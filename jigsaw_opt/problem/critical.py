@@ -52,7 +52,7 @@ def usable_gpus(operations: Operations, job: OperationGraph) -> dict[int, int]:
     enough such GPUs for all slots.
     """
     shallowest = candidate_levels(job)[0]
-    component, servers = operations.routes.component, operations.cluster.servers
+    component, servers = operations.routes.under(job.route_policy).component, operations.cluster.servers
     memories = {server.gpu_memory for server in servers}
     enough = {memory for memory in memories if deepest_level(job, memory) >= shallowest}
     fits = {
@@ -171,10 +171,10 @@ def _areas(operations: Operations, job: OperationGraph, gpus: dict[int, int]) ->
         if count >= job.slots and key not in seen:
             seen.add(key)
             yield [s], Channel((), server.fabric_bandwidth, server.fabric_latency_us)
-    ring = operations.pace.crossing(gpus, job.slots)
+    ring, component = operations.crossing(job, gpus), operations.routes.under(job.route_policy).component
     parts: dict[int, list[int]] = {}
     for s in gpus:
-        parts.setdefault(operations.routes.component[s], []).append(s)
+        parts.setdefault(component[s], []).append(s)
     for part in parts.values():
         if ring is not None and len(part) > 1:
             yield part, ring
@@ -229,7 +229,7 @@ def crossing_span_us(operations: Operations, job: OperationGraph, gpus: dict[int
     operations, job, gpus
         See `sites`.
     """
-    ring = operations.pace.crossing(gpus, job.slots)
+    ring = operations.crossing(job, gpus)
     if ring is None:
         return None
     return least_span_us(job, [site for site in sites(operations, job, gpus) if site.channel == ring])

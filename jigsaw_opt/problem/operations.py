@@ -143,9 +143,24 @@ class Operations:
         return Routes(self.cluster)
 
     @cached_property
-    def pace(self) -> BestPace:
-        """Best rates and latencies over the cluster's links."""
-        return BestPace(self.cluster)
+    def _paces(self) -> dict[str | None, BestPace]:
+        """Best rates and latencies over the links that routes may use, by policy."""
+        return {}
+
+    def crossing(self, job: OperationGraph, gpus: Mapping[int, int]) -> Channel | None:
+        """Rate and latency that no placement of a job on two or more servers beats; None where there is none.
+
+        Parameters
+        ----------
+        job
+            One of the jobs.
+        gpus
+            Number of GPUs that it may use, by server.
+        """
+        if job.route_policy not in self._paces:
+            links = self.routes.under(job.route_policy).links
+            self._paces[job.route_policy] = BestPace(replace(self.cluster, links=links))
+        return self._paces[job.route_policy].crossing(gpus, job.slots)
 
     @property
     def is_mixed(self) -> bool:

@@ -7,12 +7,12 @@ product of the network and these sets.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.route_policy import RoutePolicy
 
-__all__ = ["Hop", "LinkGraph", "PolicyAutomaton", "least_walk"]
+__all__ = ["Hop", "LinkGraph", "PolicyAutomaton", "least_walk", "walk_lengths"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,41 @@ def least_walk(
     if layers is None:
         return None
     return _smallest(start, layers)
+
+
+def walk_lengths(
+    graph: LinkGraph, policy: PolicyAutomaton, start: tuple[int, int], max_links: int | None = None
+) -> dict[int, int]:
+    """Number of links of the least walk that complies to each node that has one, but for nodes of `avoid`.
+
+    Parameters
+    ----------
+    start, max_links
+        As of `least_walk`.
+    """
+    seen, layer, lengths, passed = {start}, [start], dict[int, int](), 0
+    while layer:
+        for node, state in layer:
+            if state == policy.full:
+                lengths.setdefault(node, passed)
+        if max_links is not None and passed >= max_links:
+            break
+        layer, passed = list(_behind(graph, policy, layer, seen)), passed + 1
+    return lengths
+
+
+def _behind(
+    graph: LinkGraph, policy: PolicyAutomaton, layer: Iterable[tuple[int, int]], seen: set[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Pairs of node and state one link after those of a layer that are not `seen` yet; now they are."""
+    for here, state in layer:
+        for node, link in graph.neighbours[here]:
+            if node in policy.avoid or link in policy.avoid_links:
+                continue
+            there = (node, policy.enter(state, node))
+            if there not in seen:
+                seen.add(there)
+                yield there
 
 
 def _layers(

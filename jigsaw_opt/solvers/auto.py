@@ -25,7 +25,7 @@ class Auto:
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     conditions: ClassVar[bool] = True
-    route_policies: ClassVar[str] = "shaped"
+    route_policies: ClassVar[bool] = True
 
     @property
     def engines(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class Cpsat(OrtoolsSolver):
 
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
-    route_policies: ClassVar[str] = "shaped"
+    route_policies: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance with the model of its horizon."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import ceil, inf
-from typing import Literal
+from typing import ClassVar, Literal
 
 from jigsaw_opt.errors import MissingEngineError, UsageError
 from jigsaw_opt.formulations.ilp_timetable import (
@@ -54,6 +54,7 @@ class Ilp:
     name: str = "ilp"
     display_name: str = "exact, mixed-integer programming (HiGHS or CBC); finite horizon"
     engines: tuple[str, ...] = tuple(_ENGINES)
+    route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """PuLP or HiGHS, where it is not installed."""

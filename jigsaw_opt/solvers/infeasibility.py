@@ -49,7 +49,7 @@ def certain_causes(operations: Operations) -> tuple[Conflict, ...]:
     fine: set[tuple[object, ...]] = set()
     for job in looking(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
-        key = id(job.blocks), job.rule, job.iterations
+        key = id(job.blocks), job.rule, job.iterations, job.route_policy
         if key not in fine:
             causes = tuple(_causes_of(operations, job))
             alone += causes
@@ -107,7 +107,11 @@ def minimal_conflict(operations: Operations, is_feasible: IsFeasible | None = No
     conflict = sorted(_quickxplain(holds, (), tuple(range(len(operations.jobs))), False))
     part = restrict(operations, conflict)
     certain = certain_causes(part)
-    return certain[0] if certain else Conflict("search", tuple(job.name for job in part.jobs), _together(part))
+    if certain:
+        return certain[0]
+    if len(part.jobs) == 1 and part.jobs[0].route_policy is not None:
+        return Conflict("reach", (part.jobs[0].name,), _no_routes(part.jobs[0]))
+    return Conflict("search", tuple(job.name for job in part.jobs), _together(part))
 
 
 def exceeded_promises(operations: Operations, bound: int) -> Conflict | None:
@@ -281,7 +285,10 @@ def _no_memory_or_path(operations: Operations, job: OperationGraph, servers: Seq
     parts = _parts(operations, job)
     if all(sum(server.gpus for server in part) < job.slots for part in parts):
         gpus = max(sum(server.gpus for server in part) for part in parts)
-        message = f"job {job.name} has {job.slots:,} workers, and no more than {gpus:,} of its GPUs are joined by links"
+        links = "links" if job.route_policy is None else f"links that its route policy {job.route_policy!r} allows"
+        message = (
+            f"job {job.name} has {job.slots:,} workers, and no more than {gpus:,} of its GPUs are joined by {links}"
+        )
         yield Conflict("reach", (job.name,), message)
     elif not any(_has_place(job, part) for part in parts):
         message = f"no part of the cluster that links join has both the GPUs and the memory for job {job.name}"
@@ -304,9 +311,10 @@ def _no_memory(job: OperationGraph, need: _MemoryNeed, room: int, servers: Seque
 
 
 def _parts(operations: Operations, job: OperationGraph) -> list[list[Server]]:
-    """Servers of the job's types, by connected part of the cluster."""
+    """Servers of the job's types, by the part of the cluster that links join which its routes may use."""
+    component = operations.routes.under(job.route_policy).component
     parts: dict[int, list[Server]] = {}
-    for server, part in zip(operations.cluster.servers, operations.routes.component, strict=True):
+    for server, part in zip(operations.cluster.servers, component, strict=True):
         if server.gpu_type in job.gpu_types:
             parts.setdefault(part, []).append(server)
     return list(parts.values())
@@ -344,6 +352,12 @@ def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
             return
 
 
+def _no_routes(job: OperationGraph) -> str:
+    """Why a job has no place of its own though links join enough GPUs."""
+    kept = f"routes that keep its route policy {job.route_policy!r} join no servers that have room for all of them"
+    return f"job {job.name} has {job.slots:,} workers, and {kept}"
+
+
 def _together(operations: Operations) -> str:
     """What a minimal set of jobs asks for, and what there is."""
     asked = ", ".join(
@@ -354,4 +368,5 @@ def _together(operations: Operations) -> str:
     have = ", ".join(f"{s.name} ({s.gpus:,} GPUs of {s.gpu_memory:,} bytes)" for s in operations.cluster.servers[:8])
     more = len(operations.cluster.servers) - 8
     rest = f" and {more:,} more servers" if more > 0 else ""
-    return f"these jobs have no place together, though any fewer of them do: {asked}; the cluster has {have}{rest}"
+    placed = "no place together under their route policies" if operations.instance.policed else "no place together"
+    return f"these jobs have {placed}, though any fewer of them do: {asked}; the cluster has {have}{rest}"

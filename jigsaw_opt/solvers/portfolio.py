@@ -48,7 +48,7 @@ class Portfolio(OrtoolsSolver):
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     conditions: ClassVar[bool] = True
-    route_policies: ClassVar[str] = "shaped"
+    route_policies: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

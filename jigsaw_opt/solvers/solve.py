@@ -9,7 +9,6 @@ from jigsaw_opt.documents import validate
 from jigsaw_opt.errors import MissingEngineError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.control import NO_BOUND, Control, first_bound
@@ -114,10 +113,8 @@ def _require(method: Solver, instance: Instance, options: Options) -> None:
         reason = f"job {instance.shaped[0].name!r} has a shape"
     if reason is None and instance.promising and not getattr(method, "promises", False):
         reason = f"job {instance.promising[0].name!r} promises a deadline or a pace"
-    if reason is None:
-        kept: str = getattr(method, "route_policies", "none")
-        unkept = [job for job in instance.policed if kept == "none" or (kept == "shaped" and isinstance(job, Job))]
-        reason = f"job {unkept[0].name!r} has a route policy" if unkept else None
+    if reason is None and instance.policed and not getattr(method, "route_policies", False):
+        reason = f"job {instance.policed[0].name!r} has a route policy"
     if reason is not None:
         raise UsageError(f"solver {method.name!r} does not take instance {instance.name!r}: {reason}")
     if options.condition is not None and not getattr(method, "conditions", False):

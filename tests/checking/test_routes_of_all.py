@@ -44,6 +44,10 @@ def test_routes_under_policies_agree() -> None:
                 assert (None if told is None else [x["name"] for x in told]) == (
                     None if route is None else [links[k].name for k in route]
                 )
+                assert routes.lengths(one).get(other) == (None if route is None else len(route))
+                assert routes.lengths(other).get(one) == routes.lengths(one).get(other)
+                assert routes.joined(one, other) == (route is not None)
+                assert route is None or routes.component[one] == routes.component[other]
                 terms = own.passage(one, other)
                 assert (terms is None) == (route is None)
                 found[route is None] += 1

@@ -19,6 +19,7 @@ from jigsaw_opt.problem import (
     cut,
 )
 from jigsaw_opt.problem.critical import least_iteration_us, least_span_us, least_work_us, sites, tail_us, usable_gpus
+from jigsaw_opt.problem.route_policy import RoutePolicy
 
 
 def operations(cluster: Cluster, model: Model, *jobs: Job) -> Operations:
@@ -87,14 +88,20 @@ def test_no_placement_beats_the_best_rate_of_rings() -> None:
     links = (
         Link("a", ("s0", "r"), 50, 2), Link("b", ("s1", "r"), 70, 1), Link("c", ("s2", "r"), 20, 0),
         Link("d", ("s3", "q"), 90, 0), Link("e", ("s4", "q"), 60, 3), Link("f", ("r", "q"), 40, 5),
+        Link("g", ("s0", "p"), 80, 1), Link("h", ("s4", "p"), 80, 1),
     )  # fmt: skip
+    policies = {"p": RoutePolicy(avoid=("p",)), "g": RoutePolicy(avoid_links=("d",), via=(("q",),))}
     model = Model((Segment("s", {"v": 1}, {"v": 1}, 0, 0),))
-    part = operations(Cluster(servers, ("r", "q"), links), model, Job("j", "m", 2, 1))
+    cluster = Cluster(servers, ("r", "q", "p"), links, policies)
     gpus = [(s, k) for s, server in enumerate(servers) for k in range(server.gpus)]
-    for slots in range(2, len(gpus) + 1):
+    for policy, slots in product((None, "p", "g"), range(2, len(gpus) + 1)):
+        part = operations(cluster, model, Job("j", "m", slots, 1, route_policy=policy))
         placements = [Counter(s for s, _ in chosen) for chosen in combinations(gpus, slots)]
-        channels = [c for c in map(part.routes.channel, placements) if c is not None and c.links]
-        ring = part.pace.crossing({s: server.gpus for s, server in enumerate(servers)}, slots)
-        assert ring is not None
-        assert ring.rate == max(channel.rate for channel in channels)
-        assert ring.latency_us == min(channel.latency_us for channel in channels)
+        channels = [c for c in map(part.routes.under(policy).channel, placements) if c is not None and c.links]
+        ring = part.crossing(part.jobs[0], {s: server.gpus for s, server in enumerate(servers)})
+        assert (ring is None) <= (not channels)
+        if channels and ring is not None:
+            best = max(channel.rate for channel in channels), min(channel.latency_us for channel in channels)
+            # A shorter way around may be slower, and what a walk has to pass is left out of what is claimed.
+            assert ring.rate >= best[0] and ring.latency_us <= best[1]
+            assert policy != "p" or (ring.rate, ring.latency_us) == best

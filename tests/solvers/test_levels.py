@@ -75,7 +75,7 @@ def test_flat_exchanges_less_than_the_staircase() -> None:
     for job in operations.jobs:
         if job.rule.multiset is not None or job.slots < 12:
             continue
-        channel = layout.channel(range(job.slots))
+        channel = layout.channel(job, range(job.slots))
         assert channel is not None
         flat, plain = ((multisets(job, shape) or ())[0] for shape in ("flat", "staircase"))
         assert sum(exchange_us(job, flat, channel)) <= sum(exchange_us(job, plain, channel))

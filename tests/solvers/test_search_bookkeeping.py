@@ -263,7 +263,7 @@ def test_moves_keep_to_types_and_routes(horizon: Horizon, objective: Objective) 
             for assignment in balancer.assignments():
                 assert len(set(assignment.gpus)) == assignment.job.slots
                 assert {layout.type_of[gpu] for gpu in assignment.gpus} <= set(assignment.job.gpu_types)
-                assert layout.channel(assignment.gpus) is not None
+                assert layout.channel(assignment.job, assignment.gpus) is not None
     assert moved >= 200
 
 

@@ -25,14 +25,15 @@ def add_links(model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables)
         return
     # Links on the routes of the same pairs of servers are used together: one literal serves them all.
     known: dict[tuple[tuple[int, int], ...], cp_model.IntVar] = {}
-    for link, pairs in sorted(network.routes(tuple(it.used)).items()):
+    for link, pairs in sorted(network.routes(it.job, tuple(it.used)).items()):
         if tuple(pairs) in known:
             it.links[link] = known[tuple(pairs)]
             continue
         literal = model.new_bool_var(f"{it.job.name} over link {link}")
         it.links[link] = known[tuple(pairs)] = literal
-        if link in network.sides:
-            _bridge(model, network, it, literal, network.sides[link])
+        side = network.side(it.job, link)
+        if side is not None:
+            _bridge(model, network, it, literal, side)
         else:
             _ring_neighbours(model, network, it, literal, pairs)
 
@@ -41,8 +42,9 @@ def _bridge(
     model: cp_model.CpModel, network: RoutedNetwork, it: JobVariables, literal: cp_model.IntVar, side: frozenset[int]
 ) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    part = {network.ground.operations.routes.component[s] for s in side}
-    inside = [s for s in it.used if network.ground.operations.routes.component[s] in part]
+    component = network.ground.routes(it.job).component
+    part = {component[s] for s in side}
+    inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
     first, second = (_any_used(model, it, servers) for servers in (near, far))
     model.add_bool_or([literal, *(~x for x in (first, second) if x is not None)])
@@ -68,7 +70,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.operations.routes.component
+    component = network.ground.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = [~it.used[first], ~it.used[second], literal]

@@ -30,16 +30,20 @@ def add_placement(model: cp_model.CpModel, ground: Ground, it: JobVariables) -> 
         add_any(model, used, it.on_server(ground, s))
     if it.on_one_server(ground):
         model.add_exactly_one(it.used.values())
-    parts = sorted({ground.part(g) for g in it.here})
+    component = ground.routes(job).component
+    parts = sorted({component[s] for s in it.used})
     if len(parts) > 1:
         _one_part(model, ground, it, parts)
+    for first, second in ground.routes(job).apart(it.used):
+        model.add_bool_or([~it.used[first], ~it.used[second]])
 
 
 def _one_part(model: cp_model.CpModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
+    component = ground.routes(it.job).component
     chosen = {part: model.new_bool_var(f"{it.job.name} in part {part}") for part in parts}
     model.add_exactly_one(chosen.values())
     for part, literal in chosen.items():
-        inside = [here for g, here in it.here.items() if ground.part(g) == part]
+        inside = [here for g, here in it.here.items() if component[ground.server(g)] == part]
         model.add(sum(inside) == it.job.slots * literal)
 
 

@@ -41,7 +41,7 @@ def _earliest_transfers(
     starts: Sequence[Sequence[int]],
 ) -> list[list[int]]:
     """Starts of transfers that share no link: each as soon as its bucket is ready and the one before has ended."""
-    channel = ground.operations.routes.channel(Counter(ground.server(g) for g in gpus))
+    channel = ground.routes(it.job).channel(Counter(ground.server(g) for g in gpus))
     if channel is None:
         raise ValueError(f"no path joins all servers of job {it.job.name}")
     times = [block_us(it.job, ground.gpu_type(g)) for g in gpus]

@@ -24,18 +24,19 @@ def add_links(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables) -
     """A job uses the links on the routes between neighbours of its ring (specification: ring)."""
     if it.job.slots < 2 or not network.cluster.links:
         return
-    for link, pairs in sorted(network.routes(tuple(it.used)).items()):
+    for link, pairs in sorted(network.routes(it.job, tuple(it.used)).items()):
         literal = model.binary(f"link_{it.number}_{link}")
         it.links[link] = literal
-        if link in network.sides:
-            _bridge(model, network, it, link, network.sides[link])
+        side = network.side(it.job, link)
+        if side is not None:
+            _bridge(model, network, it, link, side)
         else:
             _ring_neighbours(model, network, it, literal, pairs)
 
 
 def _bridge(model: AlgebraicModel, network: RoutedNetwork, it: JobVariables, link: int, side: frozenset[int]) -> None:
     """A closed ring crosses the only way between two sides exactly where it has servers on both."""
-    component = network.ground.operations.routes.component
+    component = network.ground.routes(it.job).component
     part = {component[s] for s in side}
     inside = [s for s in it.used if component[s] in part]
     near, far = [s for s in inside if s in side], [s for s in inside if s not in side]
@@ -62,7 +63,7 @@ def _ring_neighbours(
     pairs: Iterable[tuple[int, int]],
 ) -> None:
     """Two servers in use are neighbours where none between them is in use, or none outside (the ring closes there)."""
-    component = network.ground.operations.routes.component
+    component = network.ground.routes(it.job).component
     for first, second in pairs:
         others = [s for s in it.used if component[s] == component[first] and s not in (first, second)]
         both = it.used[first] + it.used[second] - 1

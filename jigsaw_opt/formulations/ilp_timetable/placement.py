@@ -29,16 +29,20 @@ def add_placement(model: AlgebraicModel, ground: Ground, it: JobVariables) -> No
     it.used = {s: model.binary(f"used_{j}_{s}") for s in sorted({ground.server(g) for g in it.here})}
     for s, used in it.used.items():
         add_any(model, used, it.on_server(ground, s))
-    parts = sorted({ground.part(g) for g in it.here})
+    component = ground.routes(job).component
+    parts = sorted({component[s] for s in it.used})
     if len(parts) > 1:
         _one_part(model, ground, it, parts)
+    for first, second in ground.routes(job).apart(it.used):
+        model.add(it.used[first] + it.used[second] <= 1)
 
 
 def _one_part(model: AlgebraicModel, ground: Ground, it: JobVariables, parts: Sequence[int]) -> None:
+    component = ground.routes(it.job).component
     chosen = {part: model.binary(f"part_{it.number}_{part}") for part in parts}
     model.add(model.total(chosen.values()) == 1)
     for part, literal in chosen.items():
-        inside = [here for g, here in it.here.items() if ground.part(g) == part]
+        inside = [here for g, here in it.here.items() if component[ground.server(g)] == part]
         model.add(model.total(inside) == it.job.slots * literal)
 
 

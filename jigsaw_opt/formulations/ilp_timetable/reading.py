@@ -52,7 +52,7 @@ class _JobRun:
     def __init__(self, ground: Ground, it: JobVariables, value: Value) -> None:
         self.it, self.value = it, value
         self.gpus = [g for g, here in it.here.items() if value(here) > 0.5]
-        channel = ground.operations.routes.channel(Counter(ground.server(g) for g in self.gpus))
+        channel = ground.routes(it.job).channel(Counter(ground.server(g) for g in self.gpus))
         if channel is None:
             raise ValueError(f"no path joins all servers of job {it.job.name}")
         self.channel = channel

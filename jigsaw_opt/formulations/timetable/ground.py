@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.critical import crossing_span_us, usable_gpus
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.timetable import Gpu
@@ -40,6 +41,8 @@ class Ground:
     def allowed(self, job: OperationGraph) -> tuple[int, ...]:
         """GPUs that may hold a worker of `job`."""
         usable = usable_gpus(self.operations, job)
+        if job.route_policy is not None:
+            usable = _with_room(usable, self.routes(job), job.slots)
         return tuple(g for g in range(len(self.gpus)) if self.server(g) in usable)
 
     def may_cross(self, job: OperationGraph, most: int) -> bool:
@@ -47,9 +50,15 @@ class Ground:
         span = crossing_span_us(self.operations, job, usable_gpus(self.operations, job))
         return span is not None and span <= most
 
-    def part(self, gpu: int) -> int:
-        """Connected part of the cluster that a GPU is in."""
-        return self.operations.routes.component[self.server(gpu)]
+    def routes(self, job: OperationGraph) -> Routes:
+        """Routes of the transfers of `job`."""
+        return self.operations.routes.under(job.route_policy)
+
+
+def _with_room(gpus: dict[int, int], routes: Routes, slots: int) -> dict[int, int]:
+    """The servers that are joined to others of them with GPUs for so many workers, their own counted."""
+    kept = {s: n for s, n in gpus.items() if sum(m for r, m in gpus.items() if routes.joined(s, r)) >= slots}
+    return kept if len(kept) == len(gpus) else _with_room(kept, routes, slots)
 
 
 def block_us(job: OperationGraph, gpu_type: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import cast
 
 from jigsaw_opt.formulations.timetable.ground import Ground
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 
 __all__ = ["RoutedNetwork", "identical_jobs", "identical_servers"]
 
@@ -44,13 +44,21 @@ class RoutedNetwork:
             graph.add_edge(first, second, link=link)
         return sides
 
-    def routes(self, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-        """For each link, the pairs of the given servers whose route it is part of."""
+    def routes(self, job: OperationGraph, servers: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """For each link, the pairs of the given servers between which the route of a job uses it."""
         pairs: dict[int, list[tuple[int, int]]] = {}
         for pair in combinations(servers, 2):
-            for link in self.ground.operations.routes.between(*pair) or ():
+            # A walk that keeps a policy may use a link twice.
+            for link in dict.fromkeys(self.ground.routes(job).between(*pair) or ()):
                 pairs.setdefault(link, []).append(pair)
         return pairs
+
+    def side(self, job: OperationGraph, link: int) -> frozenset[int] | None:
+        """Servers on one side of a link that routes of a job use exactly from one side to the other; None of another.
+
+        Under a policy, they may use it from one side to the same.
+        """
+        return self.sides.get(link) if job.route_policy is None else None
 
 
 def identical_jobs(operations: Operations) -> list[list[int]]:
@@ -70,10 +78,11 @@ def identical_servers(network: RoutedNetwork) -> list[list[int]]:
     """Servers in groups whose swap changes nothing: alike, and on equal links to the same neighbour.
 
     In a ring over a cluster without cycles the order of the servers is of no effect; elsewhere it decides
-    which routes are taken, and every server is a group of its own.
+    which routes are taken, and every server is a group of its own, as where policies name servers and links.
     """
     cluster = network.cluster
-    forest = len(network.sides) == len(cluster.links)
+    policed = any(job.route_policy is not None for job in network.ground.operations.jobs)
+    forest = len(network.sides) == len(cluster.links) and not policed
     groups: dict[Hashable, list[int]] = {}
     for s, server in enumerate(cluster.servers):
         cables = [

@@ -222,7 +222,7 @@ class _JobLoads:
         # Iteration by iteration, as levels of a rule that counts over all of them are not known here.
         each = sum(min(table[level - 1] for table in tables) for level in least_levels(job)) if tables else 0
         self.gpu_us[job.name] = job.iterations * each
-        ring = operations.pace.crossing(gpus, job.slots) if max(gpus.values(), default=0) < job.slots else None
+        ring = operations.crossing(job, gpus) if max(gpus.values(), default=0) < job.slots else None
         if ring is not None:
             switches = set(operations.cluster.switches)
             links = 2 if all(switches & set(link.ends) for link in operations.cluster.links) else 1

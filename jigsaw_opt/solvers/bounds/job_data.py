@@ -25,7 +25,7 @@ class GpuClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobClass:
-    """What jobs of the same model, width and rule have in common; times in microseconds.
+    """What jobs of the same model, width, rule and route policy have in common; times in microseconds.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def gather_job_data(operations: Operations, classes: Sequence[GpuClass]) -> list
     job_data = []
     for job in looking(operations.jobs):
         # Blocks of one model and width are one object, so its identity says which model it is.
-        key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors)
+        key = (id(job.blocks), job.rule.multiset, job.rule.min_contributors, job.route_policy)
         if key not in known:
             known[key] = _job_class(operations, classes, job)
         job_class, same = known[key], (*key, job.rule.min_total, job.iterations)
@@ -127,7 +127,7 @@ def _job_class(operations: Operations, classes: Sequence[GpuClass], job: Operati
         tails=tails,
         tail=min(tails[level - 1] for level in critical.candidate_levels(job)),
         blocks=blocks,
-        ring=operations.pace.crossing(gpus, job.slots),
+        ring=operations.crossing(job, gpus),
         crosses=max(gpus.values(), default=job.slots) < job.slots,
     )
 

@@ -35,18 +35,18 @@ class AssignmentTable:
         self, operations: Operations, layout: Layout, demands: Sequence[Demand], remembered: int = 10_000
     ) -> None:
         self.operations, self.layout, self.demands, self._remembered = operations, layout, demands, remembered
-        self._channels: dict[tuple[int, ...], Channel | None] = {}
+        self._channels: dict[tuple[str | None, tuple[int, ...]], Channel | None] = {}
         self._levels: dict[tuple[int, tuple[int, ...]], LevelPlan | None] = {}
         self._exchange: dict[tuple[int, Levels, int, int], tuple[int, ...]] = {}
         self._lengths: dict[tuple[object, ...], int] = {}
         self._assignments: dict[tuple[int, int, tuple[int, ...], tuple[int, ...]], Assignment | None] = {}
 
-    def channel(self, gpus: Sequence[int]) -> Channel | None:
-        """Channel of a job on these GPUs."""
+    def channel(self, job: OperationGraph, gpus: Sequence[int]) -> Channel | None:
+        """Channel of a job on these GPUs, or None where no route joins some two of them."""
         server_of = self.layout.server_of
-        key = tuple(sorted([server_of[gpu] for gpu in gpus]))
+        key = job.route_policy, tuple(sorted([server_of[gpu] for gpu in gpus]))
         if key not in self._channels:
-            self._channels[key] = self.layout.channel(gpus)
+            self._channels[key] = self.layout.channel(job, gpus)
         return self._channels[key]
 
     def levels(self, demand: Demand, caps: Sequence[int]) -> LevelPlan | None:
@@ -93,10 +93,10 @@ class AssignmentTable:
         demand
             What the levels come from; the demand of the job unless said.
         """
-        channel = self.channel(gpus)
+        job, demand = self.operations.jobs[index], demand or self.demands[index]
+        channel = self.channel(job, gpus)
         if channel is None:
             return None
-        job, demand = self.operations.jobs[index], demand or self.demands[index]
         tables = self.tables(job, gpus)
         exchange = [self.exchange(demand, row, channel) for row in plan.rows]
         return Assignment(

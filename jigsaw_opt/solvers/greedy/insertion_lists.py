@@ -52,10 +52,10 @@ class InsertionLists:
         self.state = self._state(table.operations)
 
     def _offer_windows(self) -> None:
-        """Windows of every class; those of one width on the same GPU types share theirs."""
-        known: dict[tuple[int, tuple[str, ...]], tuple[range, range]] = {}
+        """Windows of every class; those of one width on the same GPU types and routes share theirs."""
+        known: dict[tuple[int, tuple[str, ...], str | None], tuple[range, range]] = {}
         for demand in looking(self.demands):
-            key = demand.job.slots, tuple(sorted(demand.job.gpu_types))
+            key = demand.job.slots, tuple(sorted(demand.job.gpu_types)), demand.job.route_policy
             if key not in known:
                 first = len(self.windows)
                 narrow, wide = windows(self.table.layout, demand.job)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from jigsaw_opt.problem.clock import look, looking
 from jigsaw_opt.problem.cluster import Channel
@@ -44,38 +43,48 @@ class Layout:
         self.on_server: list[list[int]] = [[] for _ in servers]
         for gpu, server in enumerate(self.server_of):
             self.on_server[server].append(gpu)
-        self._near: dict[int, list[list[int]]] = {}
+        self._near: dict[tuple[str | None, int], list[list[int]]] = {}
 
-    def channel(self, gpus: Iterable[int]) -> Channel | None:
-        """Channel of a job on these GPUs, or None where no path joins them."""
-        return self.routes.channel(Counter(self.server_of[gpu] for gpu in gpus))
+    def channel(self, job: OperationGraph, gpus: Iterable[int]) -> Channel | None:
+        """Channel of a job on these GPUs, or None where no route joins some two of them."""
+        return self.routes.under(job.route_policy).channel(Counter(self.server_of[gpu] for gpu in gpus))
 
-    def near(self, server: int) -> list[list[int]]:
-        """Servers that a path joins to `server`, grouped by the number of links, nearest first."""
-        if server not in self._near:
-            self._near[server] = self._rings_around(server)
-        return self._near[server]
+    def near(self, server: int, policy: str | None = None) -> list[list[int]]:
+        """Servers that are joined to `server` for jobs under a policy, by number of links, nearest first."""
+        key = policy, server
+        if key not in self._near:
+            rings: dict[int, list[int]] = {0: [server]}
+            for other, length in self.routes.under(policy).lengths(server).items():
+                rings.setdefault(length, []).append(other)
+            self._near[key] = [rings[length] for length in sorted(rings)]
+        return self._near[key]
 
-    @cached_property
-    def _number(self) -> dict[str, int]:
-        return {server.name: number for number, server in enumerate(self.servers)}
+    def mutual(self, job: OperationGraph, gpus: Iterable[int]) -> list[int]:
+        """Of some GPUs, in their order, those on servers that are joined, for a job, to those of all kept before."""
+        found = list(gpus)
+        kept = set(self.routes.under(job.route_policy).mutual(dict.fromkeys(self.server_of[gpu] for gpu in found)))
+        return [gpu for gpu in found if self.server_of[gpu] in kept]
 
-    def _rings_around(self, server: int) -> list[list[int]]:
-        if not self.links:
-            return [[server]]
-        graph, number = self.routes.graph.adj, self._number
-        reached = {self.servers[server].name}
-        front, rings = list(reached), []
-        while front:
-            rings.append(sorted(number[name] for name in front if name in number))
-            front = [name for name in dict.fromkeys(n for name in front for n in graph[name]) if name not in reached]
-            reached.update(front)
-        return [ring for ring in rings if ring]
+    def cliques(self, job: OperationGraph, gpus: Sequence[int]) -> Iterator[list[int]]:
+        """Sets of some GPUs, in their order, on servers any two of which are joined for a job; each GPU is in one."""
+        routes, left = self.routes.under(job.route_policy), list(gpus)
+        if routes.policy is None:
+            parts: dict[int, list[int]] = {}
+            for gpu in gpus:
+                parts.setdefault(routes.component[self.server_of[gpu]], []).append(gpu)
+            yield from parts.values()
+            return
+        while left:
+            first = self.server_of[left[0]]
+            clique = self.mutual(job, sorted(gpus, key=lambda gpu: self.server_of[gpu] != first))
+            inside = set(clique)
+            yield [gpu for gpu in gpus if gpu in inside]
+            left = [gpu for gpu in left if gpu not in inside]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Demand:
-    """What jobs of one model, width, depth rule and number of iterations ask for; such jobs share one object.
+    """What jobs of one model, width, depth rule, policy and number of iterations ask for; such jobs share one object.
 
     Parameters
     ----------
@@ -101,7 +110,7 @@ def demands(operations: Operations) -> list[Demand] | None:
     found = []
     for job in looking(operations.jobs):
         # The cut shares the blocks of jobs of one model and width, so their identity tells these apart.
-        key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule)
+        key = (id(job.blocks), job.state_bytes, job.activation_bytes, job.iterations, job.rule, job.route_policy)
         if key not in shared:
             demand = _demand(job)
             if demand is None:

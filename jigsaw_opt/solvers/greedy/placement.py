@@ -7,7 +7,7 @@ GPUs by memory (best fit). `exact` backtracks over both, for small instances onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import combinations, islice
 
@@ -232,13 +232,13 @@ def _shift(state: list[int], gpus: Sequence[int], size: int) -> None:
 
 
 def _sets(layout: Layout, demand: Demand, state: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All sets of GPUs of the right types that a path joins, emptiest GPUs first."""
+    """All sets of GPUs of the right types that routes join, emptiest GPUs first."""
     gpus = sorted((g for g in range(len(layout.gpus)) if layout.type_of[g] in demand.slot_us), key=state.__getitem__)
-    part = layout.routes.component
+    routes = layout.routes.under(demand.job.route_policy)
     return (
         chosen
         for chosen in combinations(gpus, demand.job.slots)
-        if len({part[layout.server_of[gpu]] for gpu in chosen}) == 1
+        if routes.all_joined({layout.server_of[gpu] for gpu in chosen})
     )
 
 
@@ -250,9 +250,9 @@ def _across(board: _Board, demand: Demand) -> Iterator[list[int]]:
     anchors = sorted(usable, key=board.use)
     found = (_gather(board, demand, anchor) for anchor in anchors)
     yield from islice((gpus for gpus in found if gpus is not None), len(anchors) if small else _ANCHORS)
-    for part in {layout.routes.component[s] for s in usable} if small else ():
-        inside = (g for s in usable if layout.routes.component[s] == part for g in layout.on_server[s])
-        gpus = board.choose(demand, sorted(inside, key=load.__getitem__))
+    inside = sorted((g for s in usable for g in layout.on_server[s]), key=load.__getitem__) if small else ()
+    for joined in layout.cliques(demand.job, inside):
+        gpus = board.choose(demand, joined)
         if gpus is not None:
             yield gpus
 
@@ -261,10 +261,14 @@ def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
     """GPUs of `anchor` and then of the servers nearest to it, the least loaded ones first, until the job fits."""
     layout, load = board.layout, board.load
     collected: list[int] = []
-    for ring in layout.near(anchor):
+    routes, servers = layout.routes.under(demand.job.route_policy), list[int]()
+    for ring in layout.near(anchor, demand.job.route_policy):
         for server in sorted(ring, key=board.use):
             if layout.servers[server].gpu_type not in demand.slot_us:
                 continue
+            if not routes.joins(server, servers):
+                continue
+            servers.append(server)
             collected += sorted(layout.on_server[server], key=load.__getitem__)
             gpus = board.choose(demand, collected) if len(collected) >= demand.job.slots else None
             if gpus is not None:
@@ -275,7 +279,7 @@ def _gather(board: _Board, demand: Demand, anchor: int) -> list[int] | None:
 def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tuple[list[int], Channel] | None:
     best: tuple[tuple[int, int, int], list[int], Channel] | None = None
     for gpus in choices:
-        channel = board.layout.channel(gpus)
+        channel = board.layout.channel(demand.job, gpus)
         if channel is None:
             continue
         cost = board.cost(demand, gpus, channel)
@@ -285,12 +289,10 @@ def _cheapest(board: _Board, demand: Demand, choices: Iterable[list[int]]) -> tu
 
 
 def _first_joined(board: _Board, demand: Demand, gpus: Sequence[int]) -> tuple[list[int], Channel] | None:
-    """The first choice among `gpus` inside one connected part of the cluster, parts in the order of `gpus`."""
-    layout = board.layout
-    part_of: Callable[[int], int] = lambda gpu: layout.routes.component[layout.server_of[gpu]]  # noqa: E731
-    for part in dict.fromkeys(map(part_of, gpus)):
-        chosen = board.choose(demand, [gpu for gpu in gpus if part_of(gpu) == part])
-        channel = layout.channel(chosen) if chosen is not None else None
+    """The first choice among `gpus` on servers that routes join, in the order of `gpus`."""
+    for joined in board.layout.cliques(demand.job, gpus):
+        chosen = board.choose(demand, joined)
+        channel = board.layout.channel(demand.job, chosen) if chosen is not None else None
         if chosen is not None and channel is not None:
             return chosen, channel
     return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
-from jigsaw_opt.problem.cluster import Channel
+from jigsaw_opt.problem.cluster import Channel, Routes
 from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
 
@@ -36,21 +37,23 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
     """The fewest contiguous servers from each one on that have a GPU for each worker; and in reserve, wider windows.
 
     Those have one or two servers more, or twice or three times as many.
-    Contiguous means in the order of the cluster, among the servers that may run the job and that a path joins.
+    Contiguous means in the order of the cluster, among the servers that may run the job and that routes join.
     """
     usable: dict[int, list[int]] = {}
+    routes = layout.routes.under(job.route_policy)
     for s, server in enumerate(layout.servers):
         if server.gpu_type in job.gpu_types:
-            usable.setdefault(layout.routes.component[s], []).append(s)
+            usable.setdefault(routes.component[s], []).append(s)
     narrow: list[ServerWindow] = []
     wide: list[ServerWindow] = []
     for servers in usable.values():
         for at in looking(range(len(servers))):
             room = fewest = 0
-            for count, last in enumerate(servers[at : at + job.slots], 1):
+            joined = list(islice(routes.mutual(islice(servers, at, None)), job.slots))
+            for count, last in enumerate(joined, 1):
                 room += layout.servers[last].gpus
                 if room >= job.slots and (not fewest or count in (fewest + 1, fewest + 2, 2 * fewest, 3 * fewest)):
-                    found = _with_workers(layout, servers[at : at + count], job.slots)
+                    found = _with_workers(layout, routes, joined[:count], job.slots)
                     (wide if fewest else narrow).extend(found)
                     fewest = fewest or count
                 if fewest and count >= 3 * fewest:
@@ -58,20 +61,20 @@ def windows(layout: Layout, job: OperationGraph) -> tuple[list[ServerWindow], li
     return narrow, wide
 
 
-def _with_workers(layout: Layout, servers: Sequence[int], slots: int) -> Iterator[ServerWindow]:
+def _with_workers(layout: Layout, routes: Routes, servers: Sequence[int], slots: int) -> Iterator[ServerWindow]:
     """Ways to share out the workers: any, where each gives the same channel; else all but the rest on full servers."""
     gpus = [min(slots, layout.servers[s].gpus) for s in servers]
     if len(servers) == 1:
-        channel = layout.routes.channel({servers[0]: slots})
+        channel = routes.channel({servers[0]: slots})
         if channel is not None:
             yield ServerWindow((servers[0],), (slots,), (slots,), channel)
         return
-    ones, twos = (layout.routes.channel(dict.fromkeys(servers, count)) for count in (1, 2))
+    ones, twos = (routes.channel(dict.fromkeys(servers, count)) for count in (1, 2))
     if ones is not None and ones == twos:
         yield ServerWindow(tuple(servers), (1,) * len(servers), tuple(gpus), ones)
         return
     for counts in dict.fromkeys((_filled(gpus, slots), _filled(gpus[::-1], slots)[::-1])):
-        channel = layout.routes.channel(dict(zip(servers, counts, strict=True)))
+        channel = routes.channel(dict(zip(servers, counts, strict=True)))
         if channel is not None:
             yield ServerWindow(tuple(servers), counts, counts, channel)
 

@@ -24,7 +24,7 @@ class Greedy:
     shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     conditions: ClassVar[bool] = True
-    route_policies: ClassVar[str] = "shaped"
+    route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Never: it needs no engine."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from jigsaw_opt.problem.operations import OperationGraph
 from jigsaw_opt.solvers.greedy.layout import Layout
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
@@ -44,7 +45,7 @@ class CandidateGenerator:
         self._blur = self.params.blur
         self._kinds: dict[int, list[list[int]]] = {}
         self._sets: dict[int, frozenset[int]] = {}
-        self._buddy_blocks: dict[tuple[int, tuple[int, ...]], list[tuple[int, ...]]] = {}
+        self._buddy_blocks: dict[tuple[int, str | None, tuple[int, ...]], list[tuple[int, ...]]] = {}
 
     def of(self, placement: PartialPlacement, index: int, thorough: bool = False) -> Iterator[list[int]]:
         """Sets of GPUs for a job, each in the order of its slots; memory admits each of them.
@@ -119,7 +120,7 @@ class CandidateGenerator:
     def _neighbours(self, index: int, source: int) -> Sequence[int]:
         """Servers that may hold workers of a job: the nearest other ones, or all."""
         usable = self._by_kind(index)[-1]
-        rings = self.layout.near(source)
+        rings = self.layout.near(source, self.data.operations.jobs[index].route_policy)
         if self.rng.random() < 0.8 and len(rings) > 1:
             kinds = self._usable(index)
             near = [s for s in rings[1] if s in kinds]
@@ -178,35 +179,38 @@ class CandidateGenerator:
 
         Of servers of one type and of all types together; blocks in the order in which each neighbourhood lists them.
         """
-        slots, inside = self.data.operations.jobs[index].slots, self.layout.on_server
+        job, inside = self.data.operations.jobs[index], self.layout.on_server
         seen: set[tuple[int, ...]] = set()
         for servers in self._by_kind(index):
-            alone = [(s,) for s in servers if len(inside[s]) >= slots]
-            for block in alone or self._all_buddy_blocks(slots, servers):
+            alone = [(s,) for s in servers if len(inside[s]) >= job.slots]
+            for block in alone or self._all_buddy_blocks(job, servers):
                 if block not in seen:
                     seen.add(block)
                     yield block
 
     def _blocks(self, index: int, servers: Sequence[int]) -> Sequence[tuple[int, ...]]:
         """Some buddy-allocated blocks."""
-        blocks = self._all_buddy_blocks(self.data.operations.jobs[index].slots, servers)
+        blocks = self._all_buddy_blocks(self.data.operations.jobs[index], servers)
         return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 
-    def _all_buddy_blocks(self, slots: int, servers: Sequence[int]) -> list[tuple[int, ...]]:
+    def _all_buddy_blocks(self, job: OperationGraph, servers: Sequence[int]) -> list[tuple[int, ...]]:
         """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other."""
-        key = (slots, tuple(servers))
+        key = (job.slots, job.route_policy, tuple(servers))
         if key not in self._buddy_blocks:
-            self._buddy_blocks[key] = list(self._buddy_allocated(slots, servers))
+            self._buddy_blocks[key] = list(self._buddy_allocated(job, servers))
         return self._buddy_blocks[key]
 
-    def _buddy_allocated(self, slots: int, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    def _buddy_allocated(self, job: OperationGraph, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        slots, routes = job.slots, self.layout.routes.under(job.route_policy)
         left = dict.fromkeys(servers)
         while left:
             first = next(iter(left))
-            near = by_type(self.layout, self._neighbourhood(slots, servers, first))
+            near = by_type(self.layout, self._neighbourhood(job, servers, first))
             block: list[int] = []
             room = 0
             for server in [s for s in near if s in left]:
+                if not routes.joins(server, block):
+                    continue
                 block.append(server)
                 room += len(self.layout.on_server[server])
                 if room >= slots:
@@ -220,14 +224,14 @@ class CandidateGenerator:
                 for s in block or [first]:
                     left.pop(s, None)
 
-    def _neighbourhood(self, slots: int, servers: Sequence[int], first: int) -> list[int]:
+    def _neighbourhood(self, job: OperationGraph, servers: Sequence[int], first: int) -> list[int]:
         """Servers nearest to one of them, as far as it takes to have room for a job: its rack, or beyond."""
         usable, found, room = set(servers), [], 0
-        for number, ring in enumerate(self.layout.near(first)):
+        for number, ring in enumerate(self.layout.near(first, job.route_policy)):
             inside = [s for s in ring if s in usable]
             found += inside
             room += sum(len(self.layout.on_server[s]) for s in inside)
-            if room >= slots and number > 0:
+            if room >= job.slots and number > 0:
                 break
         return found
 
@@ -241,24 +245,29 @@ class CandidateGenerator:
 
     def _around(self, placement: PartialPlacement, index: int, usable: set[int], anchor: int) -> list[int] | None:
         """GPUs of a server, and where these do not suffice of those nearest to it, the least used ones first."""
-        slots = self.data.operations.jobs[index].slots
+        job = self.data.operations.jobs[index]
+        routes, servers = self.layout.routes.under(job.route_policy), list[int]()
         collected: list[int] = []
-        for ring in self.layout.near(anchor):
+        for ring in self.layout.near(anchor, job.route_policy):
             near = self._blurred([s for s in ring if s in usable], lambda s: self.use(placement, s))
             for server in near:
+                if not routes.joins(server, servers):
+                    continue
+                servers.append(server)
                 collected += self._sorted(placement, self.layout.on_server[server])
-                if len(collected) >= slots:
+                if len(collected) >= job.slots:
                     gpus = self.chosen(placement, index, collected)
                     if gpus is not None:
                         return gpus
         return None
 
     def _anywhere(self, placement: PartialPlacement, index: int, servers: Sequence[int]) -> list[int] | None:
-        """The least loaded GPUs of one connected part."""
-        part = self.layout.routes.component
-        source = part[self.rng.choice(servers)]
-        gpus = [g for s in servers if part[s] == source for g in self.layout.on_server[s]]
-        return self.chosen(placement, index, self._sorted(placement, gpus))
+        """The least loaded GPUs of servers that are joined to one of them, and to one another."""
+        job = self.data.operations.jobs[index]
+        routes, source = self.layout.routes.under(job.route_policy), self.rng.choice(servers)
+        gpus = [g for s in servers if routes.joined(source, s) for g in self.layout.on_server[s]]
+        ranked = self._sorted(placement, gpus)
+        return self.chosen(placement, index, self.layout.mutual(job, ranked) if routes.policy is not None else ranked)
 
     def _sorted(self, placement: PartialPlacement, gpus: Sequence[int]) -> list[int]:
         return self._blurred(gpus, placement.gpu_us.__getitem__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from jigsaw_opt.problem.cluster import Channel
-from jigsaw_opt.problem.operations import Operations
+from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.assignment_table import AssignmentTable
 from jigsaw_opt.solvers.greedy.layout import Demand, Layout, shapes
@@ -41,7 +41,7 @@ class ProblemData(AssignmentTable):
             self.of_width.setdefault(job.slots, []).append(index)
         self.number = {operations.cluster.gpu_name(*gpu): n for n, gpu in enumerate(layout.gpus)}
 
-    def ring(self, gpus: Sequence[int]) -> Channel:
+    def ring(self, job: OperationGraph, gpus: Sequence[int]) -> Channel:
         """Channel of a job that a plan has on these GPUs.
 
         Raises
@@ -49,7 +49,7 @@ class ProblemData(AssignmentTable):
         ValueError
             Where no path joins them.
         """
-        channel = self.channel(gpus)
+        channel = self.channel(job, gpus)
         if channel is None:
             raise ValueError("no path joins all servers of a job")
         return channel

@@ -241,7 +241,7 @@ class SequenceSearch:
 
     def _set_exchange(self, index: int, assignment: Assignment) -> None:
         """Write down the durations of the transfers of a job by bucket and number of contributors."""
-        channel, job = self.ground.ring(assignment.gpus), assignment.job
+        channel, job = self.ground.ring(assignment.job, assignment.gpus), assignment.job
         key = (id(job), channel.rate, channel.latency_us)
         if key not in self._exchanges:
             buckets, counts = [transfer.bucket for transfer in job.transfers], range(1, job.slots + 1)

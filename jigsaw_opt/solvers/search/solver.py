@@ -30,6 +30,7 @@ class Search(OrtoolsSolver):
     moves: tuple[type[Move], ...] = ()
 
     promises: ClassVar[bool] = True
+    route_policies: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

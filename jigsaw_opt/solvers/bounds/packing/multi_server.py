@@ -84,6 +84,8 @@ def _equivalent(
     operations: Operations, classes: Sequence[GpuClass], partition: ServerPartition, among: Iterable[int]
 ) -> dict[tuple[object, ...], ServerGroup]:
     number = {(each.gpu_type, each.memory): k for k, each in enumerate(classes)}
+    policies = dict.fromkeys((None, *(job.route_policy for job in operations.jobs)))
+    parts = [operations.routes.under(policy).component for policy in policies]
     groups: dict[int, list[tuple[int, int]]] = {}
     for s in among:
         server = operations.cluster.servers[s]
@@ -91,10 +93,9 @@ def _equivalent(
     equivalent: dict[tuple[object, ...], ServerGroup] = {}
     for group, servers in groups.items():
         links = tuple(operations.cluster.links[k] for k in sorted(partition.leaving[group]))
-        gpus = Counter((k, operations.cluster.servers[s].gpus) for s, k in servers)
+        gpus = Counter((k, operations.cluster.servers[s].gpus, *(part[s] for part in parts)) for s, k in servers)
         rates = Counter((link.bandwidth, link.latency_us) for link in links)
-        part = operations.routes.component[servers[0][0]]
-        key = (part, frozenset(gpus.items()), frozenset(rates.items()))
+        key = (frozenset(gpus.items()), frozenset(rates.items()))
         known = equivalent.get(key, ServerGroup(0, links, tuple(servers)))
         equivalent[key] = known._replace(number=known.number + 1)
     return equivalent

@@ -100,8 +100,8 @@ class Repair:
 
     def _links(self, plan: Timetable, index: int) -> frozenset[object]:
         """Links of a job, or where it uses none, its GPUs."""
-        number = self.data.number
-        channel = self.data.channel([number[name] for name in plan.jobs[index].gpus])
+        number, job = self.data.number, self.data.operations.jobs[index]
+        channel = self.data.channel(job, [number[name] for name in plan.jobs[index].gpus])
         return frozenset(channel.links) if channel is not None and channel.links else self._gpus(plan, index)
 
     def _times(self, plan: Timetable, index: int) -> frozenset[object]:

@@ -112,7 +112,7 @@ class RepairModel:
             job, gpus = data.operations.jobs[index], placed[index]
             tasks.append(
                 cpsat_retiming.RetimingTask(
-                    job, gpus, data.tables(job, gpus), data.ring(gpus), caps[index], self._deadline(index, frame)
+                    job, gpus, data.tables(job, gpus), data.ring(job, gpus), caps[index], self._deadline(index, frame)
                 )
             )
         return tasks
@@ -128,7 +128,7 @@ class RepairModel:
             if index in chosen:
                 continue
             numbers = [data.number[name] for name in job.gpus]
-            used = links.intersection(data.ring(numbers).links)
+            used = links.intersection(data.ring(data.operations.jobs[index], numbers).links)
             for iteration in job.iterations:
                 for gpu, block in zip(numbers, iteration.blocks, strict=True):
                     if gpu in on_gpu:
