@@ -92,7 +92,7 @@ class _Begun:
     conditions: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     shapes: ClassVar[bool] = True
-    route_policies: ClassVar[str] = "all"
+    route_policies: ClassVar[bool] = True
     display_name = "from a plan"
 
     def __init__(self, method: ControlledSolver, first: Timetable) -> None:
