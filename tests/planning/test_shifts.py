@@ -155,6 +155,14 @@ def test_two_alike_jobs_that_load_half_a_link_each_do_not_slow_each_other_in_tur
     assert simulate_shared(jobs, [10], [0, 0]).iteration_us == pytest.approx((150.0, 150.0))
 
 
+def test_a_job_that_is_late_waits_until_it_is_in_step_again() -> None:
+    jobs = [job([0], (50, 50)), job([0], (50, 50))]
+    # Together each iteration takes 150 us, and a job in step begins one every 200 us; a little drift is let pass.
+    assert simulate_shared(jobs, [10], [0, 0], drift=0.05).iteration_us == pytest.approx((200.0, 200.0))
+    assert simulate_shared(jobs, [10], [0, 0], drift=0.6).iteration_us == pytest.approx((150.0, 150.0))
+    assert simulate_shared(jobs, [10], [0, 50], drift=0.05).iteration_us == pytest.approx((100.0, 100.0))
+
+
 def test_links_one_at_a_time_bring_jobs_into_turn_by_themselves() -> None:
     jobs = [job([0], (50, 50)), job([0], (50, 50))]
     assert simulate_shared(jobs, [10], [0, 0], sharing=Exclusive()).iteration_us == pytest.approx((100.0, 100.0))

@@ -96,12 +96,13 @@ def compare(
     if instance.horizon != "cyclic":
         raise UsageError(f"instance {instance.name!r} has a finite horizon; time shifts are for cyclic ones")
     operations = cut(instance)
-    given = plans or (_solved(instance, options),)
+    given = plans or (_solved(instance, _part(options, _FIRST_PLAN)),)
     placements = candidates(operations, given, 0 if plans else drawn, options.seed)
     chosen = best_placement(operations, placements, given[0], grid_us, options.seed)
     jobs = chosen.jobs
     fair, shifted = shared_times(operations, chosen, options.seed)
-    ratios = best_ratios(instance, [job.cycle_us for job in jobs], options, most)
+    left = options if plans else _part(options, 1 - _FIRST_PLAN)
+    ratios = best_ratios(instance, [job.cycle_us for job in jobs], left, most)
     return Comparison(chosen, len(placements), tuple(job.alone_us for job in jobs), fair, shifted, ratios)
 
 
@@ -149,13 +150,17 @@ def shared_times(
 
 
 def _solved(instance: Instance, options: Options) -> Plan:
-    time, work = options.time_limit, options.work_limit
-    part = replace(
-        options,
-        time_limit=None if time is None else _FIRST_PLAN * time,
-        work_limit=None if work is None else _FIRST_PLAN * work,
-    )
-    plan = solve(instance, "auto", part).plan
+    plan = solve(instance, "auto", options).plan
     if plan is None:
         raise UsageError("no plan was found within the limits")
     return plan
+
+
+def _part(options: Options, share: float) -> Options:
+    """Options with a share of the limits."""
+    time, work = options.time_limit, options.work_limit
+    return replace(
+        options,
+        time_limit=None if time is None else share * time,
+        work_limit=None if work is None else share * work,
+    )

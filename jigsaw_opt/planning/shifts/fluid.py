@@ -50,6 +50,8 @@ class _Progress:
     """Where a job is in its iterations."""
 
     job: RepeatedJob
+    shift: float
+    drift: float | None
     start: float
     bucket: int = 0
     left: float = 0.0
@@ -71,8 +73,9 @@ class _Progress:
                 self.until = self.start + own.compute_us
                 if now < self.until:
                     return False
-                self.finished, self.bucket, self.start = self.finished + 1, 0, now
+                self.finished, self.bucket = self.finished + 1, 0
                 self.ends.append(now)
+                self.start = self._begin(now)
                 continue
             self.until = self.start + own.ready_us[self.bucket]
             if now < self.until:
@@ -81,6 +84,14 @@ class _Progress:
             if self.left > 0:
                 return True
             self.bucket += 1
+
+    def _begin(self, now: float) -> float:
+        """When the next iteration begins: now, or at the next multiple of the cycle from the shift on."""
+        late = (now - self.shift) % self.job.cycle_us
+        if self.drift is None or self.finished % len(self.job.iterations) or late <= self.drift * self.job.cycle_us:
+            return now
+        missing = self.job.cycle_us - late
+        return now + (missing if missing > _SMALL else 0.0)
 
     def send(self, amount: float) -> bool:
         """Send some of the transfer under way, and say whether it is finished."""
@@ -99,6 +110,7 @@ def simulate_shared(
     shifts_us: Sequence[float],
     *,
     sharing: LinkSharing | None = None,
+    drift: float | None = None,
     iterations: int = 200,
     warm_up: int = 20,
 ) -> SharedRun:
@@ -114,10 +126,16 @@ def simulate_shared(
         When each job starts.
     sharing
         How links are divided; None for max-min fair rates. Earlier transfers come first in the order that it is given.
+    drift
+        A job that is late by more than this share of its cycle waits until it is in step with its shift again; None
+        for jobs that never wait.
     iterations, warm_up
         Iterations of each job after those that are not measured, and how many these are; 0 starts at the shift.
     """
-    runs = [_Progress(job, float(shift), until=float(shift)) for job, shift in zip(jobs, shifts_us, strict=True)]
+    runs = [
+        _Progress(job, float(shift), drift, float(shift), until=float(shift))
+        for job, shift in zip(jobs, shifts_us, strict=True)
+    ]
     waiting, sending, now = list(range(len(runs))), list[int](), 0.0
     speeds = _Speeds(jobs, bandwidths, sharing or FairSharing())
     goal = iterations + warm_up

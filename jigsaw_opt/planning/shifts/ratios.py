@@ -147,23 +147,35 @@ class _RatioSearch:
         return found
 
     def enter(self, most: int) -> None:
-        """List all vectors without a common divisor, each with the bound of its instance."""
+        """List all vectors without a common divisor, each with the bound of its longest job alone."""
+        single = [[self._single_us(number, a) for a in range(1, most + 1)] for number in range(len(self.alone_us))]
         for ratios in product(range(1, most + 1), repeat=len(self.alone_us)):
             if math.gcd(*ratios) == 1 and ratios not in self.bounds:
-                # A job runs its own iterations one after the other, up to what depth rules may shift among them.
-                operations = cut(with_ratios(self.instance, ratios), shaped=True)
-                self.bounds[ratios] = self._value(ratios, lower_bound(operations).value)
+                longest = max(row[a - 1] for row, a in zip(single, ratios, strict=True))
+                self.bounds[ratios] = self._value(ratios, longest)
 
     def run(self) -> None:
-        """Solve until no vector could be better, or the limits are over."""
+        """Solve until no vector could be better, or the limits are over; first the bound of all jobs together."""
+        bounded: set[Ratios] = set()
         while not self.limits.over:
             left = [ratios for ratios in self.bounds if self._is_open(ratios)]
             if not left:
                 return
             ratios = min(left, key=lambda it: (self.tries.get(it, 0), self.bounds[it], it))
+            if ratios not in bounded:
+                bounded.add(ratios)
+                least = lower_bound(cut(with_ratios(self.instance, ratios), shaped=True)).value
+                self.bounds[ratios] = max(self.bounds[ratios], self._value(ratios, least))
+                continue
             found = self._attempt(ratios, _ATTEMPT * 2.0 ** self.tries.get(ratios, 0))
             if found is not None and found.value < self.best.value - _SMALL:
                 self.best = found
+
+    def _single_us(self, number: int, ratio: int) -> int:
+        """No period is shorter in which one job does its iterations so often."""
+        job = self.instance.jobs[number]
+        alone = replace(self.instance, jobs=(replace(job, iterations=job.iterations * ratio),))
+        return lower_bound(cut(alone, shaped=True)).value
 
     def bound(self) -> float:
         """No vector has a plan of a smaller value."""
