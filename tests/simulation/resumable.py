@@ -130,7 +130,7 @@ def foregrounds() -> Setting:
     made = TOPOLOGIES["star"](servers, 3 * 10**7, 10)
     draw = random.Random(4)
     jobs = []
-    for k in range(16):
+    for k in range(12):
         gpus = (8, 1, 1, 4)[k % 4]
         model, iterations = draw.choice(("small", "large")), draw.randrange(100, 2000)
         jobs.append(TraceJob(f"j{k}", k * 10 * SECOND, model, gpus, iterations, foreground=gpus == 8))
@@ -166,8 +166,7 @@ CASES: dict[str, Callable[[], Setting]] = {
     "sia": adaptive,
     "interleave": staged,
     "interleave:service=attained": staged,
-    "fill": foregrounds,
-    "fill:slowdown=2": foregrounds,
+    "fill:order=shortest": foregrounds,
     "separate": foregrounds,
     "jigsaw": staged,
     "jigsaw:depth=staircase": segmented,

@@ -83,6 +83,14 @@ def test_gpus_without_a_foreground_go_to_the_background_first() -> None:
     assert len(shares[1].gpus) == len(shares[2].gpus) == 1
 
 
+@pytest.mark.parametrize(("order", "first"), [("submission", 1), ("shortest", 2)])
+def test_the_background_goes_by_submission_or_by_what_is_left(order: str, first: int) -> None:
+    where = of(front("f", gpus=4), back("long", gpus=4, iterations=900), back("short", gpus=4))
+    jobs = (*where.workload.jobs[:2], replace(where.workload.jobs[2], iterations=20))
+    where = replace(where, workload=Workload("w", jobs))
+    assert shares_at(where, f"separate:order={order}").keys() == {0, first}
+
+
 def test_background_jobs_make_way_for_a_foreground_job_and_no_foreground_job_moves() -> None:
     where = of(back("a", gpus=8, iterations=9000), front("f", submit_us=1), front("g", submit_us=2))
     outcome = run(where, FILL)
@@ -141,7 +149,7 @@ def test_what_is_left_when_either_kind_ends() -> None:
 def test_jobs_of_unknown_segments_or_without_a_foreground_are_refused() -> None:
     unknown = setting(replace(job("a", 0, 1, 10), foreground=True))
     with pytest.raises(UsageError, match="segments"):
-        FILL.start(unknown, {"slowdown": "1.1", "placement": "packed"})
+        FILL.start(unknown, {"slowdown": "1.1", "order": "submission", "placement": "packed"})
     for policy in (FILL, SEPARATE):
         with pytest.raises(UsageError, match="--foreground-gpus"):
             run(of(back("a")), policy)
@@ -175,7 +183,7 @@ def test_the_command_line_says_what_is_in_the_foreground(
 def test_other_policies_tell_of_the_foreground_too() -> None:
     where = foregrounds()
     told = measured(where, FIFO)
-    assert told.foreground_jobs == 4
+    assert told.foreground_jobs == 3
     assert told.mean_foreground_slowdown is not None
     lines = jobs_csv(where, run(where, FILL)).splitlines()
     assert lines[0].endswith("fairness,foreground,slowdown")

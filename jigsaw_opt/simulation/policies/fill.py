@@ -1,9 +1,9 @@
 """Foreground jobs keep their GPUs to the end; background jobs get GPUs without one, and the holes of the others.
 
 Foreground jobs start in order of submission, and one that does not fit holds those behind it. Background jobs make way
-for them. GPUs without a foreground job go to background jobs in order of submission, where one that does not fit is
-passed over. Under `fill` those of one GPU that are left share GPUs with a foreground job, each where it runs fastest;
-under `separate` they wait.
+for them. GPUs without a foreground job go to background jobs, in order of submission or those with the least time left
+first; one that does not fit is passed over. Under `fill` those of one GPU that are left share GPUs with a foreground
+job, each where it runs fastest; under `separate` they wait.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ class _ForegroundFirst(Stateless):
         The setting.
     placement
         How jobs are placed.
+    shortest
+        Whether background jobs with least time left, alone, come first, and not those submitted first.
     slowdown
         What background jobs may slow a foreground job down to; None where they share no GPUs.
     """
 
     setting: Setting
     placement: str
+    shortest: bool
     slowdown: float | None
     _worth: dict[tuple[str, tuple[int, ...], _Models, str], int] = field(default_factory=dict, init=False)
 
@@ -70,12 +73,17 @@ class _ForegroundFirst(Stateless):
         """Place the foreground, then the background on GPUs of its own, then the rest of it in holes."""
         jobs = moment.jobs.values()
         back = [active for active in jobs if not active.job.foreground]
+        if self.shortest:
+            back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
         gangs, free = self._foreground([active for active in jobs if active.job.foreground], alone.values())
         own = self._own_gpus(back, alone, free)
         if self.slowdown is not None:
             self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
         return Decision((*(gang.share(self.slowdown) for gang in gangs.values()), *own.values()))
+
+    def _left_us(self, active: Active) -> tuple[float, int]:
+        return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
 
     def _foreground(self, front: Sequence[Active], alone: Iterable[Share]) -> tuple[dict[int, _FilledGpus], FreeGpus]:
         """The foreground jobs that run, and the GPUs that they leave."""
@@ -152,11 +160,12 @@ class _Separate:
 
     @property
     def options(self) -> Mapping[str, Sequence[str]]:
-        return {"placement": ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))}
+        placements = ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))
+        return {"order": ("submission", "shortest"), "placement": placements}
 
     def start(self, setting: Setting, options: Mapping[str, str]) -> _ForegroundFirst:
         _require_foreground(setting, self.name)
-        return _ForegroundFirst(setting, options["placement"], None)
+        return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +181,8 @@ class _Fill:
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'fill' needs jobs whose models are known by segments")
         _require_foreground(setting, self.name)
-        return _ForegroundFirst(setting, options["placement"], float(options["slowdown"]))
+        shortest = options["order"] == "shortest"
+        return _ForegroundFirst(setting, options["placement"], shortest, float(options["slowdown"]))
 
 
 def _require_foreground(setting: Setting, policy: str) -> None:
