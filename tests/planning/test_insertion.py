@@ -8,10 +8,11 @@ from fractions import Fraction
 import pytest
 
 from jigsaw_opt.checking import violations
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill import insert
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 
 MEMORY = 10**9
@@ -69,13 +70,40 @@ def test_none_where_an_iteration_fits_in_no_hole(background_us: int) -> None:
     assert insert(case(background_us), "f", 1) is None
 
 
-def test_none_without_memory_or_with_more_jobs_than_gpus() -> None:
+def test_none_without_memory() -> None:
     states = case(30).models["f"].state_bytes
     assert insert(case(30, memory=states), "f", 1) is not None
     large = case(30, memory=states)
     models = {**large.models, "b30": model(30, 1)}
     assert insert(replace(large, models=models), "f", 1) is None
-    assert insert(case(10, 10, 10), "f", 1) is None
+
+
+def test_none_on_gpus_that_differ_or_are_not_joined() -> None:
+    first, second = case(30).cluster.servers
+    other = Cluster((first, replace(second, gpu_type="w")), ("switch",), case(30).cluster.links)
+    both = {
+        name: Model((replace(it.segments[0], forward_us={"v": 0, "w": 0}, backward_us={"v": 9, "w": 9}),))
+        for name, it in case(30).models.items()
+    }
+    assert insert(replace(case(30), cluster=other, models=both), "f", 1) is None
+    assert insert(replace(case(30), cluster=Cluster((first, second))), "f", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("instance", "foreground", "slowdown", "message"),
+    [
+        (replace(case(30), horizon="finite", objective="makespan"), "f", 1, "finite horizon"),
+        (case(30), "g", 1, "'g' on all 2 GPUs"),
+        (case(30), "j0", 1, "'j0' on all 2 GPUs"),
+        (case(10, 10, 10), "f", 1, "between 1 and 2 jobs"),
+        (case(), "f", 1, "between 1 and 2 jobs"),
+        (case(30), "f", 0.9, "at least 1"),
+        (replace(case(30), jobs=(replace(case().jobs[0], depth=StaircaseDepth()),)), "f", 1, "full depth"),
+    ],
+)
+def test_other_instances_are_refused(instance: Instance, foreground: str, slowdown: float, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        insert(instance, foreground, slowdown)
 
 
 def test_nothing_inserted_is_lost_when_another_job_joins() -> None:

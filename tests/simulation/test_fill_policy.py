@@ -136,6 +136,7 @@ def test_shares_that_cannot_be_filled_are_refused() -> None:
     f, a, wide = where.workload.jobs
     refuses: Callable[..., str | None] = where.performance.refuses
     assert "asks for 8 GPUs" in str(refuses(Share((0, 1), (0, 1), (), 1.1), [f, a]))
+    assert "one GPU each" in str(refuses(Share((0,), tuple(range(8)), (), 1.1), [f]))
     assert "one GPU each" in str(refuses(Share((0, 2), tuple(range(8)), (), 1.1), [f, wide]))
 
 

@@ -18,9 +18,12 @@ from fractions import Fraction
 from itertools import accumulate, combinations_with_replacement
 
 from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.planning.fill.loads import restricted
+from jigsaw_opt.problem.cluster import Channel
 from jigsaw_opt.problem.costs import ceil_div, ceil_fraction
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.memory import most_bytes
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Plan
@@ -76,15 +79,21 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     -------
     tuple of Instance and Plan
         With the iterations of all jobs, at least one of each, and the pace that the foreground promises; the plan is
-        checked. None where memory or holes do not suffice for all.
+        checked. None where memory or holes do not suffice for all, GPUs differ in type, or no path joins them.
+
+    Raises
+    ------
+    UsageError
+        The instance or the slow-down is another than this says.
     """
+    factor = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
+    _require_form(instance, foreground, factor)
     operations = cut(instance)
     front = next(graph for graph in operations.jobs if graph.name == foreground)
     back = [graph for graph in operations.jobs if graph is not front]
     if not _have_room(operations, front, back):
         return None
     alone, others = _alone(operations, front), [_alone(operations, graph) for graph in back]
-    factor = slowdown if isinstance(slowdown, Fraction) else Fraction(str(slowdown))
     holes = _best_holes(alone, sorted({own.end_us for own in others}), factor)
     if holes is None:
         return None
@@ -100,21 +109,41 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     return filled, _plan(filled, [decisions[job.name] for job in filled.jobs], holes.period_us)
 
 
+def _require_form(instance: Instance, foreground: str, factor: Fraction) -> None:
+    """Refuse what is no foreground job on all GPUs with other jobs of one worker."""
+    if instance.horizon != "cyclic":
+        raise UsageError(f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one")
+    if not factor >= 1:
+        raise UsageError(f"slowdown is at least 1, not {factor}")
+    if any(job.depth != FullDepth() for job in instance.data_parallel):
+        raise UsageError("jobs are inserted at full depth alone")
+    front = [job for job in instance.data_parallel if job.name == foreground]
+    back = [job for job in instance.data_parallel if job.name != foreground]
+    count = instance.cluster.gpu_count
+    if [job.workers for job in front] != [count]:
+        raise UsageError(f"a job {foreground!r} on all {count} GPUs is in the foreground")
+    if not 1 <= len(back) <= count or any(job.workers > 1 for job in back):
+        raise UsageError(f"between 1 and {count} jobs of one worker are in the background")
+
+
 def _have_room(operations: Operations, front: OperationGraph, back: Sequence[OperationGraph]) -> bool:
-    """Whether a GPU holds the foreground and any of the others, and there are GPUs enough."""
+    """Whether GPUs are alike and joined, and each holds the foreground and any of the others."""
     servers = operations.cluster.servers
-    memory, count = min(server.gpu_memory for server in servers), sum(server.gpus for server in servers)
-    alike = {server.gpu_type for server in servers}
-    runs = all(alike <= set(graph.gpu_types) for graph in (front, *back))
-    return runs and len(back) <= count == front.slots and all(most_bytes((front, own)) <= memory for own in back)
+    memory, types = min(server.gpu_memory for server in servers), {server.gpu_type for server in servers}
+    alike = len(types) == 1 and all(types <= set(graph.gpu_types) for graph in (front, *back))
+    joined = _channel(operations, front) is not None
+    return alike and joined and all(most_bytes((front, own)) <= memory for own in back)
+
+
+def _channel(operations: Operations, graph: OperationGraph) -> Channel | None:
+    """A foreground has all GPUs; a job of one worker exchanges nothing, wherever it is."""
+    everywhere = {k: server.gpus for k, server in enumerate(operations.cluster.servers)}
+    return operations.routes.under(graph.route_policy).channel(everywhere if graph.slots > 1 else {0: 1})
 
 
 def _alone(operations: Operations, graph: OperationGraph) -> _AloneTimes:
-    """A foreground has all GPUs; a job of one worker exchanges nothing, wherever it is."""
-    servers = operations.cluster.servers
-    everywhere = {k: server.gpus for k, server in enumerate(servers)}
-    channel = operations.routes.channel(everywhere if graph.slots > 1 else {0: 1})
-    assert channel is not None, "the GPUs of a share are joined"
+    servers, channel = operations.cluster.servers, _channel(operations, graph)
+    assert channel is not None, "there is room"
     ready = graph.blocks[0].duration_us[servers[0].gpu_type]
     end_us, transfer_us = 0, []
     for operation, ready_us in zip(graph.transfers, ready, strict=False):

@@ -49,7 +49,7 @@ class FilledShares:
         front, *back = jobs
         if front.gpus != len(share.gpus):
             return f"the foreground job asks for {front.gpus} GPUs and the share has {len(share.gpus)}"
-        if len(back) > front.gpus or any(job.gpus > 1 for job in back):
+        if not 1 <= len(back) <= front.gpus or any(job.gpus > 1 for job in back):
             return "background jobs of a share have one GPU each, and not the same one"
         return None if self._times(share, jobs) is not None else "memory or holes do not suffice for these jobs"
 
