@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.documents import add_job as add_job
     from jigsaw_opt.documents import change_bandwidth as change_bandwidth
     from jigsaw_opt.documents import instance_sha256 as instance_sha256
+    from jigsaw_opt.documents import load_any_plan as load_any_plan
     from jigsaw_opt.documents import load_instance as load_instance
     from jigsaw_opt.documents import load_plan as load_plan
     from jigsaw_opt.documents import remove_job as remove_job
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.job import StaircaseDepth as StaircaseDepth
     from jigsaw_opt.problem.model import Model as Model
     from jigsaw_opt.problem.model import Segment as Segment
+    from jigsaw_opt.problem.phased_plan import Phase as Phase
+    from jigsaw_opt.problem.phased_plan import PhasedPlan as PhasedPlan
+    from jigsaw_opt.problem.phased_plan import PhaseGroup as PhaseGroup
     from jigsaw_opt.problem.plan import Block as Block
     from jigsaw_opt.problem.plan import Execution as Execution
     from jigsaw_opt.problem.plan import Iteration as Iteration
@@ -112,6 +116,9 @@ _HOMES = {
     "Model": "problem.model",
     "Options": "solvers.options",
     "OutOfTimeError": "errors",
+    "Phase": "problem.phased_plan",
+    "PhaseGroup": "problem.phased_plan",
+    "PhasedPlan": "problem.phased_plan",
     "Plan": "problem.plan",
     "Problem": "errors",
     "Replay": "problem.replay",
@@ -144,6 +151,7 @@ _HOMES = {
     "change_bandwidth": "documents",
     "check": "checking",
     "instance_sha256": "documents",
+    "load_any_plan": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
     "placements_of": "solvers.resolve",
@@ -188,6 +196,9 @@ __all__ = [
     "Model",
     "Options",
     "OutOfTimeError",
+    "Phase",
+    "PhaseGroup",
+    "PhasedPlan",
     "Plan",
     "Problem",
     "Replay",
@@ -221,6 +232,7 @@ __all__ = [
     "check",
     "instance_sha256",
     "instances",
+    "load_any_plan",
     "load_instance",
     "load_plan",
     "placements_of",

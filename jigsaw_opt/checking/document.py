@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from jigsaw_opt.checking.jobs import CheckedJob, of_kind
-from jigsaw_opt.checking.shaped import CheckedShapedJob
 from jigsaw_opt.checking.violation import Violation
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.phased_plan import PhasedPlan
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["belonging", "bound", "contents", "objective", "period"]
+__all__ = ["belonging", "bound", "contents", "objective", "of_the_instance", "of_the_other_kind", "period"]
 
 
-def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
-    """Name, hash, and the jobs in the instance's order (specification: document)."""
+def of_the_instance(instance: Instance, plan: Plan | PhasedPlan) -> Iterator[Violation]:
+    """Name and hash (specification: document)."""
     if plan.instance != instance.name:
         yield Violation("document", "$.instance", f"plan of {plan.instance!r}, but the instance is {instance.name!r}")
     expected = instance_sha256(instance)
     if plan.instance_sha256 != expected:
         yield Violation("document", "$.instance_sha256", f"{plan.instance_sha256}, but the instance has {expected}")
+
+
+def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
+    """Name, hash, and the jobs in the instance's order (specification: document)."""
+    yield from of_the_instance(instance, plan)
     names, stated = [job.name for job in instance.jobs], [job.name for job in plan.jobs]
     if len(stated) != len(names):
         yield Violation("document", "$.jobs", f"{len(stated)} jobs, but the instance has {len(names)}")
@@ -29,11 +36,16 @@ def belonging(instance: Instance, plan: Plan) -> Iterator[Violation]:
             yield Violation("document", f"$.jobs[{index}].name", f"job {found!r} where the instance has {name!r}")
     jobs = {job.name: job for job in instance.jobs}
     for index, claimed in enumerate(plan.jobs):
-        if claimed.name in jobs and of_kind(jobs[claimed.name], claimed) is None:
-            has = "levels, but the job has a shape"
-            if not isinstance(claimed, JobPlan):
-                has = "no levels, but the job is data-parallel"
-            yield Violation("document", f"$.jobs[{index}].iterations", f"the operations have {has}")
+        yield from of_the_other_kind(jobs.get(claimed.name), claimed, f"$.jobs[{index}]")
+
+
+def of_the_other_kind(job: Job | ShapedJob | None, claimed: JobPlan | ShapedJobPlan, path: str) -> Iterator[Violation]:
+    """Operations as those of a data-parallel job where it has a shape, or the other way round."""
+    if job is not None and of_kind(job, claimed) is None:
+        has = "levels, but the job has a shape"
+        if not isinstance(claimed, JobPlan):
+            has = "no levels, but the job is data-parallel"
+        yield Violation("document", f"{path}.iterations", f"the operations have {has}")
 
 
 def contents(job: CheckedJob) -> Iterator[Violation]:
@@ -66,18 +78,17 @@ def period(instance: Instance, plan: Plan) -> Iterator[Violation]:
         yield Violation("objective", "$.objective", f"{plan.objective}, but the period is {plan.period_us}")
 
 
-def objective(instance: Instance, plan: Plan, jobs: Sequence[CheckedJob | CheckedShapedJob]) -> Iterator[Violation]:
-    """The objective of a finite plan, worked out again from the ends of its jobs (specification: objective)."""
-    if instance.horizon == "cyclic" or len(jobs) < len(instance.jobs) or not all(job.is_whole for job in jobs):
+def objective(instance: Instance, plan: Plan | PhasedPlan, ends_us: Mapping[str, int]) -> Iterator[Violation]:
+    """The objective on the finite horizon, worked out again from the ends of whole jobs (specification: objective)."""
+    if instance.horizon == "cyclic" or len(ends_us) < len(instance.jobs):
         return
-    ends = [job.end_us for job in jobs]
-    weighted = sum(job.job.weight * end for job, end in zip(jobs, ends, strict=True))
-    value = max(ends) if instance.objective == "makespan" else weighted
+    weighted = sum(job.weight * ends_us[job.name] for job in instance.jobs)
+    value = max(ends_us.values()) if instance.objective == "makespan" else weighted
     if plan.objective != value:
         yield Violation("objective", "$.objective", f"{plan.objective}, but the {instance.objective} is {value}")
 
 
-def bound(plan: Plan) -> Iterator[Violation]:
+def bound(plan: Plan | PhasedPlan) -> Iterator[Violation]:
     """The bound does not exceed the objective, and equals it in an optimal plan (specification: bound)."""
     if plan.bound > plan.objective:
         yield Violation("bound", "$.bound", f"the bound {plan.bound} exceeds the objective {plan.objective}")

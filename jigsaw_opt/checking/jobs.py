@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from jigsaw_opt.checking.network import ExchangeTerms, RouteFinder
@@ -12,10 +12,10 @@ from jigsaw_opt.checking.terms import ModelTerms, model_terms
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.plan import Iteration, JobPlan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["CheckedJob", "iteration_end", "of_kind", "pair_up"]
+__all__ = ["CheckedJob", "Pairing", "iteration_end", "of_kind"]
 
 _GPU = re.compile(r"(?P<server>[^/]+)/(?P<number>0|[1-9][0-9]{0,15})", re.DOTALL)
 
@@ -87,28 +87,48 @@ def iteration_end(iteration: Iteration) -> int:
     return max(ends, default=0)
 
 
-def pair_up(instance: Instance, plan: Plan) -> list[CheckedJob | CheckedShapedJob]:
-    """Pair jobs by their names, so that jobs in the wrong order can still be checked; others are left out.
+class Pairing:
+    """Pairs jobs of an instance with those of plans, with what models and routes come to worked out once."""
 
-    So are those whose operations are of the other kind of job.
-    """
-    terms = {name: model_terms(model) for name, model in instance.models.items()}
-    named = {job.route_policy for job in instance.jobs}
-    finders = {policy: RouteFinder(instance.cluster, policy) for policy in named}
-    waiting = {job.name: job for job in instance.jobs}
-    servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
-    paired: list[CheckedJob | CheckedShapedJob] = []
-    for index, claimed in enumerate(plan.jobs):
-        job, path = waiting.pop(claimed.name, None), f"$.jobs[{index}]"
-        if job is None:
-            continue
-        found, routes = of_kind(job, claimed), finders[job.route_policy]
+    def __init__(self, instance: Instance) -> None:
+        self._cluster = instance.cluster
+        self._terms = {name: model_terms(model) for name, model in instance.models.items()}
+        named = {job.route_policy for job in instance.jobs}
+        self._finders = {policy: RouteFinder(instance.cluster, policy) for policy in named}
+        self._servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
+
+    def of(
+        self, jobs: Iterable[Job | ShapedJob], plans: Iterable[JobPlan | ShapedJobPlan], root: str = "$"
+    ) -> list[CheckedJob | CheckedShapedJob]:
+        """Pair by names, so that jobs in the wrong order can still be checked; others are left out.
+
+        So are those whose operations are of the other kind of job.
+
+        Parameters
+        ----------
+        jobs, plans
+            What was asked, of this instance or changed, and what is claimed.
+        root
+            Where the list ``jobs`` of the plan stands.
+        """
+        waiting = {job.name: job for job in jobs}
+        paired = []
+        for index, claimed in enumerate(plans):
+            job = waiting.pop(claimed.name, None)
+            if job is not None and (found := self._pair(f"{root}.jobs[{index}]", job, claimed)) is not None:
+                paired.append(found)
+        return paired
+
+    def _pair(
+        self, path: str, job: Job | ShapedJob, claimed: JobPlan | ShapedJobPlan
+    ) -> CheckedJob | CheckedShapedJob | None:
+        found, routes = of_kind(job, claimed), self._finders[job.route_policy]
         if isinstance(job, Job) and isinstance(found, JobPlan):
-            paired.append(_checked(path, job, found, terms[job.model], instance.cluster, servers, routes))
-        elif isinstance(job, ShapedJob) and isinstance(found, ShapedJobPlan):
-            sites = tuple(_server_of(gpu, instance.cluster, servers) for gpu in found.gpus)
-            paired.append(checked_shape(path, job, found, sites, instance.cluster, routes))
-    return paired
+            return _checked(path, job, found, self._terms[job.model], self._cluster, self._servers, routes)
+        if isinstance(job, ShapedJob) and isinstance(found, ShapedJobPlan):
+            sites = tuple(_server_of(gpu, self._cluster, self._servers) for gpu in found.gpus)
+            return checked_shape(path, job, found, sites, self._cluster, routes)
+        return None
 
 
 def of_kind(job: Job | ShapedJob, plan: JobPlan | ShapedJobPlan) -> JobPlan | ShapedJobPlan | None:

@@ -22,6 +22,8 @@ Rule = Literal[
     "barrier",
     "edges",
     "exclusive",
+    "phases",
+    "groups",
     "memory",
     "objective",
     "bound",

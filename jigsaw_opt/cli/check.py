@@ -20,7 +20,7 @@ _SHOWN = 1000
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document of either kind")
     parser.add_argument("--json", action="store_true", help="print the broken rules as JSON")
 
 
@@ -28,10 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note, print_json
-    from jigsaw_opt.documents import load_plan
+    from jigsaw_opt.documents import load_any_plan
     from jigsaw_opt.instances.sources import instance_from
 
-    violations = check(instance_from(arguments.instance), load_plan(arguments.plan))
+    violations = check(instance_from(arguments.instance), load_any_plan(arguments.plan))
     if arguments.json:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
         print_json({"correct": not violations, "violations": rows})

@@ -9,7 +9,9 @@ HELP = "print the JSON Schema of a document"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("document", choices=("instance", "plan", "replay", "partition"), help="which document")
+    parser.add_argument(
+        "document", choices=("instance", "plan", "phased-plan", "replay", "partition"), help="which document"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

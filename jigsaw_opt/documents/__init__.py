@@ -2,9 +2,17 @@
 
 from jigsaw_opt.documents.building import InstanceBuilder, validate
 from jigsaw_opt.documents.changes import add_job, change_bandwidth, remove_job
-from jigsaw_opt.documents.encoding import canonical_json, encode_instance, encode_model, encode_plan, instance_sha256
+from jigsaw_opt.documents.encoding import (
+    canonical_json,
+    encode_instance,
+    encode_model,
+    encode_phased_plan,
+    encode_plan,
+    instance_sha256,
+)
 from jigsaw_opt.documents.files import (
     exists,
+    load_any_plan,
     load_document,
     load_instance,
     load_plan,
@@ -13,7 +21,7 @@ from jigsaw_opt.documents.files import (
     save_plan,
 )
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_plan
+from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan
 from jigsaw_opt.documents.schemas import schema
 from jigsaw_opt.documents.writing import make_folder, require_writable, write_atomically
 
@@ -23,12 +31,15 @@ __all__ = [
     "canonical_json",
     "change_bandwidth",
     "decode_instance",
+    "decode_phased_plan",
     "decode_plan",
     "encode_instance",
     "encode_model",
+    "encode_phased_plan",
     "encode_plan",
     "exists",
     "instance_sha256",
+    "load_any_plan",
     "load_document",
     "load_instance",
     "load_plan",

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, Model, Plan
-from jigsaw_opt.problem.plan import Execution, ShapedIteration
+from jigsaw_opt.problem import Cluster, Depth, Instance, Iteration, Job, JobPlan, Model, Phase, PhasedPlan, Plan
+from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer
 from jigsaw_opt.text import json_text
 
@@ -19,6 +19,7 @@ __all__ = [
     "encode_instance",
     "encode_model",
     "encode_part",
+    "encode_phased_plan",
     "encode_plan",
     "instance_sha256",
 ]
@@ -54,24 +55,48 @@ def encode_model(model: Model) -> bytes:
 
 def encode_plan(plan: Plan) -> bytes:
     """Write a plan as ``jigsaw-plan/1``, an iteration a line."""
+    head = _head("jigsaw-plan/1", plan, {"period_us": plan.period_us})
+    return ("{\n" + head + f'  "jobs": [{_job_plans(plan.jobs, "    ")}\n  ]\n}}\n').encode()
+
+
+def encode_phased_plan(plan: PhasedPlan) -> bytes:
+    """Write a plan as ``jigsaw-phased-plan/1``, a phase and an iteration a line."""
+    groups = [
+        '\n    {"phases": [' + ",".join(f"\n      {_phase(phase)}" for phase in group.phases) + "]}"
+        for group in plan.groups
+    ]
+    head = _head("jigsaw-phased-plan/1", plan, {})
+    return ("{\n" + head + f'  "groups": [{",".join(groups)}\n  ]\n}}\n').encode()
+
+
+def _head(form: str, plan: Plan | PhasedPlan, more: Json) -> str:
     head: Json = {
-        "format": "jigsaw-plan/1",
+        "format": form,
         "instance": plan.instance,
         "instance_sha256": plan.instance_sha256,
         "status": plan.status,
         "objective": plan.objective,
         "bound": plan.bound,
-        "period_us": plan.period_us,
+        **more,
         "solver": dict(plan.solver),
     }
-    fields = [f"  {_line(key)}: {_line(value)},\n" for key, value in head.items()]
-    jobs = [
-        f'    {{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
-        + ",".join(f"\n      {_iteration(iteration)}" for iteration in job.iterations)
+    return "".join(f"  {_line(key)}: {_line(value)},\n" for key, value in head.items())
+
+
+def _phase(phase: Phase) -> str:
+    numbers = {"start_us": phase.start_us, "period_us": phase.period_us, "repeats": phase.repeats}
+    stated = ", ".join(f"{_line(key)}: {value}" for key, value in numbers.items())
+    return f'{{{stated}, "jobs": [{_job_plans(phase.jobs, " " * 8)}]}}'
+
+
+def _job_plans(jobs: Sequence[JobPlan | ShapedJobPlan], margin: str) -> str:
+    """Each from a line of its own on, behind `margin`."""
+    return ",".join(
+        f'\n{margin}{{"name": {_line(job.name)}, "gpus": {_line(job.gpus)}, "iterations": ['
+        + ",".join(f"\n{margin}  {_iteration(iteration)}" for iteration in job.iterations)
         + "]}"
-        for job in plan.jobs
-    ]
-    return ("{\n" + "".join(fields) + '  "jobs": [\n' + ",\n".join(jobs) + "\n  ]\n}\n").encode()
+        for job in jobs
+    )
 
 
 def _iteration(iteration: Iteration | ShapedIteration) -> str:

@@ -6,18 +6,20 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.documents.encoding import encode_instance, encode_plan
+from jigsaw_opt.documents.encoding import encode_instance, encode_phased_plan, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_plan, stated_kind
+from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan, stated_kind
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.writing import write_atomically
-from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem import Instance, PhasedPlan, Plan
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
     "exists",
+    "load_any_plan",
     "load_document",
     "load_instance",
     "load_plan",
@@ -47,14 +49,30 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
-    """Read a plan from a file.
+    """Read a plan that lists all iterations from a file.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, holds a phased plan, or with every problem of the document.
+    """
+    plan = load_any_plan(path)
+    if isinstance(plan, PhasedPlan):
+        message = "is a phased plan (jigsaw-phased-plan/1); only one that lists all iterations (jigsaw-plan/1) is taken"
+        raise InvalidInputError([Problem(os.fspath(path), message)])
+    return plan
+
+
+def load_any_plan(path: str | os.PathLike[str]) -> Plan | PhasedPlan:
+    """Read a plan of either kind from a file, as its ``format`` says; one that lists all iterations if it says none.
 
     Raises
     ------
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_plan(read_file(path), os.fspath(path))
+    data, source = read_file(path), os.fspath(path)
+    return decode_phased_plan(data, source) if stated_kind(data) == "phased-plan" else decode_plan(data, source)
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -70,8 +88,8 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     return decode_replay(read_file(path), os.fspath(path))
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
-    """Read a file that holds an instance, a plan or a replay, as its ``format`` says; an instance if it says none.
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan | Replay:
+    """Read a file that holds an instance, a plan of either kind or a replay, as its ``format`` says, else an instance.
 
     Raises
     ------
@@ -82,6 +100,8 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | Replay:
     match stated_kind(data):
         case "plan":
             return decode_plan(data, source)
+        case "phased-plan":
+            return decode_phased_plan(data, source)
         case "replay":
             from jigsaw_opt.documents.replay import decode_replay
 
@@ -101,12 +121,12 @@ def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:
     write_atomically(path, encode_instance(instance))
 
 
-def save_plan(plan: Plan, path: str | os.PathLike[str]) -> None:
-    """Write a plan to a file, all of it or nothing.
+def save_plan(plan: Plan | PhasedPlan, path: str | os.PathLike[str]) -> None:
+    """Write a plan of either kind to a file, all of it or nothing.
 
     Raises
     ------
     JigsawError
         If it cannot be written.
     """
-    write_atomically(path, encode_plan(plan))
+    write_atomically(path, encode_phased_plan(plan) if isinstance(plan, PhasedPlan) else encode_plan(plan))

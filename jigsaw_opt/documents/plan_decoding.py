@@ -1,21 +1,22 @@
-"""Reading `jigsaw-plan/1` (specification: plan)."""
+"""Reading `jigsaw-plan/1` and `jigsaw-phased-plan/1` (specification: plan, phased-plans)."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.documents.schemas import Kind
 from jigsaw_opt.documents.structure import structure
-from jigsaw_opt.problem import Block, Iteration, JobPlan, Plan, Transfer
+from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhasedPlan, PhaseGroup, Plan, Transfer
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 
-__all__ = ["decode_plan", "stated_kind"]
+__all__ = ["decode_phased_plan", "decode_plan", "stated_kind"]
 
-_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|replay)/')
+_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|phased-plan|replay)/')
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -34,17 +35,39 @@ def decode_plan(data: bytes | str, source: str = "$") -> Plan:
         With every problem of the document and its path.
     """
     with collection_paused():
-        return _plan(parsed(data, source, _check))
+        return _plan(parsed(data, source, _check("plan")))
 
 
-def _check(tree: dict[str, Any], report: Report) -> None:
-    structure("plan")(tree, "$", report)
-    for place in _not_finite(tree.get("solver"), ("$", "solver")):
-        report.add(place, "must be a finite number")
+def decode_phased_plan(data: bytes | str, source: str = "$") -> PhasedPlan:
+    """Read the document of a phased plan; the rest is as in `decode_plan`.
+
+    Parameters
+    ----------
+    data
+        The document ``jigsaw-phased-plan/1`` (specification: phased-plans).
+    source
+        What problems with the document as a whole are said of: ``$`` or a file name.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem of the document and its path.
+    """
+    with collection_paused():
+        return _phased_plan(parsed(data, source, _check("phased-plan")))
+
+
+def _check(kind: Kind) -> Callable[[dict[str, Any], Report], None]:
+    def check(tree: dict[str, Any], report: Report) -> None:
+        structure(kind)(tree, "$", report)
+        for place in _not_finite(tree.get("solver"), ("$", "solver")):
+            report.add(place, "must be a finite number")
+
+    return check
 
 
 def stated_kind(data: bytes) -> str | None:
-    """``plan`` or ``replay`` where the first ``format`` in a document says so, however broken the rest is."""
+    """``plan``, ``phased-plan`` or ``replay`` where the first ``format`` says so, however broken the rest is."""
     found = _STATEMENT.search(data)
     return found[1].decode() if found else None
 
@@ -63,6 +86,16 @@ def _not_finite(value: Any, place: Place) -> Iterator[Place]:
 def _plan(tree: dict[str, Any]) -> Plan:
     del tree["format"]
     return Plan(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
+
+
+def _phased_plan(tree: dict[str, Any]) -> PhasedPlan:
+    del tree["format"]
+    groups = tuple(PhaseGroup(tuple(map(_phase, group["phases"]))) for group in tree["groups"])
+    return PhasedPlan(**{**tree, "groups": groups})
+
+
+def _phase(tree: dict[str, Any]) -> Phase:
+    return Phase(**{**tree, "jobs": tuple(_job(job) for job in tree["jobs"])})
 
 
 def _job(tree: dict[str, Any]) -> JobPlan | ShapedJobPlan:

@@ -5,6 +5,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import Block, Execution, Iteration, JobPlan, Plan, ShapedIteration, ShapedJobPlan, Transfer
 from jigsaw_opt.problem.shape import Edge, Hold, Shape, ShapedBlock, ShapedJob, ShapedTransfer, Slot
 
@@ -26,6 +27,9 @@ __all__ = [
     "Model",
     "OperationGraph",
     "Operations",
+    "Phase",
+    "PhaseGroup",
+    "PhasedPlan",
     "Plan",
     "Routes",
     "Segment",

@@ -12,7 +12,9 @@ from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
-Kind = Literal["instance", "plan", "replay", "partition"]
+Kind = Literal["instance", "plan", "phased-plan", "replay", "partition"]
+_PARTS_OF: dict[Kind, Kind] = {"phased-plan": "plan"}
+"""Documents whose schemas take definitions from that of another one."""
 
 
 def schema(kind: Kind) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``"instance"``, ``"plan"``, ``"replay"`` or ``"partition"``.
+        ``"instance"``, ``"plan"``, ``"phased-plan"``, ``"replay"`` or ``"partition"``.
 
     Raises
     ------
@@ -43,6 +45,8 @@ def shipped(kind: Kind) -> dict[str, Any]:
     if kind not in get_args(Kind):
         raise UsageError(f"no schema for {kind!r}; there are {', '.join(map(repr, get_args(Kind)))}")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
+    if kind in _PARTS_OF:
+        loaded["$defs"] = {**shipped(_PARTS_OF[kind])["$defs"], **loaded["$defs"]}
     return loaded
 
 

@@ -1,0 +1,42 @@
+"""What is asked of some jobs and of what they share, on either horizon (specification: correct-plan)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from jigsaw_opt.checking.depth import depth
+from jigsaw_opt.checking.document import contents
+from jigsaw_opt.checking.jobs import CheckedJob
+from jigsaw_opt.checking.lanes import overlaps
+from jigsaw_opt.checking.placement import placement
+from jigsaw_opt.checking.shaped import CheckedShapedJob, shaped
+from jigsaw_opt.checking.timing import timing, wrap
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.cluster import Cluster
+
+__all__ = ["of_jobs"]
+
+
+def of_jobs(
+    jobs: Sequence[CheckedJob | CheckedShapedJob], cluster: Cluster, period_us: int | None
+) -> Iterator[Violation]:
+    """Every rule about one job's operations, then the GPUs and links that the jobs share.
+
+    Parameters
+    ----------
+    jobs, cluster
+        Jobs of one timetable and where they are placed.
+    period_us
+        The period of the timetable, at least 1; None on the finite horizon.
+    """
+    for job in jobs:
+        if isinstance(job, CheckedShapedJob):
+            yield from shaped(job, cluster, period_us)
+            continue
+        yield from contents(job)
+        yield from placement(job, cluster)
+        yield from depth(job)
+        yield from timing(job)
+        if period_us is not None:
+            yield from wrap(job, period_us)
+    yield from overlaps(jobs, cluster, period_us)

@@ -1,0 +1,245 @@
+"""Phased plans: each phase as a cyclic plan, then what joins phases and parts groups (specification: phased-plans).
+
+Nothing is expanded: the cost does not depend on how often a phase is repeated.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeAlias
+
+import jigsaw_opt.checking.document as document
+from jigsaw_opt.checking.job_rules import of_jobs
+from jigsaw_opt.checking.jobs import CheckedJob, Pairing
+from jigsaw_opt.checking.memory import memory
+from jigsaw_opt.checking.shaped import CheckedShapedJob
+from jigsaw_opt.checking.violation import Violation
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
+from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
+
+__all__ = ["phased"]
+
+_Job: TypeAlias = CheckedJob | CheckedShapedJob
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPhase:
+    """A phase with its jobs as jobs of a cyclic plan.
+
+    Parameters
+    ----------
+    path
+        Of the phase in the plan.
+    group, number
+        Of its group, and its own in the group.
+    phase
+        What is claimed.
+    jobs
+        Those of its jobs that the instance has, each with as many iterations as are listed.
+    """
+
+    path: str
+    group: int
+    number: int
+    phase: Phase
+    jobs: tuple[_Job, ...]
+
+    @property
+    def period_us(self) -> int | None:
+        """Its period; None where it is unusable, and what overlaps without one is still an overlap."""
+        return self.phase.period_us if self.phase.period_us >= 1 else None
+
+    def end_us(self, job: _Job) -> int:
+        """When the last operation of a job's last iteration in it ends (specification: phased-plans)."""
+        return self.phase.last_start_us + job.end_us
+
+
+_Parts: TypeAlias = Mapping[str, Sequence[tuple[CheckedPhase, _Job]]]
+"""By name of a job, the phases that it is in and what it does there, in the order of the plan."""
+
+
+def phased(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
+    """Every broken rule of a phased plan, however damaged it is."""
+    asked = {job.name: job for job in instance.jobs}
+    phases = _paired(instance, asked, plan)
+    parts: defaultdict[str, list[tuple[CheckedPhase, _Job]]] = defaultdict(list)
+    for phase in phases:
+        for job in phase.jobs:
+            parts[job.job.name].append((phase, job))
+    yield from document.of_the_instance(instance, plan)
+    yield from _horizon(instance, plan)
+    for phase in phases:
+        yield from _contents(asked, phase)
+        yield from of_jobs(phase.jobs, instance.cluster, phase.period_us)
+        paused = list(_paused(phase, parts))
+        yield from memory([*paused, *phase.jobs], instance.cluster, phase.period_us)
+    yield from _seams(phases)
+    yield from _shared(instance, phases)
+    yield from _whole(asked, parts)
+    yield from _moments(asked, parts)
+    yield from document.objective(instance, plan, _ends_us(asked, parts))
+    yield from document.bound(plan)
+
+
+def _paired(instance: Instance, asked: Mapping[str, Job | ShapedJob], plan: PhasedPlan) -> list[CheckedPhase]:
+    """Jobs of each phase as those of a cyclic plan: with the iterations listed, and without release and deadline."""
+    pairing, found = Pairing(instance), []
+    for g, p, phase in plan.all_phases():
+        path = f"$.groups[{g}].phases[{p}]"
+        jobs = [
+            replace(asked[claimed.name], iterations=len(claimed.iterations), release_us=0, deadline_us=None)
+            for claimed in phase.jobs
+            if claimed.name in asked and claimed.iterations
+        ]
+        found.append(CheckedPhase(path, g, p, phase, tuple(pairing.of(jobs, phase.jobs, path))))
+    return found
+
+
+def _horizon(instance: Instance, plan: PhasedPlan) -> Iterator[Violation]:
+    """The finite one, and groups that have phases (specification: phased-plans)."""
+    if instance.horizon != "finite":
+        yield Violation("document", "$", "a phased plan is one of the finite horizon, but the instance is cyclic")
+    if not plan.groups:
+        yield Violation("document", "$.groups", "a phased plan has at least one group")
+    for g, group in enumerate(plan.groups):
+        if not group.phases:
+            yield Violation("document", f"$.groups[{g}].phases", "a group has at least one phase")
+
+
+def _contents(asked: Mapping[str, Job | ShapedJob], checked: CheckedPhase) -> Iterator[Violation]:
+    """A period, repetitions, and jobs of the instance in its order, each with iterations."""
+    phase, path = checked.phase, checked.path
+    if phase.period_us < 1:
+        yield Violation("period", f"{path}.period_us", f"the period is {phase.period_us}, but must be at least 1")
+    if phase.repeats < 1:
+        yield Violation("phases", f"{path}.repeats", f"{phase.repeats} repetitions, but there must be at least 1")
+    if not phase.jobs:
+        yield Violation("document", f"{path}.jobs", "a phase has at least one job")
+    position, last = {name: k for k, name in enumerate(asked)}, -1
+    for index, claimed in enumerate(phase.jobs):
+        where, here = f"{path}.jobs[{index}]", position.get(claimed.name)
+        if here is None:
+            yield Violation("document", f"{where}.name", f"the instance has no job {claimed.name!r}")
+            continue
+        if here <= last:
+            yield Violation("document", f"{where}.name", f"job {claimed.name!r} is not in the instance's order")
+        last = max(here, last)
+        if not claimed.iterations:
+            yield Violation("document", f"{where}.iterations", "a job has at least one iteration in a phase")
+        yield from document.of_the_other_kind(asked[claimed.name], claimed, where)
+
+
+def _seams(phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
+    """Each phase of a group starts when the one before has ended (specification: phases)."""
+    for checked in phases:
+        if checked.number == 0 and checked.phase.start_us < 0:
+            yield Violation("phases", f"{checked.path}.start_us", f"the phase starts at {checked.phase.start_us}")
+    for before, after in pairwise(phases):
+        start, end = after.phase.start_us, before.phase.end_us
+        if before.group == after.group and start < end:
+            message = f"the phase starts at {start}, before the one before it ends at {end}"
+            yield Violation("phases", f"{after.path}.start_us", message)
+
+
+def _shared(instance: Instance, phases: Sequence[CheckedPhase]) -> Iterator[Violation]:
+    """Jobs, GPUs and links that an earlier group has, too (specification: groups)."""
+    owner: dict[tuple[str, str], int] = {}
+    for checked in phases:
+        for job in checked.jobs:
+            gpus = [gpu for gpu, server in zip(job.plan.gpus, job.servers, strict=True) if server is not None]
+            links = [instance.cluster.links[link].name for link in sorted(_links(job))]
+            used = [("job", job.job.name), *(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+            for kind, name in used:
+                group = owner.setdefault((kind, name), checked.group)
+                if group < checked.group:
+                    yield Violation("groups", job.path, f"{kind} {name} is in group {group}, too")
+
+
+def _links(job: _Job) -> set[int]:
+    """Numbers of the links that a job's transfers use."""
+    if isinstance(job, CheckedShapedJob):
+        return {link for transfer in job.transfers for link in transfer.links}
+    return set(job.exchange.links) if job.exchange is not None else set()
+
+
+def _whole(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+    """Every job with all of its iterations, on the same GPUs in all phases (specification: phases, placement)."""
+    for name, job in asked.items():
+        if name not in parts:
+            yield Violation("groups", "$.groups", f"no group has job {name!r}")
+            continue
+        done = _iterations(parts[name])
+        if done != job.iterations:
+            message = f"{done} iterations over all phases, but the job has {job.iterations}"
+            yield Violation("phases", parts[name][-1][1].path, message)
+        gpus = parts[name][0][1].plan.gpus
+        for _, part in parts[name]:
+            if part.plan.gpus != gpus:
+                message = f"on {', '.join(part.plan.gpus)}, but on {', '.join(gpus)} in its first phase"
+                yield Violation("placement", f"{part.path}.gpus", message)
+
+
+def _iterations(parts: Sequence[tuple[CheckedPhase, _Job]]) -> int:
+    return sum(checked.phase.repeats * len(part.plan.iterations) for checked, part in parts)
+
+
+def _moments(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> Iterator[Violation]:
+    """No operation before the release, none behind the deadline (specification: release, deadline)."""
+    for name, found in parts.items():
+        job = asked[name]
+        for checked, part in found:
+            start = checked.phase.start_us + _first_start_us(part)
+            if start < job.release_us:
+                message = f"starts at {start}, before the release of the job at {job.release_us}"
+                yield Violation("release", part.path, message)
+        checked, part = found[-1]
+        end = checked.end_us(part)
+        if job.deadline_us is not None and end > job.deadline_us:
+            message = f"ends at {end}, {end - job.deadline_us} us after its deadline at {job.deadline_us}"
+            yield Violation("deadline", part.path, message)
+
+
+def _first_start_us(job: _Job) -> int:
+    """The earliest start of its operations in a repetition."""
+    iterations: Sequence[Iteration | ShapedIteration] = job.plan.iterations
+    starts = (operation.start_us for it in iterations for operation in (*it.blocks, *it.transfers))
+    return min(starts, default=0)
+
+
+def _ends_us(asked: Mapping[str, Job | ShapedJob], parts: _Parts) -> dict[str, int]:
+    """When each job ends that has all of its operations."""
+    return {
+        name: found[-1][0].end_us(found[-1][1])
+        for name, found in parts.items()
+        if _iterations(found) == asked[name].iterations and all(part.is_whole for _, part in found)
+    }
+
+
+def _paused(checked: CheckedPhase, parts: _Parts) -> Iterator[_Job]:
+    """Jobs of the group that were in an earlier phase and are in a later one, as what they keep in memory."""
+    here = {job.job.name for job in checked.jobs}
+    for name, found in parts.items():
+        numbers = [other.number for other, _ in found if other.group == checked.group]
+        if name not in here and numbers and min(numbers) < checked.number < max(numbers):
+            yield _resting([job for other, job in found if other.group == checked.group])
+
+
+def _resting(parts: Sequence[_Job]) -> _Job:
+    """A job that keeps its state and the activations of each worker's largest level in any phase, and holds nothing."""
+    last = parts[-1]
+    if isinstance(last, CheckedShapedJob):
+        return replace(last, plan=ShapedJobPlan(last.plan.name, last.plan.gpus, ()))
+    levels = [0] * len(last.plan.gpus)
+    for part in parts:
+        for iteration in part.plan.iterations if isinstance(part, CheckedJob) else ():
+            for worker, block in enumerate(iteration.blocks[: len(levels)]):
+                if block.level <= last.terms.depth:
+                    levels[worker] = max(levels[worker], block.level)
+    deepest = Iteration(tuple(Block(level, 0, 0) for level in levels), ())
+    return replace(last, plan=JobPlan(last.plan.name, last.plan.gpus, (deepest,)))

@@ -1,0 +1,270 @@
+"""Phased plans, correct and changed, beside a referee that expands them (specification: phased-plans)."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import decode_phased_plan, encode_phased_plan, instance_sha256
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    FreeDepth,
+    Hold,
+    Instance,
+    Job,
+    Link,
+    Model,
+    PhasedPlan,
+    Segment,
+    Server,
+    Shape,
+    ShapedBlock,
+    ShapedJob,
+    ShapedTransfer,
+    Slot,
+    StaircaseDepth,
+)
+from tests.phased_referee import accepts
+
+Json = dict[str, Any]
+NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
+ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
+CLUSTER = Cluster(
+    (Server("x", "v", 2, 71, 10**6), Server("y", "v", 2, 71, 10**6), Server("z", "v", 2, 80, 10**6, 1)),
+    (),
+    (Link("xy", ("x", "y"), 10**6, 1), Link("yz", ("y", "z"), 10**6, 1)),
+)
+PIPE = Shape(
+    (Slot("a", 50), Slot("b")),
+    (
+        ShapedBlock("F0", ("a",), {"v": 4}),
+        ShapedBlock("F1", ("b",), {"v": 4}),
+        ShapedBlock("B0", ("a",), {"v": 6}),
+    ),
+    (ShapedTransfer("act", 0, source="a", target="b"),),
+    (Edge("F0", "act"), Edge("act", "F1"), Edge("F1", "B0")),
+    holds=(Hold("F0", "B0", 10),),
+)
+INSTANCE = Instance(
+    "phases",
+    CLUSTER,
+    {"net": NET, "one": ONE},
+    (
+        Job("pair", "net", 2, 7, release_us=3, depth=StaircaseDepth()),
+        Job("free", "net", 2, 4, depth=FreeDepth(balance=0), deadline_us=156),
+        Job("lone", "one", 1, 5),
+        ShapedJob("pipe", PIPE, 6),
+        Job("tail", "one", 1, 3),
+    ),
+)
+
+
+def times(*pairs: tuple[int, int]) -> list[Json]:
+    return [{"start_us": start, "end_us": end} for start, end in pairs]
+
+
+def iteration(blocks: list[tuple[int, int, int]], transfers: list[tuple[int, int]]) -> Json:
+    return {
+        "blocks": [{"level": level, "start_us": start, "end_us": end} for level, start, end in blocks],
+        "transfers": [{"bucket": b, "start_us": start, "end_us": end} for b, (start, end) in enumerate(transfers, 1)],
+    }
+
+
+STEP = iteration([(2, 0, 12), (1, 0, 6)], [(6, 13), (13, 19)])
+NEXT = iteration([(1, 19, 25), (2, 19, 31)], [(25, 32), (32, 38)])
+
+
+def plan_of(name: str, gpus: list[str], iterations: list[Json]) -> Json:
+    return {"name": name, "gpus": gpus, "iterations": iterations}
+
+
+def phase(start_us: int, period_us: int, repeats: int, *jobs: Json) -> Json:
+    return {"start_us": start_us, "period_us": period_us, "repeats": repeats, "jobs": list(jobs)}
+
+
+def document() -> Json:
+    """Two groups; one job pauses in each, `lone` begins a period late, and `pipe` holds memory for two periods."""
+    wide = ["x/0", "y/0"]
+    pipe = [{"blocks": times((0, 4), (5, 9), (14, 20)), "transfers": times((4, 5))}]
+    late, early = [iteration([(1, 25, 35)], [])], [iteration([(1, 6, 16)], [])]
+    first = phase(3, 19, 3, plan_of("pair", wide, [STEP]), plan_of("lone", ["y/0"], late))
+    second = phase(80, 38, 2, plan_of("free", wide, [STEP, NEXT]), plan_of("lone", ["y/0"], early))
+    third = phase(156, 38, 2, plan_of("pair", wide, [STEP, NEXT]))
+    slots = ["z/0", "z/1"]
+    other = [
+        phase(0, 10, 4, plan_of("pipe", slots, pipe)),
+        phase(50, 10, 3, plan_of("tail", ["z/0"], [iteration([(1, 0, 10)], [])])),
+        phase(85, 10, 2, plan_of("pipe", slots, pipe)),
+    ]
+    tree = {
+        "format": "jigsaw-phased-plan/1",
+        "instance": INSTANCE.name,
+        "instance_sha256": instance_sha256(INSTANCE),
+        "status": "feasible",
+        "objective": 232,
+        "bound": 230,
+        "solver": {"name": "by hand"},
+        "groups": [{"phases": [first, second, third]}, {"phases": other}],
+    }
+    return copy.deepcopy(tree)
+
+
+def decoded(tree: Json) -> PhasedPlan:
+    return decode_phased_plan(json.dumps(tree))
+
+
+def rules(plan: PhasedPlan, instance: Instance = INSTANCE) -> set[str]:
+    return {violation.rule for violation in check(instance, plan)}
+
+
+def test_a_correct_plan_is_accepted_and_survives_its_document() -> None:
+    plan = decoded(document())
+    assert check(INSTANCE, plan) == () and accepts(INSTANCE, plan)
+    assert decode_phased_plan(encode_phased_plan(plan)) == plan
+    tree = document()
+    first, second = (tree["groups"][0]["phases"][k]["jobs"] for k in (0, 1))
+    heavy = replace(INSTANCE, objective="weighted_completion")
+    value = 232 + 156 + (80 + 38 + 16) + 115 + 80
+    tree |= {"objective": value, "bound": 0, "instance_sha256": instance_sha256(heavy)}
+    assert rules(decoded(tree), heavy) == set()
+    assert first[1]["name"] == second[1]["name"] == "lone"
+
+
+def set_in(*steps: Any) -> Json:
+    """The document with what stands at the last step but one replaced by the last."""
+    tree = document()
+    *path, key, value = steps
+    place: Any = tree
+    for step in path:
+        place = place[step]
+    place[key] = value
+    return tree
+
+
+G = "groups"
+P0 = (G, 0, "phases", 0)
+
+
+@pytest.mark.parametrize(
+    ("tree", "rule"),
+    [
+        (set_in("instance", "other"), "document"),
+        (set_in(*P0, "jobs", 0, "iterations", []), "document"),
+        (set_in(*P0, "jobs", 0, "name", "stranger"), "document"),
+        (set_in(*P0, "jobs", document()[G][0]["phases"][0]["jobs"][::-1]), "document"),
+        (set_in(*P0, "jobs", 1, "gpus", ["x/1"]), "placement"),
+        (set_in(*P0, "jobs", 0, "iterations", 0, "blocks", 0, "level", 1), "levels"),
+        (set_in(G, 0, "phases", 1, "jobs", 0, "iterations", [STEP, STEP]), "balance"),
+        (set_in(*P0, "start_us", 2), "release"),
+        (set_in(G, 0, "phases", 1, "start_us", 81), "deadline"),
+        (set_in(*P0, "period_us", 18), "period"),
+        (set_in(*P0, "start_us", 8), "phases"),
+        (set_in(G, 0, "phases", 2, "repeats", 3), "phases"),
+        (set_in(*P0, "repeats", 4), "phases"),
+        (set_in(G, 1, "phases", 1, "jobs", 0, "gpus", ["x/0"]), "groups"),
+        (set_in(G, document()[G][:1]), "groups"),
+        (set_in(G, [{"phases": [p]} for group in document()[G] for p in group["phases"]]), "groups"),
+        (set_in(*P0, "jobs", 1, "iterations", 0, "blocks", 0, "start_us", 24), "exclusive"),
+        (set_in(G, 1, "phases", 0, "period_us", 9), "exclusive"),
+        (set_in("objective", 231), "objective"),
+        (set_in("bound", 233), "bound"),
+        (set_in("status", "optimal"), "bound"),
+    ],
+)
+def test_one_change_breaks_its_rule(tree: Json, rule: str) -> None:
+    plan = decoded(tree)
+    assert rule in rules(plan)
+    assert not accepts(INSTANCE, plan)
+
+
+def test_memory_counts_jobs_that_pause_and_no_others() -> None:
+    for server, limit in ((0, 70), (1, 70), (2, 79)):
+        servers = list(CLUSTER.servers)
+        servers[server] = replace(servers[server], gpu_memory=limit)
+        instance = replace(INSTANCE, cluster=replace(CLUSTER, servers=tuple(servers)))
+        plan = replace(decoded(document()), instance_sha256=instance_sha256(instance))
+        assert rules(plan, instance) == {"memory"} and not accepts(instance, plan)
+    # Where the job of the first phase does not come back, its state counts no longer.
+    tree = document()
+    tree[G][1]["phases"] = [tree[G][1]["phases"][k] for k in (0, 1)]
+    jobs = tuple(replace(job, iterations=4) if job.name == "pipe" else job for job in INSTANCE.jobs)
+    servers = (*CLUSTER.servers[:2], replace(CLUSTER.servers[2], gpu_memory=70))
+    instance = replace(INSTANCE, jobs=jobs, cluster=replace(CLUSTER, servers=servers))
+    plan = decoded(tree | {"instance_sha256": instance_sha256(instance)})
+    assert rules(plan, instance) == set() and accepts(instance, plan)
+
+
+def test_a_link_of_two_groups_is_found() -> None:
+    """The second group's pair has GPUs of its own on the servers of the first."""
+    pair = Job("pair", "net", 2, 2, depth=StaircaseDepth())
+    instance = replace(INSTANCE, jobs=(pair, replace(pair, name="other")))
+    groups = [
+        {"phases": [phase(0, 19, 2, plan_of(name, [f"x/{k}", f"y/{k}"], [STEP]))]}
+        for k, name in enumerate(("pair", "other"))
+    ]
+    tree = document() | {"instance_sha256": instance_sha256(instance), "objective": 38, "bound": 0, G: groups}
+    found = check(instance, decoded(tree))
+    assert [(v.rule, v.message) for v in found] == [("groups", "link xy is in group 0, too")]
+    assert not accepts(instance, decoded(tree))
+
+
+def numbers(tree: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all integers."""
+    if isinstance(tree, int):
+        return [path]
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [found for key, item in items for found in numbers(item, (*path, key))]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_checker_and_the_expansion_agree(seed: int) -> None:
+    draw = random.Random(seed)
+    verdicts = []
+    for _ in range(60):
+        tree = document()
+        for _ in range(draw.choice((1, 1, 2))):
+            *path, key = draw.choice(numbers(tree))
+            place: Any = tree
+            for step in path:
+                place = place[step]
+            place[key] = max(int(key in ("period_us", "repeats")), place[key] + draw.choice((-9, -1, 1, 1, 2, 10, 19)))
+        plan = decoded(tree)
+        if draw.random() < 0.8:
+            plan = replace(plan, objective=max(phase.end_us for _, _, phase in plan.all_phases()))
+        verdicts.append(accepts(INSTANCE, plan))
+        assert (check(INSTANCE, plan) == ()) == verdicts[-1], json.dumps(tree)
+    assert 0 < sum(verdicts) < len(verdicts)
+
+
+def test_the_cost_does_not_depend_on_repetitions() -> None:
+    many = 10**9
+    job = Job("lone", "one", 1, 3 * many)
+    instance = replace(INSTANCE, jobs=(job,))
+    step = [iteration([(1, 10 * k, 10 * k + 10)], []) for k in range(3)]
+    group = {"phases": [phase(0, 30, many, plan_of("lone", ["x/0"], step))]}
+    tree = {"instance_sha256": instance_sha256(instance), "objective": 30 * many, "bound": 0, G: [group]}
+    begun = time.process_time()
+    assert check(instance, decoded(document() | tree)) == ()
+    assert time.process_time() - begun < 5
+
+
+def test_a_damaged_plan_is_reported_and_nothing_is_raised() -> None:
+    plan = decoded(document())
+    first = plan.groups[0].phases[0]
+    for damaged in (
+        replace(plan, groups=()),
+        replace(plan, groups=(replace(plan.groups[0], phases=()), plan.groups[1])),
+        replace(plan, groups=(replace(plan.groups[0], phases=(replace(first, period_us=0, repeats=0, jobs=()),)),)),
+        replace(plan, groups=(replace(plan.groups[0], phases=(replace(first, jobs=first.jobs * 2),)),)),
+    ):
+        assert rules(damaged) & {"document", "groups"}
+    cyclic = Instance("c", CLUSTER, INSTANCE.models, (Job("lone", "one", 1, 1),), "cyclic", "period")
+    assert "document" in rules(plan, cyclic)

@@ -1,0 +1,218 @@
+"""Whether a small phased plan is correct, found out by expanding it (specification: phased-plans).
+
+Every phase is written out with so many repetitions that all of its periods have met, as a plan of the finite horizon.
+What is asked of each job is asked of that plan; GPUs, links and memory are looked at microsecond by microsecond.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jigsaw_opt.checking import violations
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.problem import Instance, JobPlan, Phase, PhasedPlan, Plan, Routes, ShapedJob, ShapedJobPlan
+
+PER_PERIOD = {"levels", "coverage", "mean-depth", "balance"}
+ELSEWHERE = {"objective", "bound", "memory", "mean-depth", "balance"}
+AnyJobPlan = JobPlan | ShapedJobPlan
+
+
+def accepts(instance: Instance, plan: PhasedPlan) -> bool:
+    """Whether the plan keeps every rule."""
+    return not any(_broken(instance, plan))
+
+
+def _broken(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+    phases = [phase for group in plan.groups for phase in group.phases]
+    names = [job.name for job in instance.jobs]
+    if (plan.instance, plan.instance_sha256) != (instance.name, instance_sha256(instance)):
+        yield "document"
+    if any(phase.period_us < 1 or phase.repeats < 1 for phase in phases):
+        yield "phases"
+        return
+    if any(job.name not in names or not job.iterations for phase in phases for job in phase.jobs):
+        yield "document"
+        return
+    for phase in phases:
+        places = [names.index(job.name) for job in phase.jobs]
+        if places != sorted(set(places)) or not places:
+            yield "document"
+            return
+        yield from _phase(instance, phase)
+    yield from _groups(instance, plan)
+    yield from _times(instance, plan)
+    yield from _memory(instance, plan)
+
+
+def _phase(instance: Instance, phase: Phase) -> Iterator[str]:
+    many = 3 + max(job_end(job) for job in phase.jobs) // phase.period_us
+    for repetitions, rules in ((1, PER_PERIOD), (many, None)):
+        asked = {job.name: job for job in instance.jobs}
+        jobs = tuple(
+            replace(asked[job.name], iterations=repetitions * len(job.iterations), release_us=0, deadline_us=None)
+            for job in phase.jobs
+        )
+        alone = replace(instance, jobs=jobs)
+        expanded = tuple(_expanded(job, phase.period_us, repetitions) for job in phase.jobs)
+        claimed = Plan(alone.name, instance_sha256(alone), "feasible", 0, 0, None, expanded)
+        found = {violation.rule for violation in violations(alone, claimed)} - (ELSEWHERE if rules is None else set())
+        yield from found & rules if rules is not None else found
+    busy: Counter[tuple[str, int]] = Counter()
+    for job in phase.jobs:
+        for place, start, end in _uses(instance, job):
+            busy.update((place, moment % phase.period_us) for moment in range(start, end))
+    if any(count > 1 for count in busy.values()):
+        yield "exclusive"
+
+
+def _expanded(job: AnyJobPlan, period_us: int, repetitions: int) -> AnyJobPlan:
+    def later(operation, by):  # type: ignore[no-untyped-def]
+        return replace(operation, start_us=operation.start_us + by, end_us=operation.end_us + by)
+
+    iterations = tuple(
+        replace(
+            it,
+            blocks=tuple(later(x, r * period_us) for x in it.blocks),
+            transfers=tuple(later(x, r * period_us) for x in it.transfers),
+        )
+        for r in range(repetitions)
+        for it in job.iterations
+    )
+    return replace(job, iterations=iterations)  # type: ignore[arg-type]
+
+
+def operations(job: AnyJobPlan) -> Iterator[tuple[int, int]]:
+    """Start and end of every operation of one repetition."""
+    for it in job.iterations:
+        yield from ((x.start_us, x.end_us) for x in (*it.blocks, *it.transfers))
+
+
+def job_end(job: AnyJobPlan) -> int:
+    """The end of one repetition."""
+    return max((end for _, end in operations(job)), default=0)
+
+
+def _uses(instance: Instance, job: AnyJobPlan) -> Iterator[tuple[str, int, int]]:
+    """GPU or link, start and end, of every operation of a repetition; transfers of shapes are all over all slots."""
+    for it in job.iterations:
+        for number, block in enumerate(it.blocks):
+            yield _gpu_of(instance, job, number), block.start_us, block.end_us
+        for transfer in it.transfers:
+            yield from ((f"link {link}", transfer.start_us, transfer.end_us) for link in _links(instance, job))
+
+
+def _gpu_of(instance: Instance, job: AnyJobPlan, number: int) -> str:
+    asked = next(it for it in instance.jobs if it.name == job.name)
+    if isinstance(asked, ShapedJob):
+        slots = [slot.name for slot in asked.shape.slots]
+        return job.gpus[slots.index(asked.shape.blocks[number].slots[0])]
+    return job.gpus[number] if number < len(job.gpus) else "none"
+
+
+def _links(instance: Instance, job: AnyJobPlan) -> list[int]:
+    servers = [server.name for server in instance.cluster.servers]
+    held = Counter(servers.index(gpu.split("/")[0]) for gpu in job.gpus if gpu.split("/")[0] in servers)
+    channel = Routes(instance.cluster).channel(held)
+    return list(channel.links) if channel is not None and len(job.gpus) > 1 else []
+
+
+def _groups(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+    held: list[set[str]] = []
+    for group in plan.groups:
+        own: set[str] = set()
+        for job in (job for phase in group.phases for job in phase.jobs):
+            own |= {f"job {job.name}", *job.gpus, *(f"link {link}" for link in _links(instance, job))}
+        held.append(own)
+    if any(one & other for k, one in enumerate(held) for other in held[:k]):
+        yield "groups"
+    for asked in instance.jobs:
+        parts = _parts(plan, asked.name)
+        if sum(phase.repeats * len(job.iterations) for phase, job in parts) != asked.iterations:
+            yield "phases"
+        if len({job.gpus for _, job in parts}) > 1:
+            yield "placement"
+
+
+def _parts(plan: PhasedPlan, name: str) -> list[tuple[Phase, AnyJobPlan]]:
+    return [(phase, job) for group in plan.groups for phase in group.phases for job in phase.jobs if job.name == name]
+
+
+def _timeline(phase: Phase, job: AnyJobPlan) -> list[tuple[int, int]]:
+    """Start and end of every operation of every repetition, in absolute time."""
+    moments = [phase.start_us + r * phase.period_us for r in range(phase.repeats)]
+    return [(m + start, m + end) for m in moments for start, end in operations(job)]
+
+
+def _times(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+    for group in plan.groups:
+        earliest = 0
+        for phase in group.phases:
+            if phase.start_us < earliest:
+                yield "phases"
+            earliest = max(end for job in phase.jobs for _, end in _timeline(phase, job))
+    ends = []
+    for asked in instance.jobs:
+        parts = _parts(plan, asked.name)
+        times = [time for phase, job in parts for time in _timeline(phase, job)]
+        if not times:
+            return
+        if min(start for start, _ in times) < asked.release_us:
+            yield "release"
+        ends.append(max(end for _, end in _timeline(*parts[-1])))
+        if asked.deadline_us is not None and ends[-1] > asked.deadline_us:
+            yield "deadline"
+    weighted = sum(job.weight * end for job, end in zip(instance.jobs, ends, strict=True))
+    if plan.objective != (max(ends) if instance.objective == "makespan" else weighted):
+        yield "objective"
+    if plan.bound > plan.objective or (plan.status == "optimal" and plan.bound < plan.objective):
+        yield "bound"
+
+
+def _memory(instance: Instance, plan: PhasedPlan) -> Iterator[str]:
+    for group in plan.groups:
+        for p, phase in enumerate(group.phases):
+            before = {job.name for other in group.phases[:p] for job in other.jobs}
+            after = {job.name for other in group.phases[p + 1 :] for job in other.jobs}
+            active = {job.name: job for job in phase.jobs}
+            for server in instance.cluster.servers:
+                for gpu in (f"{server.name}/{k}" for k in range(server.gpus)):
+                    here = [*active, *((before & after) - set(active))]
+                    if _need(instance, group.phases, phase, active, here, gpu) > server.gpu_memory:
+                        yield "memory"
+
+
+def _need(
+    instance: Instance,
+    phases: tuple[Phase, ...],
+    phase: Phase,
+    active: dict[str, AnyJobPlan],
+    here: list[str],
+    gpu: str,
+) -> int:
+    steady, activations = 0, [0]
+    held: Counter[int] = Counter()
+    for asked in (job for job in instance.jobs if job.name in here):
+        parts = [job for other in phases for job in other.jobs if job.name == asked.name]
+        if gpu not in parts[-1].gpus:
+            continue
+        worker = parts[-1].gpus.index(gpu)
+        if isinstance(asked, ShapedJob):
+            steady += asked.shape.slots[worker].memory if worker < len(asked.shape.slots) else 0
+            blocks = [block.name for block in asked.shape.blocks]
+            for hold in asked.shape.holds if asked.name in active else ():
+                first, last = blocks.index(hold.start), blocks.index(hold.end)
+                if asked.shape.blocks[first].slots[0] == asked.shape.slots[worker].name:
+                    for it in active[asked.name].iterations:
+                        for moment in range(it.blocks[first].start_us, it.blocks[last].end_us):
+                            held[moment % phase.period_us] += hold.bytes
+            continue
+        model = instance.models[asked.model]
+        steady += model.state_factor * sum(segment.parameter_bytes for segment in model.segments)
+        counted = [active[asked.name]] if asked.name in active else parts
+        level = max(it.blocks[worker].level for job in counted for it in job.iterations)  # type: ignore[union-attr]
+        sizes = [segment.activation_bytes for segment in model.segments]
+        cut = len(sizes) - model.levels[level - 1]
+        activations.append(sum(sizes[cut:]) + max(sizes[:cut], default=0))
+    return steady + max(activations) + max(held.values(), default=0)
