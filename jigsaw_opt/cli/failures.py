@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.resolve.remaining import RemainingWork
 
 HELP = "show what failures of links, switches and servers do to a plan"
-_SHORT_SECONDS = 1.0
+_SHORT_SECONDS = 2.0
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

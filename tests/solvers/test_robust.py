@@ -82,6 +82,11 @@ def test_shaped_jobs_and_instances_without_such_a_plan() -> None:
     assert (loose.status, loose.objective) == (Status.OPTIMAL, 12)
     paced = replace(chained(cyclic=True).jobs[0], pace_us=7)
     assert solve_robust(replace(chained(cyclic=True), jobs=(paced,)), "auto", QUICK).plan is None
+    cluster = chained().cluster
+    star = replace(chained(), cluster=replace(cluster, links=cluster.links[1:]))
+    wide = replace(star, jobs=fast_and_slow(9).jobs, models=fast_and_slow(9).models)
+    none = solve_robust(replace(wide, jobs=(replace(wide.jobs[0], deadline_us=None),)), "auto", QUICK)
+    assert none.status is Status.INFEASIBLE and "no plan outlives every link" in none.conflicts[0].message
     with pytest.raises(UsageError, match="condition"):
         solve_robust(chained(), "cpsat", QUICK)
 

@@ -18,7 +18,6 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control, first_bound
 from jigsaw_opt.solvers.correct import require_correct
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.registry import ControlledSolver, find
 from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, without_links
@@ -52,8 +51,8 @@ def solve_robust(
     Returns
     -------
     Result
-        Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``unknown`` where no such
-        plan was found.
+        Its bound is one of all plans, and ``optimal`` means optimal among all. The status is ``infeasible`` where it is
+        proven that no plan is such a one, and ``unknown`` where none was found.
 
     Raises
     ------
@@ -164,12 +163,10 @@ class LinkFailures:
 def _of_all(instance: Instance, result: Result, options: Options) -> Result:
     """The result with the bound and the proofs of all plans of the instance."""
     if result.status is Status.INFEASIBLE:
-        causes = too_wide(instance) or certain_causes(cut(instance, shaped=True))
-        status = Status.INFEASIBLE if causes else Status.UNKNOWN
-        result = replace(result, status=status, conflicts=tuple(causes))
-    bound = first_bound(cut(instance, shaped=True), options) if not result.conflicts else None
-    if bound is not None:
-        result = replace(result, bound=bound.value, proof=bound.proof)
+        told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
+        return replace(result, conflicts=tuple(told))
+    bound = first_bound(cut(instance, shaped=True), options)
+    result = replace(result, bound=bound.value, proof=bound.proof)
     if result.plan is None or result.objective is None:
         return result
     status = Status.OPTIMAL if result.objective <= result.bound else Status.FEASIBLE

@@ -28,6 +28,8 @@ __all__ = ["Warm"]
 
 _PATIENCE = 50
 """Fruitless steps after which an improvement without any limit ends."""
+_IMPROVEMENT_SHARE = 0.3
+"""Share of the limits of time and work after which the search goes on, where nothing is fixed."""
 _ORDERS = 20
 """Orders in which all jobs are inserted anew where the old plan leaves some no room."""
 _ROOM_TRIES = 50
@@ -176,7 +178,7 @@ class _Resolving:
         """Ruin and recreate, around the changed jobs and what ends last; with a limit and a fix until then."""
         idle = 0
         patience = math.inf if self._limited and not self.fix.empty else _PATIENCE
-        while (reason := self._reason()) is None and idle < patience:
+        while (reason := self._reason()) is None and idle < patience and not (self.fix.empty and self._improved_enough):
             first = self.rng.choice(changed) if changed and self.rng.random() < 0.3 else insertion.last()
             idle = 0 if self._counted(insertion.step(first), first) else idle + 1
             if self.control.objective is not None and insertion.value < self.control.objective:
@@ -225,6 +227,14 @@ class _Resolving:
     def _share_left(self) -> float:
         limit = self.control.options.work_limit
         return 1.0 if not limit else max(0.0, 1 - self.work / limit)
+
+    @property
+    def _improved_enough(self) -> bool:
+        """Whether the search is due: what it does anew may be better than any step from the old plan."""
+        options = self.control.options
+        time, work = options.time_limit, options.work_limit
+        late = time is not None and self.control.seconds >= _IMPROVEMENT_SHARE * time
+        return late or (work is not None and self.work >= _IMPROVEMENT_SHARE * work)
 
     @property
     def _limited(self) -> bool:

@@ -1,0 +1,133 @@
+"""Failures: seconds of reports, repairs beside new solves, costs of ``--robust``: ``python benchmarks/failures.py``.
+
+Reports are of every link, switch and server alone. A few failures of each instance are then repaired without a limit,
+and the instance that is left is solved from scratch until its plan is no worse than the repair.
+
+Each server of the bundled racks has one uplink. For ``--robust`` each gets a second one of a quarter of the bandwidth,
+to switches of their own, and each job a deadline: its end in a plain plan and a share more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jigsaw_opt.instances.sources import instance_from
+from jigsaw_opt.problem import Instance, Plan
+from jigsaw_opt.problem.timetable import job_end
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve.failed_parts import FailedPart, parts_of
+from jigsaw_opt.solvers.resolve.failure_repair import repaired
+from jigsaw_opt.solvers.resolve.failures import FailureEffect, FailureEffects, failure_effects
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.solvers.resolve.robust import solve_robust
+from jigsaw_opt.solvers.solve import solve
+
+INSTANCES = ("rack/tree", "rack/tree-link-bound", "pod/plain", "pod:0:load=800")
+ROBUST = ("rack/plain", "rack/oversubscribed", "rack/weighted", "rack/tree", "rack/tree-link-bound")
+
+
+def planned(instance: Instance, options: Options) -> Plan:
+    plan = solve(instance, "auto", options).plan
+    assert plan is not None
+    return plan
+
+
+def report(instance: Instance, plan: Plan) -> list[FailureEffect]:
+    started, cpu = time.monotonic(), time.process_time()
+    effects = list(failure_effects(instance, plan))
+    seconds, cpu = time.monotonic() - started, time.process_time() - cpu
+    stopping = sum(bool(effect.stopped) for effect in effects)
+    size = f"{instance.cluster.gpu_count:>5}{len(instance.jobs):>6}{len(effects):>9}{stopping:>9}"
+    print(f"{instance.name:<22}{size}{seconds:>8.2f}{cpu:>8.2f}", flush=True)
+    return effects
+
+
+def repair(instance: Instance, plan: Plan, part: FailedPart, options: Options, limit: float) -> float | None:
+    """A row; returns seconds from scratch over those of the repair."""
+    effects = FailureEffects(KeptOrder.of(instance, plan))
+    started = time.monotonic()
+    found = repaired(instance, plan, effects, effects.of((part,)), options)
+    seconds = time.monotonic() - started
+    title = f"{instance.name:<22}{part.kind + ' ' + part.name:<14}"
+    if found.objective is None:
+        print(f"{title}{'no plan':>12}{'':>8}{seconds:>7.2f}", flush=True)
+        return None
+    gap = (found.objective - found.bound) / found.objective
+    started = time.monotonic()
+    scratch = solve(found.instance, "auto", replace(options, time_limit=limit, target=found.objective))
+    anew = time.monotonic() - started
+    mark = "" if scratch.objective is not None and scratch.objective <= found.objective else ">"
+    both = f"{found.objective:>12}{gap:>8.2%}{seconds:>7.2f}{scratch.objective or '-':>12}"
+    print(f"{title}{both}{mark:>3}{anew:>6.2f}{anew / seconds:>7.1f}  {len(found.moved)} moved", flush=True)
+    return anew / seconds
+
+
+def two_uplinks(instance: Instance, plan: Plan, slack: float) -> Instance:
+    """Second, slower links to a second switch for each switch, and deadlines some time behind the ends of a plan."""
+    cluster, switches = instance.cluster, set(instance.cluster.switches)
+
+    def other(name: str) -> str:
+        return f"{name}-2" if name in switches else name
+
+    second = [
+        replace(it, name=f"{it.name}-2", ends=(other(it.ends[0]), other(it.ends[1])), bandwidth=it.bandwidth // 4)
+        for it in cluster.links
+    ]
+    both = (*cluster.switches, *(f"{name}-2" for name in cluster.switches))
+    cluster = replace(cluster, switches=both, links=(*cluster.links, *second))
+    ends = {job.name: job_end(job) for job in plan.jobs}
+    jobs = tuple(replace(job, deadline_us=math.ceil(slack * ends[job.name])) for job in instance.jobs)
+    return replace(instance, cluster=cluster, jobs=jobs)
+
+
+def robust(name: str, slack: float, options: Options) -> None:
+    bundled = instance_from(name)
+    instance = two_uplinks(bundled, planned(bundled, options), slack)
+    plain, kept = solve(instance, "auto", options), solve_robust(instance, "auto", options)
+    title = f"{name:<22}{slack:>6.2f}{plain.objective or '-':>12}"
+    if plain.objective is None or kept.objective is None:
+        print(f"{title}{'-':>12}  {kept.status}", flush=True)
+        return
+    assert plain.plan is not None
+    breaking = sum(bool(it.stopped or it.broken) for it in failure_effects(instance, plain.plan, ("link",)))
+    cost = kept.objective / plain.objective - 1
+    print(f"{title}{kept.objective:>12}{cost:>9.1%}{kept.bound:>12}{breaking:>10}", flush=True)
+
+
+def repairs(found: Sequence[tuple[Instance, Plan]], options: Options, limit: float) -> None:
+    print(f"\n{'':<36}{'repaired':>12}{'gap':>8}{'s':>7}{'scratch':>12}{'s':>9}{'ratio':>7}")
+    ratios = []
+    for instance, plan in found:
+        for kind in ("server", "switch", "link"):
+            parts = parts_of(instance.cluster, (kind,))
+            if parts and len(instance.cluster.servers) > 1:
+                ratios.append(repair(instance, plan, parts[len(parts) // 3], options, limit))
+    known = [ratio for ratio in ratios if ratio is not None]
+    print(f"geometric mean of the ratios: {math.exp(sum(map(math.log, known)) / len(known)):.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("instances", nargs="*", default=INSTANCES)
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each plan, with and without --robust")
+    parser.add_argument("--limit", type=float, default=10.0, help="seconds for each solve from scratch")
+    asked = parser.parse_args()
+    options = Options(asked.seconds, workers=2)
+    instances = [instance_from(name) for name in asked.instances]
+    found = [(instance, planned(instance, options)) for instance in instances]
+    print(f"{'':<22}{'GPUs':>5}{'jobs':>6}{'failures':>9}{'stopping':>9}{'s':>8}{'CPU s':>8}")
+    for instance, plan in found:
+        report(instance, plan)
+    repairs(found, Options(workers=2), asked.limit)
+    print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'robust':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
+    for name in ROBUST:
+        for slack in (1.1, 2.0):
+            robust(name, slack, options)
+
+
+if __name__ == "__main__":
+    main()
