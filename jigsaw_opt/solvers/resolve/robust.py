@@ -7,11 +7,13 @@ without route policies, a cluster without its bridges has just the placements th
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.problem.cluster import Cluster, Routes
+from jigsaw_opt.problem.cluster import Cluster, Link, Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.plan import Plan
@@ -28,8 +30,8 @@ from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["LinkFailures", "bridges", "solve_robust"]
 
-_FIRST_SHARE = 0.2
-"""Share of the limits for a plan that no link matters to."""
+_FIRST_SHARE = 0.3
+"""Share of the limits for plans to begin with."""
 
 
 def solve_robust(
@@ -68,12 +70,46 @@ def solve_robust(
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     method = find(solver)
     if instance.promising and instance.cluster.links and not callable(method):
-        # Jobs on one server each outlive all links. From there a search goes on to plans that do so by their times.
-        alone = replace(narrow, cluster=replace(narrow.cluster, links=()))
-        first = solve(alone, method, _shared(asked, _FIRST_SHARE)).plan
-        asked = _shared(asked, 1 - _FIRST_SHARE)
-        method = method if first is None else _Begun(method, timetable_in(first))
+        first = list(_first_plans(narrow, method, _shared(asked, _FIRST_SHARE / 2)))
+        method, asked = _Begun(method, first), _shared(asked, 1 - _FIRST_SHARE)
     return _of_all(instance, solve(narrow, method, asked, report), options)
+
+
+def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
+    """Plans that are likely to outlive a link: every job on one server, and links no faster than the ways around them.
+
+    Those of slow links are timed anew in their order with the links as they are.
+    """
+    cluster = instance.cluster
+    plan = solve(replace(instance, cluster=replace(cluster, links=())), method, options).plan
+    if plan is not None:
+        yield timetable_in(plan)
+    slow = replace(cluster, links=tuple(_slowed(cluster)))
+    plan = solve(replace(instance, cluster=slow), method, replace(options, condition=None)).plan
+    if plan is not None:
+        order, routes = KeptOrder.of(instance, plan), Routes(cluster)
+        timing = order.timed((), (), routes)
+        if timing is not None:
+            yield order.timetable(timing, (), routes)[1]
+
+
+def _slowed(cluster: Cluster) -> Iterator[Link]:
+    """Each link with the bandwidth and latency of the way around it, where that is slower."""
+    import networkx as nx
+
+    graph: nx.Graph[Any] = nx.Graph()
+    graph.add_edges_from((*link.ends, {"link": link}) for link in cluster.links)
+    for link in cluster.links:
+        graph.remove_edge(*link.ends)
+        if nx.has_path(graph, *link.ends):
+            way = nx.shortest_path(graph, *link.ends)
+            around = [graph[one][other]["link"] for one, other in pairwise(way)]
+            bandwidth = min([link.bandwidth, *(it.bandwidth for it in around)])
+            latency = max([link.latency_us, *(it.latency_us for it in around)])
+            yield replace(link, bandwidth=bandwidth, latency_us=latency)
+        else:
+            yield link
+        graph.add_edge(*link.ends, link=link)
 
 
 def bridges(cluster: Cluster) -> frozenset[str]:
@@ -86,19 +122,19 @@ def bridges(cluster: Cluster) -> frozenset[str]:
 
 
 class _Begun:
-    """A solver that goes on from a plan."""
+    """A solver that goes on from plans."""
 
     conditions: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     shapes: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
-    display_name = "from a plan"
+    display_name = "from plans"
 
-    def __init__(self, method: ControlledSolver, first: Timetable) -> None:
+    def __init__(self, method: ControlledSolver, first: Sequence[Timetable]) -> None:
         self._method, self._first, self.name = method, first, method.name
 
     def unavailable(self) -> str | None:
-        """As the solver, which has made the plan."""
+        """As the solver, which has made the plans."""
         return self._method.unavailable()
 
     def unsupported(self, instance: Instance) -> str | None:
@@ -106,8 +142,9 @@ class _Begun:
         return self._method.unsupported(instance)
 
     def run(self, control: Control) -> Result:
-        """Take the plan and go on."""
-        control.offer(self._first)
+        """Take the plans and go on."""
+        for timetable in self._first:
+            control.offer(timetable)
         return self._method.run(control)
 
 
