@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations_with_replacement
 
 import pytest
 
@@ -112,3 +115,35 @@ def test_nothing_inserted_is_lost_when_another_job_joins() -> None:
         able = {us: insert(case(us), "f", slowdown) is not None for us in (20, 55, 90, 400, 700)}
         for one, other in ((20, 700), (55, 400), (90, 20)):
             assert (insert(case(one, other), "f", slowdown) is not None) == (able[one] and able[other])
+
+
+def best_rate(exchange_us: int, lengths: Sequence[int], slowdown: Fraction) -> Fraction:
+    """By all choices of holes of at most four iterations, background work over the period; 0 where not all fit."""
+    extra = (slowdown - 1) * (40 + exchange_us)
+    most = exchange_us + int(4 * extra)
+    multiples = {k * own for own in lengths for k in range(1, most // own + 1)}
+    useful = sorted({exchange_us, *(length for length in multiples if exchange_us <= length <= most)})
+    best = Fraction(0)
+    for count in range(1, 5):
+        for holes in combinations_with_replacement(useful, count):
+            if max(holes) >= max(lengths) and sum(holes) - count * exchange_us <= count * extra:
+                work = sum(hole // own * own for hole in holes for own in lengths)
+                best = max(best, Fraction(work, sum(holes) + 40 * count))
+    return best
+
+
+def test_no_choice_of_few_holes_is_better() -> None:
+    draw = random.Random(1)
+    compared = 0
+    for _ in range(40):
+        exchange_us, lengths = draw.randint(5, 60), draw.sample(range(4, 70), draw.randint(1, 2))
+        slowdown = draw.choice((Fraction(1), Fraction(21, 20), Fraction(13, 10)))
+        best = best_rate(exchange_us, lengths, slowdown)
+        found = insert(case(*lengths, exchange_us=exchange_us), "f", slowdown)
+        if best:
+            assert found is not None
+            filled, plan = found
+            work = sum(job.iterations * own for job, own in zip(filled.data_parallel[1:], lengths, strict=True))
+            assert Fraction(work, plan.objective) >= best
+            compared += 1
+    assert compared > 15

@@ -6,8 +6,8 @@ foreground alone; in each hole it runs as many iterations as fit.
 
 Work that fits in a hole is a step function of its length. Where holes have a mean length and fractions of them were
 allowed, no choice beats a mixture of two lengths at corners of the upper concave envelope of this function. So mixtures
-of two such lengths are tried, for up to 32 iterations of the foreground in a period. A foreground that is inserted into
-keeps its exchange as it is alone; `fill` searches beyond this, and takes much longer.
+of two such lengths, or of the shortest ones, are tried for up to 32 iterations of the foreground in a period. The
+foreground keeps its exchange as it is alone; `fill` searches beyond this, and takes longer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import accumulate, combinations_with_replacement
+from itertools import accumulate, combinations_with_replacement, pairwise
+from typing import NamedTuple
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.errors import UsageError
@@ -34,6 +35,8 @@ __all__ = ["insert"]
 
 _MOST_ITERATIONS = 32
 """Of the foreground in a period."""
+_SHORTEST = 24
+"""Lengths of holes that are tried beside the corners: iterations are whole, and few holes may do better with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,19 +49,22 @@ class _AloneTimes:
     end_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Holes:
-    """Lengths of the holes of a period, and what they are good for."""
+class _Mixture(NamedTuple):
+    """A period's holes: `longer` of `number` are long, the others short."""
 
-    lengths: tuple[int, ...]
-    period_us: int
-    fits_all: bool
-    rate: Fraction
+    short: int
+    long: int
+    longer: int
+    number: int
 
-    @property
-    def rank(self) -> tuple[bool, Fraction, Fraction, int]:
-        """The greater, the better: more work a microsecond, then a faster foreground, then a shorter period."""
-        return self.fits_all, self.rate, -Fraction(self.period_us, len(self.lengths)), -len(self.lengths)
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of the holes, the long ones spread evenly."""
+        marks = [k * self.longer // self.number for k in range(self.number + 1)]
+        return tuple(self.long if after > before else self.short for before, after in pairwise(marks))
+
+    def sum_of(self, short: int, long: int) -> int:
+        """Sum of a number for each hole, one for the short ones and one for the long ones."""
+        return self.longer * long + (self.number - self.longer) * short
 
 
 def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1) -> tuple[Instance, Plan] | None:
@@ -94,19 +100,20 @@ def insert(instance: Instance, foreground: str, slowdown: float | Fraction = 1.1
     if not _have_room(operations, front, back):
         return None
     alone, others = _alone(operations, front), [_alone(operations, graph) for graph in back]
-    holes = _best_holes(alone, sorted({own.end_us for own in others}), factor)
-    if holes is None:
+    lengths = _best_holes(alone, sorted({own.end_us for own in others}), factor)
+    if lengths is None:
         return None
-    starts = {foreground: _starts(alone, holes.lengths)}
+    period_us = sum(lengths) + len(lengths) * alone.block_us
+    starts = {foreground: _starts(alone, lengths)}
     for graph, own in zip(back, others, strict=True):
-        starts[graph.name] = list(_behind(starts[foreground], alone, holes.lengths, own))
+        starts[graph.name] = list(_behind(starts[foreground], alone, lengths, own))
     counts = {name: len(each) for name, each in starts.items()}
     filled = _promising(restricted(instance, counts), foreground, ceil_fraction(factor * alone.end_us))
     gpus = [(k, index) for k, server in enumerate(filled.cluster.servers) for index in range(server.gpus)]
     decisions = {foreground: _decision(gpus, alone, starts[foreground])}
     for gpu, graph, own in zip(gpus, back, others, strict=False):
         decisions[graph.name] = _decision([gpu], own, starts[graph.name])
-    return filled, _plan(filled, [decisions[job.name] for job in filled.jobs], holes.period_us)
+    return filled, _plan(filled, [decisions[job.name] for job in filled.jobs], period_us)
 
 
 def _require_form(instance: Instance, foreground: str, factor: Fraction) -> None:
@@ -152,29 +159,44 @@ def _alone(operations: Operations, graph: OperationGraph) -> _AloneTimes:
     return _AloneTimes(graph.levels, tuple(transfer_us), ready[-1], max(end_us, ready[-1]))
 
 
-def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> _Holes | None:
-    """Holes of two lengths into which jobs with iterations of `each_us` do most work; None where one fits in none."""
-    found = max(_mixtures(alone, each_us, factor), key=lambda holes: holes.rank)
-    return found if found.fits_all else None
+def _best_holes(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> tuple[int, ...] | None:
+    """Holes of two lengths into which jobs with iterations of `each_us` do most work; None where one fits in none.
+
+    Most work a microsecond counts, then a faster foreground, and then a shorter period.
+    """
+    best: _Mixture | None = None
+    most, period_us = 0, 1
+    for holes in _mixtures(alone, each_us, factor):
+        work = holes.sum_of(_work(holes.short, each_us), _work(holes.long, each_us))
+        own_us = holes.sum_of(holes.short, holes.long) + holes.number * alone.block_us
+        gain = work * period_us - most * own_us
+        if best is None or gain > 0 or (gain == 0 and own_us * best.number < period_us * holes.number):
+            best, most, period_us = holes, work, own_us
+    return None if best is None else best.lengths()
 
 
-def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> Iterator[_Holes]:
-    """Of two lengths as many of the longer as the slow-down allows, one, or none, for every number of iterations."""
+def _mixtures(alone: _AloneTimes, each_us: Sequence[int], factor: Fraction) -> Iterator[_Mixture]:
+    """Mixtures with room for all: as many long holes as the slow-down allows, one, or none."""
     least_us = alone.end_us - alone.block_us
     extra = (factor - 1) * alone.end_us
     lengths = _lengths(least_us, each_us, least_us + int(_MOST_ITERATIONS * extra))
     for count in range(1, _MOST_ITERATIONS + 1):
+        allowed_us = int(count * extra)
         for short, long in combinations_with_replacement(lengths, 2):
-            spare_us = int(count * extra) - count * (short - least_us)
-            if spare_us < 0:
+            spare_us = allowed_us - count * (short - least_us)
+            if spare_us < 0 or long < each_us[-1]:
                 continue
             most = min(count, spare_us // (long - short)) if long > short else 0
-            for longer in {0, min(1, most), most}:
-                yield _holes(alone, each_us, _mixed(short, long, longer, count))
+            for longer in sorted({min(1, most), most}):
+                if longer or short >= each_us[-1]:
+                    yield _Mixture(short, long, longer, count)
 
 
 def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
-    """Corners of the upper concave envelope of work over length, and the least length for each job; ascending."""
+    """Corners of the upper concave envelope of work over length, and the shortest lengths; ascending.
+
+    The least length for each job is among them.
+    """
     multiples = {k * own for own in each_us for k in range(ceil_div(least_us, own), most_us // own + 1)}
     corners: list[int] = []
     for length in sorted({least_us, *multiples}):
@@ -182,7 +204,8 @@ def _lengths(least_us: int, each_us: Sequence[int], most_us: int) -> list[int]:
             corners.pop()
         corners.append(length)
     firsts = {max(1, ceil_div(least_us, own)) * own for own in each_us}
-    return sorted({*corners, *(length for length in firsts if length <= most_us)})
+    shortest = sorted({least_us, *multiples})[:_SHORTEST]
+    return sorted({*corners, *shortest, *(length for length in firsts if length <= most_us)})
 
 
 def _is_below(low: int, middle: int, high: int, each_us: Sequence[int]) -> bool:
@@ -194,17 +217,6 @@ def _is_below(low: int, middle: int, high: int, each_us: Sequence[int]) -> bool:
 def _work(length_us: int, each_us: Sequence[int]) -> int:
     """GPU time that iterations take in a hole, summed over one job of each length."""
     return sum(length_us // own * own for own in each_us)
-
-
-def _mixed(short: int, long: int, longer: int, count: int) -> tuple[int, ...]:
-    """So many lengths, `longer` of them long, spread evenly."""
-    return tuple(long if (k + 1) * longer // count > k * longer // count else short for k in range(count))
-
-
-def _holes(alone: _AloneTimes, each_us: Sequence[int], lengths: tuple[int, ...]) -> _Holes:
-    period_us = sum(lengths) + len(lengths) * alone.block_us
-    work = sum(_work(length, each_us) for length in lengths)
-    return _Holes(lengths, period_us, max(lengths) >= max(each_us), Fraction(work, period_us))
 
 
 def _starts(alone: _AloneTimes, lengths: Sequence[int]) -> list[int]:
