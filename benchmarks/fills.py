@@ -1,8 +1,8 @@
 """Background jobs in the holes of pipelines and bursts: ``python benchmarks/fills.py [--seconds 20] [--only vgg]``.
 
-Costs of a pipeline of four stages and eight micro-batches are those of the zero-bubble heuristic, 1000 us a unit, and
-bursts come from DeepPool's profiles; both are read from the measured data (``JIGSAW_SHARED``). Its schedule is 1F1B
-with the order of each GPU kept, or free. The background has a job of one GPU for each GPU, in pieces, or a staircase
+Costs of pipelines are those of the zero-bubble heuristic, one small and two of measured models, and bursts come from
+DeepPool's profiles; both are read from the measured data (``JIGSAW_SHARED``). Schedules are 1F1B with the order of each
+GPU kept, or free. The background has a job of one GPU for each GPU, in pieces, or a staircase
 job of two workers for each two GPUs, whose transfers take no time. Each row is one call of `fill`.
 """
 
@@ -41,7 +41,8 @@ SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "share
 FOLDER = SHARED / "data" / "pipeline"
 SLOWDOWNS = "1.0", "1.05", "1.1", "1.2"
 KINDS = "pieces", "SPB"
-UNIT_US = 1000
+PIPELINES = {(4, 8, 6): (1000, 3000), (8, 24, 18522): (1, 10_000), (8, 24, 29718): (1, 10_000)}
+"""Stages, micro-batches and forward time of the costs; their unit, and pieces beside them, in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,20 @@ class Foreground:
 
 
 def pipelines() -> Iterator[Foreground]:
-    """The pipeline in 1F1B, and with its weights' gradients apart and the schedule free."""
+    """Pipelines in 1F1B, and with their weights' gradients apart and the schedule free."""
     results = json.loads((FOLDER / "reference_results.json").read_text(encoding="utf-8"))["zero_bubble"]
-    entry = next(it for it in results if (it["p"], it["m"], it["f"], it["b"], it["w"]) == (4, 8, 6, 4, 4))
-    stages = entry["p"]
-    f, b, w, sent = (tuple([UNIT_US * entry[key]] * stages) for key in ("f", "b", "w", "comm"))
-    held, weights = (entry["mem_f"],) * stages, (-entry["mem_w"],) * stages
-    whole = PipelineCosts(f, tuple(map(sum, zip(b, w, strict=True))), (), sent[1:], activation_bytes=held)
-    apart = PipelineCosts(f, b, w, sent[1:], activation_bytes=held, weight_bytes=weights)
-    for name, costs in (("1F1B", whole), ("free", apart)):
-        layout = PipelineLayout(tuple(range(stages)), entry["m"], costs is apart)
-        problem = PipelineProblem(costs, layout, round(entry["max_mem"]))
-        instance = pipeline_instance(problem, name, "cyclic")
-        yield Foreground(f"{name} 4x8", in_order(instance, layout) if costs is whole else instance, 3 * UNIT_US)
+    for (stages, micro_batches, forward), (unit_us, piece_us) in PIPELINES.items():
+        same = (it for it in results if (it["p"], it["m"], it["f"]) == (stages, micro_batches, forward))
+        entry = min(same, key=lambda it: it["max_mem"])
+        f, b, w, sent = (tuple([unit_us * entry[key]] * stages) for key in ("f", "b", "w", "comm"))
+        held, weights = (entry["mem_f"],) * stages, (-entry["mem_w"],) * stages
+        whole = PipelineCosts(f, tuple(map(sum, zip(b, w, strict=True))), (), sent[1:], activation_bytes=held)
+        apart = PipelineCosts(f, b, w, sent[1:], activation_bytes=held, weight_bytes=weights)
+        for name, costs in (("1F1B", whole), ("free", apart)):
+            layout = PipelineLayout(tuple(range(stages)), micro_batches, costs is apart)
+            instance = pipeline_instance(PipelineProblem(costs, layout, round(entry["max_mem"])), name, "cyclic")
+            title = f"{name} {stages}x{micro_batches}" + (f", {forward} us" if unit_us == 1 else "")
+            yield Foreground(title, in_order(instance, layout) if costs is whole else instance, piece_us)
 
 
 def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
@@ -166,18 +168,28 @@ def draw(foreground: Foreground, options: Options, path: Path) -> None:
     path.write_bytes(timeline_png(replace(picture(found.instance, found.plan), foreground=frozenset({own}))))
 
 
-def print_table(chosen: Sequence[Foreground], options: Options) -> None:
-    """Fill each foreground with both kinds of background at all slow-downs; a signal ends the table."""
-    headers = ("foreground", "background", "slow-down allowed", "taken", "period us", "iterations a second", "bound")
-    print(f"| {' | '.join((*headers, 'holes filled', 'throughput'))} |\n|{'---|' * 9}")
-    for foreground, kind, slowdown in product(chosen, KINDS, map(float, SLOWDOWNS)):
+def print_table(chosen: Sequence[Foreground], kinds: Sequence[str], options: Options) -> None:
+    """Fill each foreground with kinds of background at all slow-downs; a signal ends the table."""
+    headers = (
+        "foreground",
+        "GPUs",
+        "background",
+        "slow-down allowed",
+        "taken",
+        "period us",
+        "iterations a second",
+        "bound",
+    )
+    print(f"| {' | '.join((*headers, 'gap', 'holes filled', 'throughput'))} |\n|{'---|' * 11}")
+    for foreground, kind, slowdown in product(chosen, kinds, map(float, SLOWDOWNS)):
         instance = with_background(foreground, kind)
         found = fill(instance, [job.name for job in foreground.instance.jobs], options, slowdown=slowdown)
         if found.interrupted:
             return
         cells = (
-            f"{foreground.name} | {kind} | {slowdown:g} | {found.slowdown:.3f} | {found.plan.objective}",
-            f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.filled:.1f} %",
+            f"{foreground.name} | {instance.cluster.gpu_count} | {kind} | {slowdown:g}",
+            f"{found.slowdown:.3f} | {found.plan.objective}",
+            f"{found.rate:.1f} | {found.bound:.1f} | {100 * found.gap:.1f} % | {100 * found.filled:.1f} %",
             foreground.throughput(found) if kind == "pieces" else "-",
         )
         print(f"| {' | '.join(cells)} |", flush=True)
@@ -190,6 +202,7 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
     parser.add_argument("--gpus", type=int, nargs="+", default=[8], metavar="N", help="of bursts (default: 8)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the first with pieces as an instance")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of background (default: both)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
     parser.add_argument("--draw", type=Path, metavar="FILE", help="draw the first with pieces, 10 %% allowed, as PNG")
     arguments = parser.parse_args()
@@ -205,7 +218,7 @@ def main() -> int:
     if arguments.draw is not None:
         draw(chosen[0], options, arguments.draw)
         return 0
-    print_table(chosen, options)
+    print_table(chosen, arguments.kinds, options)
     return 0
 
 

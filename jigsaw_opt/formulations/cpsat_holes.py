@@ -19,26 +19,42 @@ from jigsaw_opt.problem.shaped_graph import ShapedGraph
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-__all__ = ["CpSatHoles", "HoleProblem", "Pieces", "block_orders"]
+__all__ = ["CpSatHoles", "HoleProblem", "Parts", "Pieces", "block_orders"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Jobs that are alike, each of one block on one GPU.
+    """Blocks that are alike, each on one GPU.
 
     Parameters
     ----------
     length_us
-        Of the block.
-    weight
-        Of an iteration.
-    jobs
-        How many jobs there are; pieces are on no more GPUs.
+        Of a block.
+    gpus
+        On so many GPUs at most.
     """
 
     length_us: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an iteration of jobs that are alike consists of.
+
+    Parameters
+    ----------
+    weight
+        Of an iteration.
+    counts
+        Classes of pieces by number, and how many of each it has.
+    most
+        Iterations of all these jobs together, at most.
+    """
+
     weight: int
-    jobs: int
+    counts: tuple[tuple[int, int], ...]
+    most: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +73,8 @@ class HoleProblem:
         How many there are; those without a slot have one hole, the whole period.
     pieces
         By class.
+    jobs
+        What iterations consist of. Where one has several pieces, that these wait for one another is left out.
     least_us, most_us
         The period is between them.
     """
@@ -66,18 +84,25 @@ class HoleProblem:
     orders: Sequence[tuple[int, ...]]
     gpus: int
     pieces: Sequence[Pieces]
+    jobs: Sequence[Parts]
     least_us: int
     most_us: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every iteration is one piece, so that what the program finds is a plan."""
+        return all([count for _, count in it.counts] == [1] for it in self.jobs)
 
     @property
     def groups(self) -> list[list[int]]:
         """Slots whose holes are alike; -1 and below are GPUs without one.
 
-        With pieces for all GPUs, what the best of alike GPUs has, all of them may have. With fewer, each is a group.
+        Where pieces are iterations and there are some for all GPUs, what the best of alike GPUs has, all may have.
+        Elsewhere each GPU is a group.
         """
         idle = [(-1 - k, ()) for k in range(self.gpus - len(self.orders))]
         found: dict[object, list[int]] = {}
-        together = all(it.jobs >= self.gpus for it in self.pieces)
+        together = self.is_complete and all(it.gpus >= self.gpus for it in self.pieces)
         for slot, order in [*enumerate(self.orders), *idle]:
             found.setdefault(order if together else slot, []).append(slot)
         return [*found.values()]
@@ -102,14 +127,12 @@ class CpSatHoles:
         self.counts: dict[tuple[int, int, int], cp_model.IntVar] = {}
         self._add_waits()
         self._add_barrier()
-        for number, group in enumerate(problem.groups):
+        self._groups = problem.groups
+        for number, group in enumerate(self._groups):
             for hole, room in enumerate(self._rooms(group[0])):
                 self._add_hole(number, hole, room)
-        self._add_jobs()
-        self.value = sum(
-            problem.pieces[kind].weight * len(problem.groups[number]) * count
-            for (number, _, kind), count in self.counts.items()
-        )
+        self._add_gpus()
+        self.value = sum(it.weight * self._iterations(it) for it in problem.jobs)
 
     def aim(self, value: int, period_us: int) -> None:
         """Maximise by how much a rate is beaten, over periods of both: 0 and below where none beats it (Dinkelbach)."""
@@ -129,7 +152,7 @@ class CpSatHoles:
         for (number, hole, kind), count in self.counts.items():
             if not value(count):
                 continue
-            group = self.problem.groups[number]
+            group = self._groups[number]
             order = self.problem.orders[group[0]] if group[0] >= 0 else ()
             begin = value(self.starts[order[hole]]) + self.problem.lengths_us[order[hole]] if order else 0
             for slot in group:
@@ -169,16 +192,24 @@ class CpSatHoles:
             taken.append(it.length_us * count)
         self.proto.add(sum(taken) <= room)
 
-    def _add_jobs(self) -> None:
-        """Pieces of a class are on as many GPUs as it has jobs."""
+    def _add_gpus(self) -> None:
+        """Pieces of a class are on few GPUs where few workers have them."""
         for kind, it in enumerate(self.problem.pieces):
-            if it.jobs >= self.problem.gpus:
+            if it.gpus >= self.problem.gpus:
                 continue
-            used = [self.proto.new_bool_var("") for _ in self.problem.groups]
+            used = [self.proto.new_bool_var("") for _ in self._groups]
             for (number, _, own), count in self.counts.items():
                 if own == kind:
                     self.proto.add(count == 0).only_enforce_if(~used[number])
-            self.proto.add(sum(used) <= it.jobs)
+            self.proto.add(sum(used) <= it.gpus)
+
+    def _iterations(self, parts: Parts) -> cp_model.IntVar:
+        """Iterations of jobs, each with all of its pieces."""
+        done = self.proto.new_int_var(0, parts.most, "")
+        for kind, each in parts.counts:
+            own = [len(self._groups[n]) * count for (n, _, it), count in self.counts.items() if it == kind]
+            self.proto.add(sum(own) == each * done)
+        return done
 
 
 def block_orders(graph: ShapedGraph, lengths_us: Sequence[int]) -> list[tuple[int, ...]] | None:

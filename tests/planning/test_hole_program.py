@@ -13,7 +13,7 @@ from jigsaw_opt.planning.fill.exact import ExactHoles
 from jigsaw_opt.planning.fill.loads import Loads, restricted
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.shape import Barrier, Edge, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
@@ -49,12 +49,11 @@ FRONT = chain("front", ("x", 4), ("y", 6), ("x", 5))
 
 def test_jobs_of_other_kinds_have_no_program() -> None:
     piece = chain("a", ("z", 4))
-    free = chain("front", ("x", 4), ("x", 5), ordered=False)
     assert program(instance(FRONT, piece, gpus=2), 15) is not None
-    assert program(instance(FRONT, chain("a", ("z", 4), ("w", 4)), gpus=2), 15) is None
-    assert program(instance(FRONT, Job("a", "m", 2, 1), gpus=2), 15) is None
+    wide = ShapedBlock("b", ("z", "w"), {"gpu": 4})
+    assert program(instance(FRONT, ShapedJob("a", Shape((Slot("z"), Slot("w")), (wide,)), 1), gpus=2), 15) is None
+    assert program(instance(FRONT, Job("a", "m", 2, 1, depth=FreeDepth()), gpus=2), 15) is None
     assert program(instance(replace(FRONT, shape=replace(FRONT.shape, barrier="none")), piece, gpus=2), 15) is None
-    assert program(instance(free, piece, gpus=2), 15) is None
 
 
 @pytest.mark.parametrize("barrier", ["slot", "job"])
@@ -69,6 +68,29 @@ def test_an_optimum_by_hand_where_pieces_are_on_few_gpus(barrier: Barrier) -> No
     vector, plan = found.best
     assert (sum(vector), plan.objective) == (5, 15)
     assert found.bound == Fraction(5, 15)
+
+
+def test_where_blocks_may_change_places_nothing_is_proven() -> None:
+    free = chain("front", ("x", 4), ("x", 5), ordered=False)
+    found = program(instance(free, chain("a", ("z", 2)), gpus=1), 14)
+    assert found is not None
+    before = found.bound
+    found.run(0, 9, [0, 4], Options(workers=1, work_limit=5.0))
+    assert found.best is not None
+    vector, plan = found.best
+    assert Fraction(vector[0], plan.objective) == Fraction(2, 13)
+    assert found.bound == before
+
+
+def test_workers_that_need_not_wait_for_one_another_bound_those_that_do() -> None:
+    # Blocks of 2 and of 3 us, as many of each; holes of 6 and 9 take six blocks, three of each.
+    model = Model(tuple(Segment(name, {"gpu": 1}, {"gpu": us}, 1, 0) for name, us in (("low", 1), ("high", 0))))
+    whole = instance(FRONT, Job("a", "m", 2, 1, depth=StaircaseDepth()), gpus=2)
+    found = program(replace(whole, models={"m": model}), 15)
+    assert found is not None
+    found.run(0, 15, [0, 4, 10], Options(workers=1, work_limit=5.0))
+    assert found.best is None
+    assert found.bound == Fraction(3, 15)
 
 
 def test_a_pipeline_on_eight_gpus_is_filled_and_proven() -> None:

@@ -15,11 +15,15 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.bounds import lower_bound
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Result, Status
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["Alone", "alone"]
+
+_MORE = 3.0
+"""Where its share gives no plan, the foreground gets so many times it once more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,8 @@ def alone(instance: Instance, part: Callable[[float], Options]) -> Alone:
     if first is not None and first.plan.objective == first.bound:
         return first
     result = _solved(instance, part(0.5 if first is not None else 1.0))
+    if first is None and result.plan is None:
+        result = _solved(instance, part(_MORE))
     found = [first] if first is not None else []
     if result.plan is not None:
         found.append(Alone(result.plan, result.bound))
@@ -80,10 +86,11 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
     for each in classes:
         name = next(job.name for job in instance.jobs if replace(job, name="") == each)
         one = restricted(instance, {name: each.iterations})
-        result = _solved(one, part(0.5 / len(classes)))
-        if result.plan is None:
+        small, bound = _on_one_server(one), lower_bound(cut(one, shaped=True)).value
+        found = next((it for share in (0.5, 2.0) if (it := _plan(small, part(share / len(classes)))) is not None), None)
+        if found is None:
             return None
-        results.append((KeptPlan(cut(one, shaped=True), result.plan), result.bound))
+        results.append((KeptPlan(cut(small, shaped=True), found), bound))
     period = max(kept.period_us for kept, _ in results)
     used, jobs = Counter[int](), list[JobPlan | ShapedJobPlan]()
     for job in instance.jobs:
@@ -98,6 +105,18 @@ def _apart(instance: Instance, part: Callable[[float], Options]) -> Alone | None
         results[0][0].plan, instance=instance.name, instance_sha256=instance_sha256(instance), status="feasible"
     )
     return Alone(replace(paperwork, objective=period, bound=bound, period_us=period, jobs=tuple(jobs)), bound)
+
+
+def _on_one_server(instance: Instance) -> Instance:
+    """The instance of a job on the first server that has GPUs enough, or else as it is."""
+    job, cluster = instance.jobs[0], instance.cluster
+    slots = job.workers if isinstance(job, Job) else len(job.shape.slots)
+    server = next((it for it in cluster.servers if it.gpus >= slots), None)
+    return instance if server is None else replace(instance, cluster=replace(cluster, servers=(server,), links=()))
+
+
+def _plan(instance: Instance, options: Options) -> Plan | None:
+    return solve(instance, "auto", options).plan
 
 
 def _elsewhere(instance: Instance, gpus: tuple[str, ...], used: Counter[int]) -> tuple[str, ...] | None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
-from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Pieces, block_orders
+from jigsaw_opt.formulations.cpsat_holes import CpSatHoles, HoleProblem, Parts, Pieces, block_orders
 from jigsaw_opt.planning.fill.loads import Loads, Vector, restricted
-from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import OperationGraph, Operations, cut
 from jigsaw_opt.problem.plan import Execution, Plan, ShapedIteration, ShapedJobPlan
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.shaped_graph import ShapedGraph
@@ -42,6 +43,8 @@ class ExactHoles:
         Its statement.
     plan
         The foreground alone.
+    is_exact
+        Whether no other orders of blocks are possible, so that its bound holds.
 
     Attributes
     ----------
@@ -51,35 +54,36 @@ class ExactHoles:
         Vector and plan of the best rate found here, or None.
     """
 
-    def __init__(self, loads: Loads, problem: HoleProblem, plan: Plan) -> None:
-        self._loads, self._problem, self._plan = loads, problem, plan
+    def __init__(self, loads: Loads, problem: HoleProblem, plan: Plan, is_exact: bool) -> None:
+        self._loads, self._problem, self._plan, self._is_exact = loads, problem, plan, is_exact
         self._model = CpSatHoles(problem)
+        self._is_complete = problem.is_complete and all(map(self._holds_nothing, loads.instance.jobs))
         self.bound = loads.rate_bound()
         self.best: tuple[Vector, Plan] | None = None
 
     @classmethod
     def of(cls, loads: Loads, kept: Mapping[str, int], plan: Plan) -> ExactHoles | None:
-        """The program of an instance, or None where its jobs are not of this kind."""
+        """The program of an instance, or None where its jobs are not of this kind.
+
+        Where edges leave the order of blocks open, they keep that of the plan.
+        """
         cluster, foreground = loads.instance.cluster, cut(restricted(loads.instance, kept), shaped=True)
         if len(cluster.servers) > 1 or foreground.jobs or len(foreground.shaped) > 1 or sum(kept.values()) > 1:
             return None
-        graph, kind = foreground.shaped[0], cluster.servers[0].gpu_type
-        jobs = {job.name: job for job in loads.instance.jobs}
-        pieces = []
-        for own in loads.alike:
-            job = jobs[loads.background[own[0]]]
-            if not isinstance(job, ShapedJob) or not _is_piece(job):
-                return None
-            length = job.shape.blocks[0].duration_us.get(kind)
-            if length is None:
-                return None
-            pieces.append(Pieces(length, job.weight, len(own)))
-        lengths = _lengths_us(graph, foreground)
-        orders = block_orders(graph, lengths) if graph.shape.barrier != "none" else None
-        if orders is None:
+        graph = foreground.shaped[0]
+        found = _parts(loads)
+        if found is None:
             return None
-        gpus = cluster.servers[0].gpus
-        return cls(loads, HoleProblem(graph, lengths, orders, gpus, pieces, loads.least_us, loads.allowed_us), plan)
+        pieces, jobs = found
+        lengths = _lengths_us(graph, foreground)
+        if graph.shape.barrier == "none":
+            return None
+        known = block_orders(graph, lengths)
+        orders = known if known is not None else _planned_orders(graph, plan)
+        problem = HoleProblem(
+            graph, lengths, orders, cluster.servers[0].gpus, pieces, jobs, loads.least_us, loads.allowed_us
+        )
+        return cls(loads, problem, plan, known is not None)
 
     def run(self, value: int, period_us: int, starts: Sequence[int], options: Options) -> float:
         """Look for better rates than one, until none is left or a limit is over.
@@ -115,12 +119,18 @@ class ExactHoles:
                 break
             value, period_us = solver.value(self._model.value), solver.value(self._model.period)
             starts = [solver.value(start) for start in self._model.starts]
-            self.best = self._read(solver.value, starts, period_us)
+            if self._is_complete:
+                self.best = self._read(solver.value, starts, period_us)
         return done
+
+    def _holds_nothing(self, job: Job | ShapedJob) -> bool:
+        """Whether a background job, of one block, takes no memory."""
+        plain = isinstance(job, ShapedJob) and not job.shape.holds and all(it.memory == 0 for it in job.shape.slots)
+        return plain or job.name not in self._loads.background
 
     def _limit(self, value: int, period_us: int, most: float) -> None:
         """No rate exceeds the known one by more than the engine's bound over both periods; bounds are integers."""
-        if abs(most) < 2**53:
+        if self._is_exact and abs(most) < 2**53:
             over = Fraction(max(0, int(most + _ROUNDING)), period_us * self._loads.least_us)
             self.bound = min(self.bound, Fraction(value, period_us) + over)
 
@@ -168,8 +178,44 @@ def _lengths_us(graph: ShapedGraph, operations: Operations) -> list[int]:
     return lengths
 
 
-def _is_piece(job: ShapedJob) -> bool:
-    """Whether an iteration is one block on one GPU that holds nothing."""
-    shape = job.shape
-    plain = not shape.transfers and not shape.holds and shape.slots[0].memory == 0
-    return len(shape.slots) == len(shape.blocks) == 1 and plain
+def _planned_orders(graph: ShapedGraph, plan: Plan) -> list[tuple[int, ...]]:
+    """By slot, its blocks in the order of a plan."""
+    blocks = plan.jobs[0].iterations[0].blocks
+    return [tuple(sorted(own, key=lambda block: blocks[block].start_us)) for own in graph.blocks_of]
+
+
+def _parts(loads: Loads) -> tuple[list[Pieces], list[Parts]] | None:
+    """What iterations of background jobs consist of; None where some block takes several GPUs or levels are open."""
+    once = cut(restricted(loads.instance, dict.fromkeys(loads.background, 1)), shaped=True)
+    jobs = {job.name: job for job in once.jobs}
+    shapes = {graph.job.name: graph for graph in once.shaped}
+    kind, pieces, found = once.cluster.servers[0].gpu_type, list[Pieces](), list[Parts]()
+    for own in loads.alike:
+        name = loads.background[own[0]]
+        if name in jobs:
+            lengths, slots = _levels_us(jobs[name], kind), jobs[name].slots
+        else:
+            lengths, slots = _blocks_us(shapes[name], kind), len(shapes[name].shape.slots)
+        if lengths is None:
+            return None
+        counts = [(len(pieces) + k, each) for k, each in enumerate(lengths.values())]
+        pieces += [Pieces(length, len(own) * slots) for length in lengths]
+        found.append(Parts(loads.weights[own[0]], tuple(counts), sum(loads.caps[index] for index in own)))
+    return pieces, found
+
+
+def _levels_us(job: OperationGraph, kind: str) -> Counter[int] | None:
+    """Lengths of the blocks of an iteration, and how many have each."""
+    if job.rule.multiset is None or kind not in job.gpu_types:
+        return None
+    table = job.blocks[0].duration_us[kind]
+    return Counter(table[level - 1] for level in job.rule.multiset)
+
+
+def _blocks_us(graph: ShapedGraph, kind: str) -> Counter[int] | None:
+    """Lengths of the blocks of an iteration, and how many have each."""
+    if any(kind not in types for types in graph.gpu_types) or any(
+        len(it) > 1 for it in graph.takes_part[: graph.blocks]
+    ):
+        return None
+    return Counter(graph.block_us(block, [kind]) for block in range(graph.blocks))

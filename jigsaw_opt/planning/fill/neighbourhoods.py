@@ -1,10 +1,10 @@
 """A search over plans that keep the foreground's: its period stretched here and there, background jobs packed into it.
 
-Two neighbourhoods take turns, each the more often the more it gave (adaptive large neighbourhood search; Ropke and
-Pisinger, Transportation Science 40, 2006). One puts a gap into the foreground's period, as long as one more operation
-takes beside those that fit already, or takes gaps out; all jobs are packed anew where they are. The other takes out
-some jobs and puts them back elsewhere, others in their place (*ruin and recreate*; Schrimpf et al., Journal of
-Computational Physics 159, 2000).
+Two neighbourhoods take turns, each the more often the more often it gave something for its work (adaptive large
+neighbourhood search; Ropke and Pisinger, Transportation Science 40, 2006). One puts a gap into the foreground's period,
+as long as one more operation takes beside those that fit already, or takes gaps out; all jobs are packed anew where
+they are. The other takes out some jobs and puts them back elsewhere, others in their place (*ruin and recreate*;
+Schrimpf et al., Journal of Computational Physics 159, 2000).
 """
 
 from __future__ import annotations
@@ -108,15 +108,15 @@ class PackingSearch:
                 self.best = state
             if self._is_over():
                 return
-        moves, gained, made = (self._stretched, self._recreated), [1, 1], [1, 1]
+        moves, gained, work = (self._stretched, self._recreated), [1, 1], [1, 1]
         most = _FEWEST_TRIES * (len(self._names) + len(self._foreground.moments))
         stale = 0
         while stale < most and not self._is_over():
-            which = self._random.choices((0, 1), [won / tries for won, tries in zip(gained, made, strict=True)])[0]
-            made[which] += 1
-            before = self.best.rate
-            if self._spare or which:
-                moves[which]()
+            rates = [won / steps for won, steps in zip(gained, work, strict=True)]
+            which = self._random.choices((0, 1), rates)[0] if self._spare else 1
+            before, steps = self.best.rate, self.steps
+            moves[which]()
+            work[which] += self.steps - steps
             stale += 1
             if self.best.rate > before:
                 gained[which] += 1
