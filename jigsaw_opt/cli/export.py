@@ -30,9 +30,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.source import checked_picture
-    from jigsaw_opt.views.perfetto import perfetto_trace
+    from jigsaw_opt.cli.source import checked_any_plan, checked_picture
+    from jigsaw_opt.problem import PhasedPlan
+    from jigsaw_opt.views.lanes import picture
+    from jigsaw_opt.views.perfetto import perfetto_trace, phased_trace
 
+    if arguments.replay is None:
+        instance, plan = checked_any_plan(arguments.instance, arguments.plan)
+        return phased_trace(instance, plan) if isinstance(plan, PhasedPlan) else perfetto_trace(picture(instance, plan))
     return perfetto_trace(checked_picture(arguments.instance, arguments.plan, arguments.replay))
 
 

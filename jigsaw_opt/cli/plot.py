@@ -40,9 +40,25 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("a PNG picture needs a file: -o FILE.png")
     if arguments.foreground is not None and arguments.replay is not None:
         raise UsageError("--foreground is about a plan; leave out --replay")
+    if form != "png" and arguments.foreground is None and arguments.replay is None:
+        emit(_drawn(arguments.instance, arguments.plan, form), arguments.output)
+        return 0
     picture = checked_picture(arguments.instance, arguments.plan, arguments.replay)
     emit(_draw(_with_foreground(picture, arguments.foreground), form), arguments.output)
     return 0
+
+
+def _drawn(source: str, path: Path, form: str) -> bytes:
+    """A plan of either kind, as a page or as text."""
+    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.problem import PhasedPlan
+    from jigsaw_opt.views.lanes import picture
+    from jigsaw_opt.views.phases import phases_html, phases_text
+
+    instance, plan = checked_any_plan(source, path)
+    if not isinstance(plan, PhasedPlan):
+        return _draw(picture(instance, plan), form)
+    return (phases_html(instance, plan) if form == "html" else phases_text(instance, plan) + "\n").encode()
 
 
 def _with_foreground(picture: Picture, names: str | None) -> Picture:

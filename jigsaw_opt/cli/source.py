@@ -9,32 +9,48 @@ from jigsaw_opt.errors import CheckFailedError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_picture", "checked_plan"]
+__all__ = ["checked_any_plan", "checked_picture", "checked_plan"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
-    """An instance, and a plan for it that passes the check.
+    """An instance, and a plan for it that lists all iterations and passes the check.
 
     Raises
     ------
     CheckFailedError
         The plan breaks a rule, so nothing that is made from it would be right.
     """
-    from jigsaw_opt.checking import check
     from jigsaw_opt.documents import load_plan
     from jigsaw_opt.instances.sources import instance_from
 
     instance, plan = instance_from(source), load_plan(plan_path)
+    _require_correct(source, plan_path, instance, plan)
+    return instance, plan
+
+
+def checked_any_plan(source: str, plan_path: Path) -> tuple[Instance, Plan | PhasedPlan]:
+    """As `checked_plan`, of a plan of either kind."""
+    from jigsaw_opt.documents import load_any_plan
+    from jigsaw_opt.instances.sources import instance_from
+
+    instance, plan = instance_from(source), load_any_plan(plan_path)
+    _require_correct(source, plan_path, instance, plan)
+    return instance, plan
+
+
+def _require_correct(source: str, plan_path: Path, instance: Instance, plan: Plan | PhasedPlan) -> None:
+    from jigsaw_opt.checking import check
+
     violations = check(instance, plan)
     if violations:
         raise CheckFailedError(
             f"{plan_path} is wrong in {len(violations)} place(s), first {violations[0]};"
             f" all with: jigsaw check {source} {plan_path}"
         )
-    return instance, plan
 
 
 def checked_picture(source: str, plan_path: Path, replay_path: Path | None = None) -> Picture:

@@ -9,7 +9,7 @@ from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Picture
 from jigsaw_opt.views.page import filled
 
-__all__ = ["timeline_html"]
+__all__ = ["timeline_data", "timeline_html"]
 
 
 def timeline_html(picture: Picture) -> str:
@@ -17,10 +17,11 @@ def timeline_html(picture: Picture) -> str:
 
     Names from the instance are data to the page and never markup.
     """
-    return filled("timeline.html", picture.instance.name, _data(picture))
+    return filled("timeline.html", picture.instance.name, timeline_data(picture))
 
 
-def _data(picture: Picture) -> dict[str, object]:
+def timeline_data(picture: Picture) -> dict[str, object]:
+    """What the page is made of."""
     plan, filled_share = picture.plan, picture.filled
     return {
         "name": printable(picture.instance.name),

@@ -76,6 +76,8 @@ class Picture:
         By GPU, where a job holds memory for some time only, what is taken of it.
     foreground
         Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
+    numbers
+        What decides the colour of each job, where the instance is a part of another one.
     """
 
     instance: Instance
@@ -85,11 +87,14 @@ class Picture:
     facts: tuple[tuple[str, str], ...] = ()
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
     foreground: frozenset[str] = frozenset()
+    numbers: tuple[int, ...] | None = None
 
     @property
     def colours(self) -> list[str]:
         """Colour of each job."""
-        return [GREY if job.name in self.foreground else job_colour(k) for k, job in enumerate(self.plan.jobs)]
+        numbers = self.numbers if self.numbers is not None else range(len(self.plan.jobs))
+        named = zip(numbers, self.plan.jobs, strict=True)
+        return [GREY if job.name in self.foreground else job_colour(number) for number, job in named]
 
     @property
     def filled(self) -> float | None:

@@ -8,18 +8,23 @@ from importlib.resources import files
 
 from jigsaw_opt.text import printable
 
-__all__ = ["filled"]
+__all__ = ["filled", "template"]
 
 _PLACE = re.compile(r"\{\{(title|data)\}\}")
 
 
-def filled(template: str, title: str, data: object) -> str:
+def template(name: str) -> str:
+    """A page of this folder as it is, with ``{{title}}`` and ``{{data}}`` where these belong."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def filled(name: str, title: str, data: object) -> str:
     """A page of this folder with a title and data in their places; neither is markup, whatever names are in them.
 
     Parameters
     ----------
-    template
-        Name of the file.
+    name
+        Name of its file.
     title
         Of the window.
     data
@@ -30,5 +35,4 @@ def filled(template: str, title: str, data: object) -> str:
     text = msgspec.json.encode(data).decode()
     # Inside a script element only "</script" and "<!--" could end the data early.
     texts = {"title": html.escape(printable(title)), "data": text.replace("<", "\\u003c")}
-    page = files(__package__).joinpath(template).read_text(encoding="utf-8")
-    return _PLACE.sub(lambda place: texts[place[1]], page)
+    return _PLACE.sub(lambda place: texts[place[1]], template(name))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
-__all__ = ["perfetto_trace"]
+__all__ = ["perfetto_trace", "phased_trace"]
 
 _PROCESSES = {"gpu": 1, "link": 2, "measured gpu": 3, "measured link": 4}
 _MEMORY = 5
@@ -25,6 +27,29 @@ def perfetto_trace(picture: Picture) -> bytes:
     for track, lane in enumerate(picture.lanes):
         events.extend(_event(lane, track, *names[interval.job], interval) for interval in lane.intervals)
     events.extend(_memory(picture))
+    return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def phased_trace(instance: Instance, plan: PhasedPlan) -> bytes:
+    """Trace events as JSON: a process for each group with a track for each of its jobs, and one event for each phase.
+
+    Each event says what its period is, how often it takes place and how many iterations the job does in it.
+    """
+    import msgspec
+
+    events: list[dict[str, Any]] = []
+    tracks = {job.name: number for number, job in enumerate(instance.jobs)}
+    for g, group in enumerate(plan.groups):
+        events.append({"ph": "M", "name": "process_name", "pid": g, "tid": 0, "args": {"name": f"group {g}"}})
+        for name in dict.fromkeys(job.name for phase in group.phases for job in phase.jobs):
+            where = {"ph": "M", "pid": g, "tid": tracks[name]}
+            events.append({**where, "name": "thread_name", "args": {"name": name}})
+    for g, p, phase in plan.all_phases():
+        for job in phase.jobs:
+            args = {"phase": p, "period_us": phase.period_us, "repeats": phase.repeats}
+            time = {"ts": phase.start_us, "dur": phase.end_us - phase.start_us}
+            args |= {"iterations": len(job.iterations)}
+            events.append({"ph": "X", "name": job.name, "pid": g, "tid": tracks[job.name], **time, "args": args})
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 

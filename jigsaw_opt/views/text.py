@@ -7,9 +7,10 @@ import string
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.lanes import Lane, Picture
 
-__all__ = ["timeline_text"]
+__all__ = ["LETTERS", "timeline_text"]
 
-_LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
+"""What stands for a job in a row of text, by its number; from the 63rd on they come again."""
 _HOLE = "·"
 
 
@@ -25,7 +26,7 @@ def timeline_text(picture: Picture, columns: int = 72) -> str:
         f"{name:<{width}} |{''.join(_cells(lane, end, columns))}| {100 * lane.busy_us / end:3.0f} % busy"
         for name, lane in zip(shown, picture.lanes, strict=True)
     ]
-    names = [f"{_LETTERS[k % len(_LETTERS)]} = {printable(job.name)}" for k, job in enumerate(picture.plan.jobs)]
+    names = [f"{LETTERS[k % len(LETTERS)]} = {printable(job.name)}" for k, job in enumerate(picture.plan.jobs)]
     scale = f"{'':<{width}} 0{picture.end_us:>{columns}} us"
     return "\n".join([*rows, scale, "jobs: " + ", ".join(names)])
 
@@ -46,4 +47,4 @@ def _letter(share: dict[int, int], whole: int) -> str:
     if not share:
         return _HOLE
     job = max(share, key=lambda key: (share[key], -key))
-    return _LETTERS[job % len(_LETTERS)] if 2 * sum(share.values()) >= whole else _HOLE
+    return LETTERS[job % len(LETTERS)] if 2 * sum(share.values()) >= whole else _HOLE

@@ -103,6 +103,18 @@ def test_commands_take_both_kinds_or_refuse_one_by_name(
     save_plan(plan, path)
     assert main(["check", str(instance), str(path)]) == 0
     assert main(["validate", str(instance), str(path)]) == 0
+    capsys.readouterr()
+    assert main(["plot", str(instance), str(path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1] == f"a |{'A' * 72}|"
+    assert shown[-1].endswith("0 to 126000000 us, 50000 periods of 2520 us, iterations in each: a 2")
+    page, trace = tmp_path / "p.html", tmp_path / "p.trace"
+    assert main(["plot", str(instance), str(path), "-o", str(page)]) == 0
+    assert "50000 periods" in page.read_text() and page.read_text().count("<html") == 1
+    assert main(["export", str(instance), str(path), "--to", "perfetto", "-o", str(trace)]) == 0
+    events = [event for event in json.loads(trace.read_bytes())["traceEvents"] if event["ph"] == "X"]
+    assert [(event["name"], event["ts"], event["dur"]) for event in events] == [("a", 0, 126000000)]
+    assert main(["plot", str(instance), str(path), "-o", str(tmp_path / "p.png")]) == 3
     save_plan(replace(plan, objective=plan.objective + 1), path)
     assert main(["check", str(instance), str(path)]) == 7
     assert "objective (docs/specification.md#objective)" in capsys.readouterr().out

@@ -1,0 +1,110 @@
+"""A phased plan as pictures: its phases on one long axis, and one period of each as a picture of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.text import printable
+from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.html import timeline_data
+from jigsaw_opt.views.lanes import Picture, picture
+from jigsaw_opt.views.page import filled, template
+from jigsaw_opt.views.text import LETTERS
+
+__all__ = ["period_picture", "phases_html", "phases_text"]
+
+
+def period_picture(instance: Instance, plan: PhasedPlan, phase: Phase) -> Picture:
+    """One period of a phase of a correct plan, as that of a cyclic plan, on the lanes that it uses."""
+    numbers = {job.name: number for number, job in enumerate(instance.jobs)}
+    jobs = tuple(
+        replace(
+            instance.jobs[numbers[job.name]],
+            iterations=len(job.iterations),
+            release_us=0,
+            deadline_us=None,
+        )
+        for job in phase.jobs
+    )
+    part = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+    period_us = phase.period_us
+    cyclic = Plan(plan.instance, "", "feasible", period_us, 0, period_us, phase.jobs, plan.solver)
+    drawn = picture(part, cyclic)
+    used = tuple(lane for lane in drawn.lanes if lane.intervals)
+    return replace(drawn, lanes=used, numbers=tuple(numbers[job.name] for job in phase.jobs))
+
+
+def phases_text(instance: Instance, plan: PhasedPlan, columns: int = 72) -> str:
+    """Rows of `columns` cells, one for each job by group; a cell is lettered if the job is in a phase there.
+
+    Below them stands every phase with its start and end, its period, its repetitions, and what each job does in one.
+    """
+    end = max(1, max(phase.end_us for _, _, phase in plan.all_phases()))
+    width = max(len(printable(job.name)) for job in instance.jobs)
+    lines = []
+    for g, group in enumerate(plan.groups):
+        names = {job.name for phase in group.phases for job in phase.jobs}
+        lines.append(f"group {g}")
+        for number, job in enumerate(instance.jobs):
+            if job.name in names:
+                cells = "".join(_cells(job.name, LETTERS[number % len(LETTERS)], group.phases, end, columns))
+                lines.append(f"{printable(job.name):<{width}} |{cells}|")
+    scale = f"{'':<{width}} 0{end:>{columns}} us"
+    return "\n".join([*lines, scale, *map(_described, plan.all_phases())])
+
+
+def _cells(name: str, letter: str, phases: tuple[Phase, ...], end: int, columns: int) -> list[str]:
+    cells = ["·"] * columns
+    for phase in phases:
+        if any(job.name == name for job in phase.jobs):
+            first = phase.start_us * columns // end
+            last = max(first, (phase.end_us * columns - 1) // end)
+            cells[first : last + 1] = letter * (min(last, columns - 1) + 1 - first)
+    return cells
+
+
+def _described(placed: tuple[int, int, Phase]) -> str:
+    g, p, phase = placed
+    done = ", ".join(f"{printable(job.name)} {len(job.iterations)}" for job in phase.jobs)
+    times = f"{phase.start_us} to {phase.end_us} us"
+    return f"group {g} phase {p}: {times}, {phase.repeats} periods of {phase.period_us} us, iterations in each: {done}"
+
+
+def phases_html(instance: Instance, plan: PhasedPlan) -> str:
+    """A page that needs no network: the phases of every job on one axis; a click shows a period as a timeline.
+
+    Names from the instance are data to the page and never markup.
+    """
+    data = {
+        "name": printable(instance.name),
+        "status": plan.status,
+        "objective": plan.objective,
+        "objectiveName": instance.objective,
+        "bound": plan.bound,
+        "end": max(phase.end_us for _, _, phase in plan.all_phases()),
+        "rows": [*_rows(instance, plan)],
+        "phases": [
+            {"title": _described((g, p, phase)), "page": timeline_data(period_picture(instance, plan, phase))}
+            for g, p, phase in plan.all_phases()
+        ],
+        "template": template("timeline.html"),
+    }
+    return filled("phases.html", instance.name, data)
+
+
+def _rows(instance: Instance, plan: PhasedPlan) -> Iterator[dict[str, object]]:
+    """A row for each job, group by group, with its phases as start, end and number among all."""
+    numbered = [(g, phase, number) for number, (g, _, phase) in enumerate(plan.all_phases())]
+    for g in range(len(plan.groups)):
+        for number, job in enumerate(instance.jobs):
+            parts = [
+                (phase.start_us, phase.end_us, k)
+                for group, phase, k in numbered
+                if group == g and any(it.name == job.name for it in phase.jobs)
+            ]
+            if parts:
+                yield {"group": g, "name": printable(job.name), "colour": job_colour(number), "parts": parts}
