@@ -10,8 +10,11 @@ import pytest
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server, cut
 from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.bounds import lower_bound
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.search.cyclic.candidate_table import CandidateTable
+from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.solve import solve
 from tests.oracle import optimum
 from tests.random_instances import GOALS, random_instance, with_route_policies
@@ -135,3 +138,19 @@ def test_links_that_a_policy_leaves_are_named_as_the_cause() -> None:
     result = solve(replace(instance, cluster=cluster), "greedy", Options(workers=1))
     assert result.status is Status.INFEASIBLE
     assert "1 of its GPUs are joined by links that its route policy 'near' allows" in result.conflicts[0].message
+
+
+def test_groups_are_inserted_where_no_buddies_are_joined() -> None:
+    """Only three of four servers are joined to one another; large instances are searched by such sets."""
+    instance = circle(2, "cyclic")
+    servers = instance.cluster.servers[:4]
+    links = tuple(Link(f"l{a}{b}", (f"s{a}", f"s{b}"), 10**6) for a, b in ("01", "02", "03", "23"))
+    cluster = replace(instance.cluster, servers=servers, links=links)
+    jobs = tuple(replace(job, workers=3, iterations=2500) for job in instance.jobs)
+    operations = cut(replace(instance, cluster=cluster, jobs=jobs))
+    asked = demands(operations)
+    assert asked is not None
+    table = CandidateTable(ProblemData(operations, Layout(operations), asked))
+    assert table.complete and {it.servers for it in table.of(0)} == {(0, 2, 3)}
+    result = solve(operations.instance, "search", Options(workers=1, work_limit=0.05))
+    assert result.objective == 3 * 2500 * 10

@@ -65,8 +65,7 @@ def repaired(
     effects, effect
         Those of the plan, and that of the failure.
     options
-        Limits, seed, cores. Shaped jobs, and jobs under route policies, are solved anew by ``auto``, which goes on
-        until a limit.
+        Limits, seed, cores. Where there are shaped jobs, ``auto`` solves all jobs anew, and goes on until a limit.
     """
     cluster = cluster_left(instance.cluster, effect.failed)
     left, unplaced = _placeable(replace(instance, cluster=cluster))
@@ -137,7 +136,7 @@ def _alone(instance: Instance, options: Options) -> tuple[Instance, dict[str, st
 
 
 def _solved(left: Instance, plan: Plan, options: Options) -> Result:
-    if left.shaped or left.policed:
+    if left.shaped:
         return solve(left, "auto", options)
     names = {job.name for job in left.jobs}
     return resolve(left, replace(plan, jobs=tuple(job for job in plan.jobs if job.name in names)), options=options)

@@ -56,6 +56,7 @@ class Warm(OrtoolsSolver):
     display_name: str = "an old plan repaired and improved"
 
     promises: ClassVar[bool] = True
+    route_policies: ClassVar[bool] = True
 
     def run(self, control: Control) -> Result:
         """Solve the instance.

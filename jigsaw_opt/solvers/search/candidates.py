@@ -194,10 +194,14 @@ class CandidateGenerator:
         return blocks if len(blocks) <= self.params.sample else self.rng.sample(blocks, self.params.sample)
 
     def _all_buddy_blocks(self, job: OperationGraph, servers: Sequence[int]) -> list[tuple[int, ...]]:
-        """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other."""
+        """Blocks of jobs of other widths lie inside one another or apart, so few jobs are in the way of each other.
+
+        Under a route policy there may be none, though other sets of servers are joined; then these are taken.
+        """
         key = (job.slots, job.route_policy, tuple(servers))
         if key not in self._buddy_blocks:
-            self._buddy_blocks[key] = list(self._buddy_allocated(job, servers))
+            blocks = list(self._buddy_allocated(job, servers))
+            self._buddy_blocks[key] = blocks or list(self._blocks_around(job, servers))
         return self._buddy_blocks[key]
 
     def _buddy_allocated(self, job: OperationGraph, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -223,6 +227,20 @@ class CandidateGenerator:
             else:
                 for s in block or [first]:
                     left.pop(s, None)
+
+    def _blocks_around(self, job: OperationGraph, servers: Sequence[int]) -> Iterator[tuple[int, ...]]:
+        """Around each server, the nearest ones that are joined to one another, as many as have room for a job."""
+        usable, routes = set(servers), self.layout.routes.under(job.route_policy)
+        for first in servers:
+            near = (s for ring in self.layout.near(first, job.route_policy) for s in ring if s in usable)
+            block: list[int] = []
+            room = 0
+            for server in routes.mutual(near):
+                block.append(server)
+                room += len(self.layout.on_server[server])
+                if room >= job.slots:
+                    yield tuple(sorted(block))
+                    break
 
     def _neighbourhood(self, job: OperationGraph, servers: Sequence[int], first: int) -> list[int]:
         """Servers nearest to one of them, as far as it takes to have room for a job: its rack, or beyond."""

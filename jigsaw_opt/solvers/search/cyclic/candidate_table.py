@@ -88,6 +88,11 @@ class CandidateTable:
             self._by_class[key] = [candidate_set for candidate_set in candidate_sets if candidate_set is not None]
         return self._by_class[key]
 
+    @property
+    def complete(self) -> bool:
+        """Whether every job has a candidate set. Under a route policy none may be found, though there is a place."""
+        return all(map(self.of, range(len(self.data.operations.jobs))))
+
     def assignment(
         self, placement: PartialPlacement, index: int, candidate_set: CandidateSet, period: int
     ) -> Assignment | None:

@@ -30,7 +30,9 @@ class BestFitInsertion:
     @classmethod
     def applies(cls, context: Context) -> bool:
         """On a cyclic horizon with too many operations for their sequence to be annealed."""
-        return context.cyclic and not context.sequenced
+        if not context.cyclic or context.sequenced:
+            return False
+        return not context.operations.instance.policed or context.shared(PeriodSearch).candidate_table.complete
 
     def run(self, incumbent: Candidate | None, budget: Budget) -> Candidate | None:
         """Try shorter periods."""
