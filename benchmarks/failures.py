@@ -117,6 +117,7 @@ def main() -> None:
     parser.add_argument("instances", nargs="*", default=INSTANCES)
     parser.add_argument("--seconds", type=float, default=5.0, help="for each plan, with and without --robust")
     parser.add_argument("--limit", type=float, default=10.0, help="seconds for each solve from scratch")
+    parser.add_argument("--slack", type=float, nargs="+", default=[1.3, 1.8, 2.2], help="deadlines over ends")
     asked = parser.parse_args()
     options = Options(asked.seconds, workers=2)
     instances = [instance_from(name) for name in asked.instances]
@@ -127,7 +128,7 @@ def main() -> None:
     repairs(found, Options(workers=2), asked.limit)
     print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'robust':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
     for name in ROBUST:
-        for slack in (1.3, 2.2):
+        for slack in asked.slack:
             robust(name, slack, options)
 
 
