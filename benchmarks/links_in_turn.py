@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--lengths", choices=tuple(LENGTHS_MS), default="own")
     parser.add_argument("--loads", type=int, nargs="+", default=LOADS, help="of the fullest uplink, in per cent")
     parser.add_argument("--cases", type=int, default=20)
-    parser.add_argument("--work", type=float, default=1.5, help="deterministic units of the solves of a case at a load")
+    parser.add_argument("--work", type=float, default=1.0, help="deterministic units of the solves of a case at a load")
     parser.add_argument("--most", type=int, default=4, help="the largest ratio")
     arguments = parser.parse_args()
     shared, planned = ("load", "fair", "first come", "shifts", "in step"), ("period", "bound", "ratios", "bound")
