@@ -21,6 +21,7 @@ from jigsaw_opt.solvers.resolve.failure_repair import FailureRepair, cluster_lef
 from jigsaw_opt.solvers.resolve.failures import FailureEffects
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 from jigsaw_opt.solvers.resolve.remaining import remaining_at
+from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
 from tests.solvers.test_failures import chained
 
@@ -80,6 +81,19 @@ def test_shaped_jobs_are_solved_anew() -> None:
     assert rerouted.objective == 16 and not rerouted.moved
     stopped = repair(instance, plan, FailedPart("server", "b"))
     assert stopped.plan is None and list(stopped.unplaced) == ["j"]
+
+
+def test_policies_hold_for_repaired_plans() -> None:
+    """Three workers, of which no server has room for all, and a detour that their policy forbids."""
+    instance = paired()
+    links = (*instance.cluster.links, Link("ab", ("a", "b"), 10**6))
+    cluster = replace(instance.cluster, links=links, route_policies={"p": RoutePolicy(avoid=("hub",))})
+    job = Job("w", "m", 3, 1, route_policy="p")
+    policed = validate(replace(instance, cluster=cluster, jobs=(job,)))
+    plan = solved(policed)
+    assert repair(policed, plan, FailedPart("switch", "hub")).objective == plan.objective
+    stopped = repair(policed, plan, FailedPart("link", "ab"))
+    assert stopped.plan is None and stopped.status is not Status.FEASIBLE
 
 
 def test_what_is_left_of_a_cluster_is_valid() -> None:
