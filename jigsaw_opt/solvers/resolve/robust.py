@@ -64,15 +64,18 @@ def solve_robust(
         The solver takes no such condition.
     """
     instance, options = validate(instance), options or Options()
-    narrow = instance
-    if not instance.policed:
-        narrow = replace(instance, cluster=without_links(instance.cluster, bridges(instance.cluster)))
+    dead = bridges(instance.cluster) if not instance.policed else frozenset()
+    narrow = replace(instance, cluster=without_links(instance.cluster, dead)) if dead else instance
     asked = replace(options, condition=LinkFailures(instance.cluster).outlived)
     method = find(solver)
     if instance.promising and instance.cluster.links and not callable(method):
         first = list(_first_plans(narrow, method, _shared(asked, _FIRST_SHARE / 2)))
         method, asked = _Begun(method, first), _shared(asked, 1 - _FIRST_SHARE)
-    return _of_all(instance, solve(narrow, method, asked, report), options)
+    result = solve(narrow, method, asked, report)
+    if result.status is Status.INFEASIBLE:
+        told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
+        return replace(result, conflicts=tuple(told))
+    return _of_all(instance, result, options) if dead else result
 
 
 def _first_plans(instance: Instance, method: ControlledSolver, options: Options) -> Iterator[Timetable]:
@@ -199,9 +202,6 @@ class LinkFailures:
 
 def _of_all(instance: Instance, result: Result, options: Options) -> Result:
     """The result with the bound and the proofs of all plans of the instance."""
-    if result.status is Status.INFEASIBLE:
-        told = [replace(it, message=f"no plan outlives every link: {it.message}") for it in result.conflicts]
-        return replace(result, conflicts=tuple(told))
     bound = first_bound(cut(instance, shaped=True), options)
     result = replace(result, bound=bound.value, proof=bound.proof)
     if result.plan is None or result.objective is None:
