@@ -105,27 +105,28 @@ def in_order(instance: Instance, layout: PipelineLayout) -> Instance:
     return replace(instance, jobs=(replace(job, shape=replace(job.shape, edges=edges)),))
 
 
-def bursts(gpus: int) -> Iterator[Foreground]:
+def bursts(gpus: int, background_batch: int | None = None) -> Iterator[Foreground]:
     """Bursts of VGG and WideResNet at 266 000 bytes a microsecond, layers amplified at most 2 times.
 
     On more GPUs than samples there are several bursts of as many GPUs as samples, each on a server of its own.
     """
     for model, batch in (("vgg", 64), ("wrn", 32)):
         together = min(gpus, batch)
-        yield several(burst(model, batch, together), gpus // together)
+        yield several(burst(model, batch, together, background_batch), gpus // together)
 
 
-def burst(model: str, batch: int, gpus: int) -> Foreground:
-    """A burst on all GPUs of a server."""
+def burst(model: str, batch: int, gpus: int, background_batch: int | None) -> Foreground:
+    """A burst on all GPUs of a server; without a batch of their own, background jobs have that of data parallelism."""
     runs = read_deeppool_runs((FOLDER / "deeppool" / f"A100_{model}.prof").read_bytes())
     costs = profiled_costs(runs, BurstSetting(gpus, batch, 266_000))
-    single = widest_plan(profiled_costs(runs, BurstSetting(1, batch // gpus, 266_000)))
+    own = background_batch or batch // gpus
+    single = widest_plan(profiled_costs(runs, BurstSetting(1, own, 266_000)))
     return Foreground(
         f"{model} {batch}",
         burst_instance(exact_plan(costs, 2.0), model, "cyclic"),
         500,
         batch,
-        batch // gpus * 1e6 / single.iteration_us,
+        own * 1e6 / single.iteration_us,
         batch * 1e6 / widest_plan(costs).iteration_us,
     )
 
@@ -201,6 +202,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="a row (default: 20)")
     parser.add_argument("--only", default="", metavar="TEXT", help="foregrounds whose name has this")
     parser.add_argument("--gpus", type=int, nargs="+", default=[8], metavar="N", help="of bursts (default: 8)")
+    parser.add_argument("--background-batch", type=int, metavar="N", help="of a GPU, for throughput")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the first with pieces as an instance")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="of background (default: both)")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="threads (default: 2)")
@@ -209,7 +211,7 @@ def main() -> int:
     if not FOLDER.is_dir():
         print(f"no costs at {FOLDER}; JIGSAW_SHARED says where data/ is", file=sys.stderr)
         return 2
-    groups = pipelines(), *map(bursts, arguments.gpus)
+    groups = pipelines(), *(bursts(gpus, arguments.background_batch) for gpus in arguments.gpus)
     chosen = [it for group in groups for it in group if arguments.only in it.name]
     options = Options(time_limit=arguments.seconds, workers=arguments.workers)
     if arguments.write is not None:

@@ -98,6 +98,15 @@ def test_nothing_fits_and_the_foreground_stays_as_it_is() -> None:
     assert found.plan.objective == 15
 
 
+def test_a_bound_of_rates_holds_where_a_shorter_period_has_as_many_iterations() -> None:
+    whole = instance(THERE_AND_BACK, line("long", ("z", 14)), gpus=3)
+    loads = Loads(whole, ["front"], ["long"], 27, 15)
+    assert loads.caps == (1,)
+    assert loads.rate_bound() == Fraction(1, 15)
+    found = fill(whole, ["front"], WORK, slowdown=1.8)
+    assert (found.value, found.plan.objective, found.status) == (1, 15, "optimal")
+
+
 def test_weights_decide_between_jobs() -> None:
     heavy = replace(line("b", ("z", 5)), weight=9)
     found = fill(instance(THERE_AND_BACK, line("a", ("z", 4)), heavy), ["front"], WORK, slowdown=1)

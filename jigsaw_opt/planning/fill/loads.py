@@ -124,21 +124,39 @@ class Loads:
     def rate_bound(self) -> Fraction:
         """Weighted iterations a microsecond that no plan within the allowed period beats.
 
-        The knapsack's value over the period never falls as the period grows, so the allowed one is the best. Besides,
-        iterations are whole, and no period is below that of the foreground alone.
+        The knapsack's value is piecewise linear in the period, so over the period it is largest at an end or a corner:
+        where all that a job may have just fits. Besides, iterations are whole, and no period is below that of the
+        foreground alone.
         """
-        most = min(self._knapsack(resource) for resource in self.resources)
-        return min(most / self.allowed_us, Fraction(int(most), self.least_us))
+        rates, most = [], []
+        for resource in self.resources:
+            periods = self._corners(resource)
+            rates.append(max(self._knapsack(resource, period) / period for period in periods))
+            most.append(self._knapsack(resource, Fraction(self.allowed_us)))
+        return min(*rates, Fraction(int(min(most)), self.least_us))
 
-    def _knapsack(self, resource: SharedResource) -> Fraction:
-        """Most weighted iterations that fit, fractions of one allowed."""
-        left = Fraction(resource.count * self.allowed_us - resource.taken_us)
+    def _by_density(self, resource: SharedResource) -> list[tuple[int, int, int]]:
+        """Weight, work and cap of jobs, the best weight for their work first."""
+        items = [*zip(self.weights, resource.each_us, self.caps, strict=True)]
+        return sorted(items, key=lambda it: (it[1] > 0, -Fraction(it[0], it[1] or 1)))
+
+    def _corners(self, resource: SharedResource) -> list[Fraction]:
+        """Ends of the periods that are possible, and where a resource suffices for one job more than before."""
+        work, corners = resource.taken_us, [Fraction(self.least_us), Fraction(self.allowed_us)]
+        for _, each, cap in self._by_density(resource):
+            work += each * cap
+            if self.least_us * resource.count < work < self.allowed_us * resource.count:
+                corners.append(Fraction(work, resource.count))
+        return corners
+
+    def _knapsack(self, resource: SharedResource, period: Fraction) -> Fraction:
+        """Most weighted iterations that fit in a period, fractions of one allowed."""
+        left = resource.count * period - resource.taken_us
         if left < 0:
             return Fraction(0)
-        items = [*zip(self.weights, resource.each_us, self.caps, strict=True)]
-        value = Fraction(sum(weight * cap for weight, each, cap in items if each == 0))
-        for weight, each, cap in sorted((it for it in items if it[1]), key=lambda it: -Fraction(it[0], it[1])):
-            count = min(Fraction(cap), left / each)
+        value = Fraction(0)
+        for weight, each, cap in self._by_density(resource):
+            count = min(Fraction(cap), left / each) if each else Fraction(cap)
             value, left = value + count * weight, left - count * each
         return value
 

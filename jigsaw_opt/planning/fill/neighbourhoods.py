@@ -31,6 +31,8 @@ _OPENINGS = 3
 _REMOVALS = 0.2
 _GREEDY = 0.5
 """How often a gap goes, and how often jobs come back to the GPUs that have most time left."""
+_SPREAD = 0.5
+"""How often jobs that are put back go to other GPUs than the one before; together, gangs interlock."""
 _MOST_OUT = 8
 """Jobs that are taken out at once."""
 _FEWEST_TRIES = 40
@@ -216,9 +218,10 @@ class PackingSearch:
         pick.shuffle(gpus)
         if pick.random() < _GREEDY:
             gpus.sort(key=lambda gpu: -packing.calendar(gpu).free_us)
+        spread = pick.random() < _SPREAD
         for index in sorted(out, key=lambda j: (-self._density(j), pick.random())):
             chosen = self._chosen(packing, index, gpus)
-            if chosen is not None and packing.place(index, chosen):
+            if chosen is not None and packing.place(index, chosen) and (spread or pick.random() < _SPREAD):
                 gpus.sort(key=lambda gpu: gpu in chosen)
         if not self._take(self._inserted(packing, out)):
             packing.restore(before)
