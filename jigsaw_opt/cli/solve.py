@@ -80,6 +80,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--robust", action="store_true", help="only plans that keep their promises after any one link has failed"
     )
+    parser.add_argument(
+        "--phased", action="store_true", help="make a phased plan, of long jobs (default: where no other is written)"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the plan document here")
     parser.add_argument("--timeline", action="store_true", help="also print the timeline and what proves the bound")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -103,7 +106,18 @@ def run(arguments: argparse.Namespace) -> int:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
         with on_interrupt(options.cancel.set):
+            if arguments.phased or _is_long(instance, arguments):
+                from jigsaw_opt.cli.solve_phased import run_phased
+
+                return run_phased(instance, arguments, options)
             return _finish(instance, arguments, options)
+
+
+def _is_long(instance: Instance, arguments: argparse.Namespace) -> bool:
+    """Whether only a phased plan can be had, and nothing else was asked for."""
+    from jigsaw_opt.solvers.phased import is_long
+
+    return arguments.solver == "auto" and arguments.warm is None and is_long(instance)
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:

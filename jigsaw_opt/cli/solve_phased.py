@@ -1,0 +1,82 @@
+"""`jigsaw solve --phased`: a phased plan made, written and told."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.phased import PhasedResult
+
+__all__ = ["run_phased"]
+
+_EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
+_NOT_TAKEN = (
+    *("warm", "gap", "target", "no_improvement", "work_limit"),
+    *("engine", "engine_parameter", "engine_log", "params"),
+)
+
+
+def run_phased(instance: Instance, arguments: argparse.Namespace, options: Options) -> int:
+    """Make a phased plan, write it, print; returns the exit code.
+
+    Raises
+    ------
+    UsageError
+        An option was given that phased plans are not made with.
+    """
+    from jigsaw_opt.cli.output import flush
+    from jigsaw_opt.documents import save_plan
+    from jigsaw_opt.solvers.phased import solve_phased
+    from jigsaw_opt.system.interrupts import INTERRUPTED
+
+    given = [name for name in _NOT_TAKEN if getattr(arguments, name) not in (None, [])]
+    if arguments.solver != "auto":
+        given.append("solver")
+    if given:
+        raise UsageError(f"a phased plan is made without --{given[0].replace('_', '-')}")
+    result = solve_phased(instance, options)
+    if result.plan is not None and arguments.output is not None:
+        save_plan(result.plan, arguments.output)
+    _print(instance, result, arguments)
+    flush()
+    return INTERRUPTED if options.cancel.is_set() else _EXIT[result.status]
+
+
+def _print(instance: Instance, result: PhasedResult, arguments: argparse.Namespace) -> None:
+    from jigsaw_opt.cli.output import note, print_json, print_table
+    from jigsaw_opt.text import printable
+
+    if arguments.json:
+        print_json(_as_json(result, arguments))
+        return
+    for conflict in result.conflicts:
+        note(f"infeasible: {conflict.message}")
+    gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
+    row = (result.objective, result.bound, gap, result.status, "phased", f"{result.seconds:.2f} s")
+    print_table(("objective", "bound", "gap", "status", "solver", "time"), [row])
+    if arguments.timeline and result.plan is not None:
+        from jigsaw_opt.views.phases import phases_text
+
+        print(f"\n{phases_text(instance, result.plan)}\n")
+        print(f"proof: no plan is better than {result.bound} ({printable(result.proof.sentence)}).")
+
+
+def _as_json(result: PhasedResult, arguments: argparse.Namespace) -> dict[str, object]:
+    written = arguments.output is not None and result.plan is not None
+    return {
+        "status": result.status,
+        "objective": result.objective,
+        "bound": result.bound,
+        "bound_reason": result.proof.sentence,
+        "gap": result.gap,
+        "solver": "phased",
+        "seconds": round(result.seconds, 3),
+        "seed": result.seed,
+        "plan": str(arguments.output) if written else None,
+        "conflicts": [{"kind": c.kind, "jobs": c.jobs, "message": c.message} for c in result.conflicts],
+    }

@@ -1,0 +1,86 @@
+"""Which jobs are on the GPUs at the same time, where they are, and which of them share anything."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import gcd
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.plan import JobPlan, Plan
+
+__all__ = ["Place", "cyclic_part", "iteration_counts", "placed_gangs", "sharing_groups"]
+
+Place = Callable[[Instance], Plan | None]
+"""A plan of a cyclic instance, or None where none was found."""
+_MOST_ITERATIONS = 4
+"""Of one job in a period: more make its cyclic plan larger and its phases no shorter."""
+
+
+def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
+    """Some jobs of an instance on the cyclic horizon, each with so many iterations a period."""
+    jobs = tuple(
+        replace(job, iterations=counts[job.name], release_us=0, deadline_us=None)
+        for job in instance.jobs
+        if job.name in counts
+    )
+    return replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+
+
+def iteration_counts(remaining: Mapping[str, int]) -> dict[str, int]:
+    """Iterations of each job in a period, in about the ratio of what remains, so that all end together."""
+    most = max(remaining.values())
+    counts = {name: max(1, round(_MOST_ITERATIONS * left / most)) for name, left in remaining.items()}
+    common = gcd(*counts.values())
+    return {name: min(count // common, remaining[name]) for name, count in counts.items()}
+
+
+def placed_gangs(instance: Instance, jobs: Sequence[Job], place: Place) -> list[Plan] | None:
+    """Cyclic plans that have every job once; jobs of one plan fit on the cluster together.
+
+    Parameters
+    ----------
+    instance, jobs
+        The instance and its jobs, or some of them.
+    place
+        Makes a cyclic plan of some jobs. Where it finds none, they are halved.
+    """
+    counts = iteration_counts({job.name: job.iterations for job in jobs})
+    plan = place(cyclic_part(instance, counts))
+    if plan is not None:
+        return [plan]
+    if len(jobs) == 1:
+        return None
+    half = len(jobs) // 2
+    first, second = placed_gangs(instance, jobs[:half], place), placed_gangs(instance, jobs[half:], place)
+    return first + second if first is not None and second is not None else None
+
+
+def sharing_groups(instance: Instance, gangs: Sequence[Plan]) -> list[list[str]]:
+    """Names of jobs that share a GPU or a link, directly or by others, in the instance's order."""
+    leader: dict[object, object] = {}
+
+    def find(thing: object) -> object:
+        while leader.setdefault(thing, thing) != thing:
+            leader[thing] = thing = leader[leader[thing]]
+        return thing
+
+    routes, asked = Routes(instance.cluster), {job.name: job for job in instance.jobs}
+    for job in (job for plan in gangs for job in plan.data_parallel):
+        for used in _resources(instance, routes.under(asked[job.name].route_policy), job):
+            leader[find(used)] = find(("job", job.name))
+    groups: defaultdict[object, list[str]] = defaultdict(list)
+    for one in instance.jobs:
+        groups[find(("job", one.name))].append(one.name)
+    return list(groups.values())
+
+
+def _resources(instance: Instance, routes: Routes, job: JobPlan) -> list[tuple[str, object]]:
+    servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
+    held = Counter(servers[gpu.rsplit("/", 1)[0]] for gpu in job.gpus)
+    channel = routes.channel(held)
+    links = channel.links if channel is not None else ()
+    return [*(("GPU", gpu) for gpu in job.gpus), *(("link", link) for link in links)]

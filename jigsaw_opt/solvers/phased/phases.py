@@ -1,0 +1,86 @@
+"""Phases of a group: gangs in turn, each with its released jobs, until one of them ends or another is released."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.phased_plan import Phase
+from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
+from jigsaw_opt.solvers.phased.gangs import iteration_counts
+
+__all__ = ["Timing", "compact", "phases_in_turn"]
+
+Timing = Callable[[Mapping[str, int]], Plan]
+"""A cyclic plan of jobs, with so many iterations of each, on the GPUs that they have."""
+
+
+def phases_in_turn(jobs: Mapping[str, Job], gangs: Sequence[Sequence[str]], timing: Timing) -> list[Phase]:
+    """Phases one after another; a job runs without a pause from its first phase to its end.
+
+    Parameters
+    ----------
+    jobs
+        The jobs of the group by name.
+    gangs
+        Names of jobs that run together, in the order in which the gangs do.
+    timing
+        Makes the cyclic plan of a phase.
+    """
+    phases: list[Phase] = []
+    now = 0
+    for gang in gangs:
+        remaining = {name: jobs[name].iterations for name in gang}
+        while remaining:
+            released = {name: left for name, left in remaining.items() if jobs[name].release_us <= now}
+            later = [jobs[name].release_us for name in remaining if name not in released]
+            if not released:
+                now = min(later)
+                continue
+            phase = _phase(released, now, min(later, default=None), timing)
+            for job in phase.jobs:
+                remaining[job.name] -= phase.repeats * len(job.iterations)
+            remaining = {name: left for name, left in remaining.items() if left}
+            phases.append(phase)
+            now = phase.end_us
+    return phases
+
+
+def _phase(remaining: Mapping[str, int], now: int, next_us: int | None, timing: Timing) -> Phase:
+    """As many repetitions as every job has iterations for, or as there is time for before the next release."""
+    counts = iteration_counts(remaining)
+    plan = timing(counts)
+    period_us = plan.period_us or plan.objective
+    repeats = min(left // counts[name] for name, left in remaining.items())
+    if next_us is not None:
+        repeats = min(repeats, max(1, (next_us - now) // period_us))
+    return Phase(now, period_us, repeats, compact(plan.data_parallel, period_us))
+
+
+def compact(jobs: Sequence[JobPlan], period_us: int) -> tuple[JobPlan, ...]:
+    """The same cyclic plan with the moment of its period as 0 from which on one repetition takes least time."""
+    starts = [min(block.start_us for block in job.iterations[0].blocks) for job in jobs]
+    ends = [max(_end_us(iteration) for iteration in job.iterations) for job in jobs]
+    spans = [end - start for start, end in zip(starts, ends, strict=True)]
+
+    def last_us(origin: int) -> int:
+        return max((start - origin) % period_us + span for start, span in zip(starts, spans, strict=True))
+
+    origin = min(starts, key=last_us)
+    moved = ((start - origin) % period_us - start for start in starts)
+    return tuple(_later(job, by) for job, by in zip(jobs, moved, strict=True))
+
+
+def _end_us(iteration: Iteration) -> int:
+    blocks, transfers = iteration.blocks, iteration.transfers
+    return max(max(block.end_us for block in blocks), max((it.end_us for it in transfers), default=0))
+
+
+def _later(job: JobPlan, by: int) -> JobPlan:
+    def later(iteration: Iteration) -> Iteration:
+        blocks = (replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in iteration.blocks)
+        transfers = (replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in iteration.transfers)
+        return Iteration(tuple(blocks), tuple(transfers))
+
+    return replace(job, iterations=tuple(map(later, job.iterations)))

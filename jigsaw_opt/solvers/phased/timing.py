@@ -1,0 +1,81 @@
+"""Cyclic plans of jobs that stay on their GPUs, by modulo insertion at shorter and shorter periods."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.assignment import Assignment
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted
+from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
+
+__all__ = ["FixedPlacementTiming"]
+
+_FRUITLESS = 3
+"""Rounds of insertion without a shorter period after which timing ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPlacementTiming:
+    """Times a cyclic instance whose jobs have their GPUs already.
+
+    Parameters
+    ----------
+    placements
+        By name of a job, the names of its workers' GPUs.
+    """
+
+    placements: Mapping[str, Sequence[str]]
+    name: str = "timing"
+    display_name: str = "cyclic timetables of a given placement"
+
+    promises: ClassVar[bool] = True
+
+    def unavailable(self) -> str | None:
+        """Never: it needs no engine."""
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Why it does not take an instance."""
+        return None if instance.horizon == "cyclic" else "it is not cyclic"
+
+    def run(self, control: Control) -> Result:
+        """Offer plans with shorter and shorter periods."""
+        return control.conclude(lambda: _timed(control, self.placements))
+
+
+def _timed(control: Control, placements: Mapping[str, Sequence[str]]) -> StoppedBy:
+    operations, rng = control.operations, random.Random(control.options.seed)
+    asked = demands(operations)
+    if asked is None:
+        return StoppedBy.COMPLETED
+    data = ProblemData(operations, Layout(operations), asked)
+    assignments = _assignments(data, placements)
+    if assignments is None:
+        return StoppedBy.COMPLETED
+    fruitless = 0
+    while fruitless < _FRUITLESS and control.reason() is None:
+        most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
+        best = most if control.objective is None else control.objective
+        for timetable in reinserted(data, assignments, best, rng, lambda: control.reason() is not None):
+            control.offer(timetable)
+        fruitless = fruitless + 1 if control.objective in (None, best) else 0
+    return control.reason() or StoppedBy.COMPLETED
+
+
+def _assignments(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
+    """Each job on its GPUs, with levels that memory admits once all are there; None where some job cannot be there."""
+    placement = PartialPlacement(data, rigid=False)
+    for index, job in enumerate(data.operations.jobs):
+        assignment = placement.assignment(index, [data.number[gpu] for gpu in placements[job.name]])
+        if assignment is None:
+            return None
+        placement.place(index, assignment, [max(column) for column in zip(*assignment.plan.rows, strict=True)])
+    return placement.resolved()

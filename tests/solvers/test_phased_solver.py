@@ -1,0 +1,144 @@
+"""Phased plans that are made: correct, within their bound, and the optimum where that is known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import load_any_plan, save_instance
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    FreeDepth,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Link,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    StaircaseDepth,
+)
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import is_long, solve_phased
+from jigsaw_opt.solvers.phased.gangs import iteration_counts, sharing_groups
+from jigsaw_opt.solvers.phased.phases import compact
+from jigsaw_opt.solvers.result import Status
+
+NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
+ONE = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
+
+
+def cluster(memory: int = 200) -> Cluster:
+    servers = tuple(Server(name, "v", 2, memory, 10**6) for name in ("x", "y"))
+    return Cluster(servers, (), (Link("xy", ("x", "y"), 10**6, 1),))
+
+
+def instance(*jobs: Job, memory: int = 200, objective: str = "makespan") -> Instance:
+    return Instance("long", cluster(memory), {"net": NET, "one": ONE}, jobs, "finite", objective)  # type: ignore[arg-type]
+
+
+def solved(asked: Instance) -> tuple[Status, int, int]:
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None and check(asked, result.plan) == ()
+    assert result.bound <= result.plan.objective
+    return result.status, result.plan.objective, len(result.plan.groups)
+
+
+def test_jobs_that_share_nothing_run_at_their_own_pace() -> None:
+    """A job of each GPU: blocks of 10 us without a gap, so that the longest decides."""
+    jobs = [Job(f"j{k}", "one", 1, 10**6 + k) for k in range(4)]
+    assert solved(instance(*jobs)) == (Status.OPTIMAL, 10 * (10**6 + 3), 4)
+
+
+def test_jobs_of_one_gpu_follow_smiths_rule() -> None:
+    servers = (Server("x", "v", 1, 200, 10**6),)
+    jobs = (Job("long", "one", 1, 3000), Job("short", "one", 1, 1000), Job("heavy", "one", 1, 2000, weight=9))
+    asked = replace(instance(*jobs, objective="weighted_completion"), cluster=Cluster(servers))
+    ends = {"heavy": 20_000, "short": 30_000, "long": 60_000}
+    _, objective, groups = solved(asked)
+    assert (objective, groups) == (9 * ends["heavy"] + ends["short"] + ends["long"], 1)
+    assert solved(replace(asked, objective="makespan"))[:2] == (Status.OPTIMAL, 60_000)
+
+
+def test_releases_and_deadlines_are_kept() -> None:
+    jobs = (
+        Job("a", "net", 2, 50_000, depth=StaircaseDepth()),
+        Job("b", "net", 2, 20_000, release_us=333_333, depth=FreeDepth(balance=1)),
+        Job("c", "one", 1, 70_000, release_us=1_000, weight=3),
+    )
+    for objective in ("makespan", "weighted_completion"):
+        solved(instance(*jobs, objective=objective))
+    soon = replace(jobs[2], deadline_us=10)
+    result = solve_phased(instance(*jobs[:2], soon), Options(workers=1))
+    assert result.plan is None and result.status is Status.INFEASIBLE
+    tight = replace(jobs[2], deadline_us=701_000)
+    asked = instance(*jobs[:2], tight)
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is None or check(asked, result.plan) == ()
+
+
+def test_jobs_that_do_not_fit_together_take_turns() -> None:
+    """Memory for one worker on a GPU: six jobs on four GPUs."""
+    jobs = [Job(f"j{k}", "net", 1, 1000) for k in range(6)]
+    status, objective, _ = solved(instance(*jobs, memory=60))
+    assert (status, objective) == (Status.OPTIMAL, 2 * 12_000)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(UsageError, match="is cyclic"):
+        solve_phased(Instance("c", cluster(), {"one": ONE}, (Job("j", "one", 1, 1),), "cyclic", "period"))
+    wide = solve_phased(instance(Job("j", "one", 5, 10)))
+    assert wide.status is Status.INFEASIBLE and wide.conflicts
+
+
+def test_only_what_no_other_plan_is_written_for_is_long() -> None:
+    assert not is_long(instance(Job("j", "one", 1, 10**7)))
+    assert is_long(instance(Job("j", "one", 1, 10**7), Job("k", "net", 2, 10**7)))
+
+
+def test_iterations_of_a_period_follow_what_remains() -> None:
+    assert iteration_counts({"a": 500, "b": 500}) == {"a": 1, "b": 1}
+    assert iteration_counts({"a": 1000, "b": 500, "c": 10}) == {"a": 4, "b": 2, "c": 1}
+    assert iteration_counts({"a": 1, "b": 3}) == {"a": 1, "b": 3}
+
+
+def test_jobs_are_grouped_by_gpus_and_by_links() -> None:
+    asked = instance(*(Job(name, "net", 2, 1) for name in "abc"), Job("d", "one", 1, 1))
+    places = {"a": ("x/0", "y/0"), "b": ("x/1", "y/1"), "c": ("x/0", "x/1"), "d": ("y/1",)}
+    jobs = tuple(JobPlan(name, gpus, ()) for name, gpus in places.items())
+    plan = Plan("long", "", "feasible", 1, 0, 1, jobs)
+    assert sharing_groups(asked, [plan]) == [["a", "b", "c", "d"]]
+    apart = Plan("long", "", "feasible", 1, 0, 1, (jobs[0], jobs[3]))
+    assert sharing_groups(replace(asked, jobs=(asked.jobs[0], asked.jobs[3])), [apart]) == [["a"], ["d"]]
+
+
+def test_a_phase_begins_where_a_repetition_is_shortest() -> None:
+    def job(name: str, start: int, end: int) -> JobPlan:
+        return JobPlan(name, ("x/0",), (Iteration((Block(1, start, end),), ()),))
+
+    moved = compact((job("a", 38, 45), job("b", 5, 8)), 10)
+    spans = {it.name: (it.iterations[0].blocks[0].start_us, it.iterations[0].blocks[0].end_us) for it in moved}
+    assert spans == {"a": (0, 7), "b": (7, 10)}
+
+
+def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, plan = tmp_path / "i.json", tmp_path / "p.json"
+    save_instance(instance(Job("j", "one", 1, 10**9), Job("k", "one", 1, 10**9)), path)
+    assert main(["solve", str(path), "--json", "-o", str(plan)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["status"], told["objective"], told["solver"]) == ("optimal", 10**10, "phased")
+    assert load_any_plan(plan).objective == 10**10
+    assert main(["check", str(path), str(plan)]) == 0
+    assert main(["solve", str(path), "--phased", "--timeline"]) == 0
+    assert "group 1 phase 0" in capsys.readouterr().out
+    assert main(["solve", str(path), "--phased", "--solver", "greedy"]) == 2
+    assert "without --solver" in capsys.readouterr().err
