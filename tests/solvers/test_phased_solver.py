@@ -29,8 +29,8 @@ from jigsaw_opt.problem import (
 )
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased
-from jigsaw_opt.solvers.phased.gangs import iteration_counts, sharing_groups
 from jigsaw_opt.solvers.phased.phases import compact
+from jigsaw_opt.solvers.phased.shelves import iteration_counts, sharing_groups
 from jigsaw_opt.solvers.result import Status
 
 NET = Model((Segment("body", {"v": 3}, {"v": 6}, 10, 40), Segment("head", {"v": 1}, {"v": 2}, 5, 1)), state_factor=1)
@@ -67,6 +67,27 @@ def test_jobs_of_one_gpu_follow_smiths_rule() -> None:
     _, objective, groups = solved(asked)
     assert (objective, groups) == (9 * ends["heavy"] + ends["short"] + ends["long"], 1)
     assert solved(replace(asked, objective="makespan"))[:2] == (Status.OPTIMAL, 60_000)
+
+
+def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> None:
+    """`wide` needs both GPUs of the server; the others run side by side, the fast one at eight times the pace."""
+    slow = Model((Segment("s", {"v": 40}, {"v": 40}, 0, 30),))
+    jobs = (Job("wide", "net", 2, 900_000), Job("fast", "one", 1, 8_000), Job("slow", "slow", 1, 1_000))
+    servers = (Server("x", "v", 2, 200, 10**6),)
+    asked = replace(instance(*jobs, objective="weighted_completion"), cluster=Cluster(servers))
+    asked = replace(asked, models={**asked.models, "slow": slow})
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None
+    first = result.plan.groups[0].phases[0]
+    assert [(job.name, len(job.iterations)) for job in first.jobs] == [("fast", 8), ("slow", 1)]
+    assert (first.period_us, first.repeats) == (80, 1_000)
+
+
+def test_a_time_limit_is_kept() -> None:
+    jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(6)]
+    asked = instance(*jobs, objective="weighted_completion")
+    result = solve_phased(asked, Options(workers=1, time_limit=0.3))
+    assert result.plan is not None and check(asked, result.plan) == ()
 
 
 def test_releases_and_deadlines_are_kept() -> None:
@@ -108,7 +129,7 @@ def test_only_what_no_other_plan_is_written_for_is_long() -> None:
 def test_iterations_of_a_period_follow_what_remains() -> None:
     assert iteration_counts({"a": 500, "b": 500}) == {"a": 1, "b": 1}
     assert iteration_counts({"a": 1000, "b": 500, "c": 10}) == {"a": 4, "b": 2, "c": 1}
-    assert iteration_counts({"a": 1, "b": 3}) == {"a": 1, "b": 3}
+    assert iteration_counts({"slow": 1 / 30, "fast": 1 / 10}, 6) == {"slow": 1, "fast": 3}
 
 
 def test_jobs_are_grouped_by_gpus_and_by_links() -> None:

@@ -1,55 +1,78 @@
-"""Phases of a group: gangs in turn, each with its released jobs, until one of them ends or another is released."""
+"""Phases of a group by a policy: which jobs run at the same time, in which order, at which ratio of iterations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
-from jigsaw_opt.solvers.phased.gangs import iteration_counts
 
-__all__ = ["Timing", "compact", "phases_in_turn"]
+__all__ = ["PhasePolicy", "Timing", "compact", "phases_of"]
 
 Timing = Callable[[Mapping[str, int]], Plan]
 """A cyclic plan of jobs, with so many iterations of each, on the GPUs that they have."""
 
 
-def phases_in_turn(jobs: Mapping[str, Job], gangs: Sequence[Sequence[str]], timing: Timing) -> list[Phase]:
+@dataclass(frozen=True, slots=True)
+class PhasePolicy:
+    """How the jobs of a group run.
+
+    Parameters
+    ----------
+    order
+        Their names, those that run first in front.
+    admits
+        Whether a job may run beside those that do, one at least.
+    counts
+        Iterations of each job in a period, from how many are left.
+    """
+
+    order: Sequence[str]
+    admits: Callable[[str, Sequence[str]], bool]
+    counts: Callable[[Mapping[str, int]], dict[str, int]]
+
+
+def phases_of(jobs: Mapping[str, Job], policy: PhasePolicy, timing: Timing) -> list[Phase]:
     """Phases one after another; a job runs without a pause from its first phase to its end.
 
     Parameters
     ----------
     jobs
         The jobs of the group by name.
-    gangs
-        Names of jobs that run together, in the order in which the gangs do.
+    policy
+        Which of them run together.
     timing
         Makes the cyclic plan of a phase.
     """
     phases: list[Phase] = []
+    remaining = {name: jobs[name].iterations for name in policy.order}
+    running: list[str] = []
     now = 0
-    for gang in gangs:
-        remaining = {name: jobs[name].iterations for name in gang}
-        while remaining:
-            released = {name: left for name, left in remaining.items() if jobs[name].release_us <= now}
-            later = [jobs[name].release_us for name in remaining if name not in released]
-            if not released:
-                now = min(later)
-                continue
-            phase = _phase(released, now, min(later, default=None), timing)
-            for job in phase.jobs:
-                remaining[job.name] -= phase.repeats * len(job.iterations)
-            remaining = {name: left for name, left in remaining.items() if left}
-            phases.append(phase)
-            now = phase.end_us
+    while remaining:
+        for name in remaining:
+            if name not in running and jobs[name].release_us <= now and (not running or policy.admits(name, running)):
+                running.append(name)
+        later = [jobs[name].release_us for name in remaining if jobs[name].release_us > now]
+        if not running:
+            now = min(later)
+            continue
+        left = {name: remaining[name] for name in running}
+        phase = _phase(left, policy.counts(left), now, min(later, default=None), timing)
+        for job in phase.jobs:
+            remaining[job.name] -= phase.repeats * len(job.iterations)
+        remaining = {name: left for name, left in remaining.items() if left}
+        running = [name for name in running if name in remaining]
+        phases.append(phase)
+        now = phase.end_us
     return phases
 
 
-def _phase(remaining: Mapping[str, int], now: int, next_us: int | None, timing: Timing) -> Phase:
+def _phase(
+    remaining: Mapping[str, int], counts: Mapping[str, int], now: int, next_us: int | None, timing: Timing
+) -> Phase:
     """As many repetitions as every job has iterations for, or as there is time for before the next release."""
-    counts = iteration_counts(remaining)
     plan = timing(counts)
     period_us = plan.period_us or plan.objective
     repeats = min(left // counts[name] for name, left in remaining.items())

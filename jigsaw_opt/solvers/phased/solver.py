@@ -1,9 +1,9 @@
-"""Phased plans made of cyclic ones: gangs are placed, jobs that share anything form a group, and it gets phases."""
+"""Phased plans made of cyclic ones: shelves are placed, jobs that share anything form a group, and it gets phases."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -19,8 +19,9 @@ from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.gangs import cyclic_part, placed_gangs, sharing_groups
-from jigsaw_opt.solvers.phased.phases import Timing, phases_in_turn
+from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing, phases_of
+from jigsaw_opt.solvers.phased.policies import policies
+from jigsaw_opt.solvers.phased.shelves import cyclic_part, placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Conflict, Status, relative_gap
 from jigsaw_opt.solvers.solve import solve
@@ -30,8 +31,9 @@ __all__ = ["PhasedResult", "is_long", "solve_phased"]
 _AMPLE = 2**53 - 1
 _PLACING_SHARE = 0.4
 """Of a time limit, for the cyclic plans that say where jobs are."""
-_TIMING_SHARE = 0.2
-"""Of what is left of it, for the cyclic plan of one phase."""
+_LEAST_SECONDS = 1.0
+"""For a cyclic plan without which a group has no phases at all."""
+_INSTANT = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,22 +145,44 @@ def _require(instance: Instance) -> None:
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
     timer = _Timer(instance, options, started)
-    gangs = placed_gangs(instance, instance.data_parallel, timer.placed)
-    if gangs is None:
+    shelves = placed_shelves(instance, instance.data_parallel, timer.placed)
+    if shelves is None:
         return None
-    groups = []
-    for names in sharing_groups(instance, gangs):
+    timing = partial(timer.timed, shelves)
+    parts = []
+    for names in sharing_groups(instance, shelves):
         jobs = {job.name: job for job in instance.data_parallel if job.name in names}
-        together = [[job.name for job in gang.jobs if job.name in jobs] for gang in gangs]
-        timing = partial(timer.timed, gangs)
-        tried = [phases_in_turn(jobs, order, timing) for order in _orders(jobs, together, timing)]
-        groups.append(min(tried, key=partial(_value, instance, jobs)))
+        ways = policies(jobs, shelves, timing)
+        parts.append((jobs, ways, phases_of(jobs, next(ways), timing)))
+    timer.first = False  # Now that every group has phases, the limit is kept.
+    groups = [_best(instance, *part, timing, bound.value) for part in parts]
     ends = _ends_us([phase for phases in groups for phase in phases])
     objective = _objective(instance, ends)
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
     solver = {"name": "phased", "seed": options.seed}
     found = tuple(PhaseGroup(tuple(phases)) for phases in groups)
     return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
+
+
+def _best(
+    instance: Instance,
+    jobs: Mapping[str, Job],
+    ways: Iterator[PhasePolicy],
+    phases: list[Phase],
+    timing: Timing,
+    bound: int,
+) -> list[Phase]:
+    """The best phases of a group by any policy, as far as time goes; no more where none can make the plan better."""
+    value = _value(instance, jobs, phases)
+    try:
+        while instance.objective != "makespan" or value > (0, bound):
+            tried = phases_of(jobs, next(ways), timing)
+            other = _value(instance, jobs, tried)
+            if other < value:
+                value, phases = other, tried
+    except (OutOfTimeError, StopIteration):
+        pass
+    return phases
 
 
 class _Timer:
@@ -168,14 +192,15 @@ class _Timer:
         self._instance, self._options = instance, options
         self._end = None if options.time_limit is None else started + options.time_limit
         self._known: dict[tuple[tuple[str, int], ...], Plan] = {}
+        self.first = True
 
     def placed(self, part: Instance) -> Plan | None:
         """A cyclic plan of some jobs, wherever they are."""
-        result = solve(part, "greedy" if self._end is None else "auto", self._within(_PLACING_SHARE))
+        result = solve(part, "greedy" if self._end is None else "auto", self._within(_PLACING_SHARE, 0.0))
         return result.plan
 
-    def timed(self, gangs: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
-        """A cyclic plan of jobs that run together, on the GPUs that their gang has.
+    def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
+        """A cyclic plan of jobs that run together, on the GPUs that their shelf has.
 
         Raises
         ------
@@ -184,32 +209,21 @@ class _Timer:
         """
         key = tuple(sorted(counts.items()))
         if key not in self._known:
-            placements = {job.name: job.gpus for plan in gangs for job in plan.jobs if job.name in counts}
+            placements = {job.name: job.gpus for plan in shelves for job in plan.jobs if job.name in counts}
             part = cyclic_part(self._instance, counts)
-            result = solve(part, FixedPlacementTiming(placements), self._within(_TIMING_SHARE))
+            result = solve(
+                part, FixedPlacementTiming(placements), self._within(1.0, _LEAST_SECONDS if self.first else 0.0)
+            )
             if result.plan is None:
                 raise OutOfTimeError("no time was left for the cyclic plan of a phase")
             self._known[key] = result.plan
         return self._known[key]
 
-    def _within(self, share: float) -> Options:
-        limit = None if self._end is None else share * max(0.0, self._end - time.monotonic())
+    def _within(self, share: float, least: float) -> Options:
+        """A share of the time that is left, and so many seconds at least."""
+        limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
         asked = self._options
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
-
-
-def _orders(jobs: Mapping[str, Job], together: Sequence[list[str]], timing: Timing) -> list[list[list[str]]]:
-    """Gangs in turn; and every job alone, by the ratio of its time to its weight and by its release."""
-    gangs = [gang for gang in together if gang]
-    if len(jobs) == 1:
-        return [gangs]
-
-    def ratio(name: str) -> float:
-        return float(timing({name: 1}).objective * jobs[name].iterations / jobs[name].weight)
-
-    by_ratio = sorted(jobs, key=ratio)
-    by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, ratio(name)))
-    return [gangs, *([[name] for name in order] for order in (by_ratio, by_release))]
 
 
 def _ends_us(phases: Sequence[Phase]) -> dict[str, int]:

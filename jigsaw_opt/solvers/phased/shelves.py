@@ -12,12 +12,10 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
-__all__ = ["Place", "cyclic_part", "iteration_counts", "placed_gangs", "sharing_groups"]
+__all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
 
 Place = Callable[[Instance], Plan | None]
 """A plan of a cyclic instance, or None where none was found."""
-_MOST_ITERATIONS = 4
-"""Of one job in a period: more make its cyclic plan larger and its phases no shorter."""
 
 
 def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
@@ -30,15 +28,23 @@ def cyclic_part(instance: Instance, counts: Mapping[str, int]) -> Instance:
     return replace(instance, jobs=jobs, horizon="cyclic", objective="period")
 
 
-def iteration_counts(remaining: Mapping[str, int]) -> dict[str, int]:
-    """Iterations of each job in a period, in about the ratio of what remains, so that all end together."""
-    most = max(remaining.values())
-    counts = {name: max(1, round(_MOST_ITERATIONS * left / most)) for name, left in remaining.items()}
+def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, int]:
+    """Iterations of each job in a period, in about the ratio that is wanted; without a common divisor.
+
+    Parameters
+    ----------
+    wanted
+        By name of a job, above 0.
+    most
+        Iterations of one job: more make its cyclic plan larger.
+    """
+    largest = max(wanted.values())
+    counts = {name: max(1, round(most * value / largest)) for name, value in wanted.items()}
     common = gcd(*counts.values())
-    return {name: min(count // common, remaining[name]) for name, count in counts.items()}
+    return {name: count // common for name, count in counts.items()}
 
 
-def placed_gangs(instance: Instance, jobs: Sequence[Job], place: Place) -> list[Plan] | None:
+def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place) -> list[Plan] | None:
     """Cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
     Parameters
@@ -55,11 +61,11 @@ def placed_gangs(instance: Instance, jobs: Sequence[Job], place: Place) -> list[
     if len(jobs) == 1:
         return None
     half = len(jobs) // 2
-    first, second = placed_gangs(instance, jobs[:half], place), placed_gangs(instance, jobs[half:], place)
+    first, second = placed_shelves(instance, jobs[:half], place), placed_shelves(instance, jobs[half:], place)
     return first + second if first is not None and second is not None else None
 
 
-def sharing_groups(instance: Instance, gangs: Sequence[Plan]) -> list[list[str]]:
+def sharing_groups(instance: Instance, shelves: Sequence[Plan]) -> list[list[str]]:
     """Names of jobs that share a GPU or a link, directly or by others, in the instance's order."""
     leader: dict[object, object] = {}
 
@@ -69,7 +75,7 @@ def sharing_groups(instance: Instance, gangs: Sequence[Plan]) -> list[list[str]]
         return thing
 
     routes, asked = Routes(instance.cluster), {job.name: job for job in instance.jobs}
-    for job in (job for plan in gangs for job in plan.data_parallel):
+    for job in (job for plan in shelves for job in plan.data_parallel):
         for used in _resources(instance, routes.under(asked[job.name].route_policy), job):
             leader[find(used)] = find(("job", job.name))
     groups: defaultdict[object, list[str]] = defaultdict(list)

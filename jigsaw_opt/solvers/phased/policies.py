@@ -1,0 +1,73 @@
+"""Policies that every group is tried with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing
+from jigsaw_opt.solvers.phased.shelves import iteration_counts
+
+__all__ = ["policies"]
+
+_MOST_AT_OWN_PACE = 8
+"""Iterations of a fast job in a period of slow ones."""
+
+
+def policies(jobs: Mapping[str, Job], shelves: Sequence[Plan], timing: Timing) -> Iterator[PhasePolicy]:
+    """Ways to run the jobs of a group.
+
+    Whole shelves in turn; each job alone; and as many as have GPUs of their own. Jobs that run together end together,
+    or keep their own paces as far as they can.
+
+    Parameters
+    ----------
+    jobs
+        The jobs of the group by name, each in one shelf.
+    shelves
+        Cyclic plans that say which jobs fit into memory together, and where they are.
+    timing
+        Makes the cyclic plan of a phase.
+    """
+    shelf_of = {job.name: number for number, shelf in enumerate(shelves) for job in shelf.jobs if job.name in jobs}
+    gpus = {job.name: frozenset(job.gpus) for shelf in shelves for job in shelf.jobs if job.name in jobs}
+
+    def same_shelf(name: str, running: Sequence[str]) -> bool:
+        return shelf_of[name] == shelf_of[running[0]]
+
+    def apart(name: str, running: Sequence[str]) -> bool:
+        return all(gpus[name].isdisjoint(gpus[other]) for other in running)
+
+    yield PhasePolicy(sorted(jobs, key=shelf_of.__getitem__), same_shelf, _ending_together)
+    if len(jobs) == 1:
+        return
+    alone_us = {name: timing({name: 1}).objective for name in jobs}
+    pace = _own_pace(alone_us)
+    total_us = {name: alone_us[name] * job.iterations for name, job in jobs.items()}
+    by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
+    by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
+    longest_first = sorted(jobs, key=lambda name: -total_us[name])
+    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace)
+    for order in (by_ratio, by_release):
+        yield PhasePolicy(order, _never, _ending_together)
+    for order in (by_ratio, by_release, longest_first):
+        yield PhasePolicy(order, apart, pace)
+
+
+def _never(name: str, running: Sequence[str]) -> bool:
+    return False
+
+
+def _ending_together(remaining: Mapping[str, int]) -> dict[str, int]:
+    return {name: min(count, remaining[name]) for name, count in iteration_counts(remaining).items()}
+
+
+def _own_pace(alone_us: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[str, int]]:
+    """Iterations in the ratio of the paces of the jobs alone, as far as they have so many left."""
+
+    def counts(remaining: Mapping[str, int]) -> dict[str, int]:
+        found = iteration_counts({name: 1 / alone_us[name] for name in remaining}, _MOST_AT_OWN_PACE)
+        return {name: min(count, remaining[name]) for name, count in found.items()}
+
+    return counts
