@@ -3,8 +3,9 @@
 Reports are of every link, switch and server alone. A few failures of each instance are then repaired without a limit,
 and the instance that is left is solved from scratch until its plan is no worse than the repair.
 
-Each server of the bundled racks has one uplink. For ``--robust`` each gets a second one of half the bandwidth,
-to switches of their own, and each job a deadline: its end in a plain plan and a share more.
+Each server of the bundled instances has one uplink. In rows named *twice* each has a second one of half the bandwidth,
+to switches of their own. So it is for ``--robust``, and each job has a deadline: its end in a plain plan and a share
+more.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def report(instance: Instance, plan: Plan) -> list[FailureEffect]:
     effects = list(failure_effects(instance, plan))
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
     stopping = sum(bool(effect.stopped) for effect in effects)
-    size = f"{instance.cluster.gpu_count:>5}{len(instance.jobs):>6}{len(effects):>9}{stopping:>9}"
+    rerouting = sum(bool(effect.rerouted) for effect in effects)
+    size = f"{instance.cluster.gpu_count:>5}{len(instance.jobs):>6}{len(effects):>9}{stopping:>9}{rerouting:>10}"
     print(f"{instance.name:<22}{size}{seconds:>8.2f}{cpu:>8.2f}", flush=True)
     return effects
 
@@ -68,8 +70,8 @@ def repair(instance: Instance, plan: Plan, part: FailedPart, options: Options, l
     return anew / seconds
 
 
-def two_uplinks(instance: Instance, plan: Plan, slack: float) -> Instance:
-    """Second, slower links to a second switch for each switch, and deadlines some time behind the ends of a plan."""
+def two_uplinks(instance: Instance) -> Instance:
+    """A second switch beside each switch, with slower links."""
     cluster, switches = instance.cluster, set(instance.cluster.switches)
 
     def other(name: str) -> str:
@@ -81,14 +83,19 @@ def two_uplinks(instance: Instance, plan: Plan, slack: float) -> Instance:
     ]
     both = (*cluster.switches, *(f"{name}-2" for name in cluster.switches))
     cluster = replace(cluster, switches=both, links=(*cluster.links, *second))
+    return replace(instance, name=f"{instance.name} twice", cluster=cluster)
+
+
+def promising(instance: Instance, plan: Plan, slack: float) -> Instance:
+    """Deadlines some time behind the ends of a plan."""
     ends = {job.name: job_end(job) for job in plan.jobs}
     jobs = tuple(replace(job, deadline_us=math.ceil(slack * ends[job.name])) for job in instance.jobs)
-    return replace(instance, cluster=cluster, jobs=jobs)
+    return replace(instance, jobs=jobs)
 
 
 def robust(name: str, slack: float, options: Options) -> None:
     bundled = instance_from(name)
-    instance = two_uplinks(bundled, planned(bundled, options), slack)
+    instance = two_uplinks(promising(bundled, planned(bundled, options), slack))
     plain, kept = solve(instance, "auto", options), solve_robust(instance, "auto", options)
     title = f"{name:<22}{slack:>6.2f}{plain.objective or '-':>12}"
     if plain.objective is None or kept.objective is None:
@@ -122,9 +129,11 @@ def main() -> None:
     options = Options(asked.seconds, workers=2)
     instances = [instance_from(name) for name in asked.instances]
     found = [(instance, planned(instance, options)) for instance in instances]
-    print(f"{'':<22}{'GPUs':>5}{'jobs':>6}{'failures':>9}{'stopping':>9}{'s':>8}{'CPU s':>8}")
+    print(f"{'':<22}{'GPUs':>5}{'jobs':>6}{'failures':>9}{'stopping':>9}{'rerouting':>10}{'s':>8}{'CPU s':>8}")
     for instance, plan in found:
         report(instance, plan)
+        twice = two_uplinks(instance)
+        report(twice, planned(twice, options))
     repairs(found, Options(workers=2), asked.limit)
     print(f"\n{'':<22}{'slack':>6}{'plain':>12}{'robust':>12}{'cost':>9}{'bound':>12}{'breaking':>10}")
     for name in ROBUST:

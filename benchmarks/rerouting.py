@@ -2,7 +2,7 @@
 
 On every fabric, a number of links fail at once halfway through the flows, under four policies. ``--cases 2000`` instead
 tries D2R on random small graphs beside brute force (`tests/routing`), ``--fabrics`` picks some of the fabrics, and
-``--by-failures`` adds up over fabrics instead of over numbers of failures.
+``--by-failures`` adds up over fabrics instead of over numbers of failures, and ``--draw FILE`` draws that (matplotlib).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -21,13 +22,26 @@ from jigsaw_opt.routing import MECHANISMS, Fabric, LinkChange, ReroutingOutcome,
 from jigsaw_opt.routing.mechanisms import Mechanism
 from jigsaw_opt.routing.topologies import collected, dragonfly, fat_tree, leaf_spine
 
+REAL = (
+    "Abilene",
+    "Aconet",
+    "Arpanet19728",
+    "Belnet2004",
+    "Garr201201",
+    "Geant2001",
+    "Geant2012",
+    "Renater2010",
+    "Uninett2011",
+    "Uunet",
+)
+"""Of the Internet Topology Zoo, 11 to 66 nodes; one row for all of them."""
 FABRICS: dict[str, Callable[[], Fabric]] = {
     "fat-tree-4": lambda: fat_tree(4),
     "fat-tree-8": lambda: fat_tree(8),
     "leaf-spine": lambda: leaf_spine(4, 16, 8),
     "dragonfly": lambda: dragonfly(9, 4, 2),
-    "Abilene": lambda: collected("topozoo/Abilene"),
-    "Geant2012": lambda: collected("topozoo/Geant2012"),
+    "fat-tree-16": lambda: fat_tree(16),
+    **{name: partial(collected, f"topozoo/{name}") for name in REAL},
 }
 FAILURES = (1, 2, 4, 8)
 POLICIES = ("none", "avoid", "via", "via + limit")
@@ -118,6 +132,23 @@ def line(head: Sequence[str], sums: Sums) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
+def draw(sums: dict[tuple[str, ...], Sums], path: Path) -> None:
+    """The share that arrives over a compliant walk, a panel a policy, a line a mechanism."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    panels = figure.subplots(1, len(POLICIES), sharey=True)
+    for kind, panel in zip(POLICIES, panels, strict=True):
+        for mechanism, marker in zip(MECHANISMS, "osv^x", strict=True):
+            found = [sums[str(count), kind, mechanism.name] for count in FAILURES]
+            shares = [100 * it.delivered / max(1, it.routable) for it in found]
+            panel.plot(range(len(FAILURES)), shares, marker=marker, label=mechanism.name)
+        panel.set(title=kind, xlabel="failed links", xticks=range(len(FAILURES)), xticklabels=FAILURES, ylim=(0, 103))
+    panels[0].set_ylabel("arrived, % of routable")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", fontsize="small")
+    figure.savefig(path, dpi=110)
+
+
 def try_cases(count: int) -> None:
     """D2R on random cases beside brute force."""
     sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -136,23 +167,27 @@ def main() -> None:
     parser.add_argument("--flows", type=int, default=500)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--by-failures", action="store_true")
+    parser.add_argument("--draw", type=Path, metavar="FILE", help="a picture of shares by numbers of failures")
     parser.add_argument("--cases", type=int)
     arguments = parser.parse_args()
     if arguments.cases:
         try_cases(arguments.cases)
         return
-    begun = time.process_time()
+    begun, by_failures = time.process_time(), arguments.by_failures or arguments.draw is not None
     sums: dict[tuple[str, ...], Sums] = {}
     for name, kind, failures in product(arguments.fabrics, POLICIES, FAILURES):
         fabric = FABRICS[name]()
         for mechanism, outcome in measured(fabric, kind, failures, arguments.flows, arguments.seeds, MECHANISMS):
-            head = (str(failures), kind, mechanism) if arguments.by_failures else (name, kind, mechanism)
+            fabrics = "real" if name in REAL else name
+            head = (str(failures), kind, mechanism) if by_failures else (fabrics, kind, mechanism)
             sums.setdefault(head, Sums()).add(outcome)
-    first = "failures" if arguments.by_failures else "fabric"
+    first = "failures" if by_failures else "fabric"
     print(f"| {first} | policy | mechanism | delivered % | stretch | lost | violations % | recomputations | most met |")
     print("|---|---|---|---|---|---|---|---|---|")
     for head in sums:
         print(line(head, sums[head]))
+    if arguments.draw is not None:
+        draw(sums, arguments.draw)
     print(f"{time.process_time() - begun:.0f} s of CPU")
 
 
