@@ -48,11 +48,11 @@ def policies(jobs: Mapping[str, Job], shelves: Sequence[Plan], timing: Timing) -
     by_ratio = sorted(jobs, key=lambda name: total_us[name] / jobs[name].weight)
     by_release = sorted(jobs, key=lambda name: (jobs[name].release_us, total_us[name] / jobs[name].weight))
     longest_first = sorted(jobs, key=lambda name: -total_us[name])
-    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace)
-    for order in (by_ratio, by_release):
-        yield PhasePolicy(order, _never, _ending_together)
+    yield PhasePolicy(by_ratio, _never, _ending_together)
     for order in (by_ratio, by_release, longest_first):
         yield PhasePolicy(order, apart, pace)
+    yield PhasePolicy(by_release, _never, _ending_together)
+    yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace)
 
 
 def _never(name: str, running: Sequence[str]) -> bool:

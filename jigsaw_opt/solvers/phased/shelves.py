@@ -44,7 +44,7 @@ def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, in
     return {name: count // common for name, count in counts.items()}
 
 
-def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place) -> list[Plan] | None:
+def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place, most: int) -> list[Plan] | None:
     """Cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
     Parameters
@@ -53,15 +53,17 @@ def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place) -> lis
         The instance and its jobs, or some of them.
     place
         Makes a cyclic plan of some jobs. Where it finds none, they are halved.
+    most
+        Iterations of one job in a period.
     """
-    counts = iteration_counts({job.name: job.iterations for job in jobs})
+    counts = iteration_counts({job.name: job.iterations for job in jobs}, most)
     plan = place(cyclic_part(instance, counts))
     if plan is not None:
         return [plan]
     if len(jobs) == 1:
         return None
     half = len(jobs) // 2
-    first, second = placed_shelves(instance, jobs[:half], place), placed_shelves(instance, jobs[half:], place)
+    first, second = (placed_shelves(instance, part, place, most) for part in (jobs[:half], jobs[half:]))
     return first + second if first is not None and second is not None else None
 
 

@@ -29,8 +29,13 @@ from jigsaw_opt.solvers.solve import solve
 __all__ = ["PhasedResult", "is_long", "solve_phased"]
 
 _AMPLE = 2**53 - 1
+_MOST = 4
+_PLACINGS = (("greedy", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
+"""What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
+_LAST_PLACING = ("auto", _MOST)
+"""The same, where there is a time limit and some of it is left."""
 _PLACING_SHARE = 0.4
-"""Of a time limit, for the cyclic plans that say where jobs are."""
+"""Of what is left then, for placing."""
 _LEAST_SECONDS = 1.0
 """For a cyclic plan without which a group has no phases at all."""
 _INSTANT = 0.001
@@ -91,7 +96,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     instance
         Of the finite horizon, all of its jobs data-parallel.
     options
-        Limits, seed and cores. Without a time limit the jobs are placed by ``greedy``, with one by ``auto``.
+        Limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
 
     Raises
     ------
@@ -116,7 +121,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     except OutOfTimeError:
         plan = None
     seconds = time.monotonic() - started
-    if plan is None or _is_late(instance, plan):
+    if plan is None or _rank(instance, plan)[0] > 0:
         return none(Status.UNKNOWN, bound.value, bound.proof, seconds=seconds)
     plan = replace(plan, solver={**plan.solver, "seconds": round(seconds, 3)})
     require_correct(instance, plan, "the solver of phased plans")
@@ -144,60 +149,105 @@ def _require(instance: Instance) -> None:
 
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
-    timer = _Timer(instance, options, started)
-    shelves = placed_shelves(instance, instance.data_parallel, timer.placed)
+    """The best plan on several placements, as far as time goes; no more once one is at the bound."""
+    best: PhasedPlan | None = None
+    for placing in _PLACINGS if options.time_limit is None else (*_PLACINGS, _LAST_PLACING):
+        timer = _Timer(instance, options, started, first=best is None)
+        if options.cancel.is_set() or (best is not None and timer.is_over):
+            break
+        try:
+            plan = _planned_on(instance, timer, placing, bound, options.seed)
+        except OutOfTimeError:
+            break
+        if plan is not None and (best is None or _rank(instance, plan) < _rank(instance, best)):
+            best = plan
+        if best is not None and _rank(instance, best) <= (0, bound.value):
+            break
+    return best
+
+
+def _planned_on(
+    instance: Instance, timer: _Timer, placing: tuple[str, int], bound: Bound, seed: int
+) -> PhasedPlan | None:
+    """The best plan on one placement; None where there is none."""
+    name, most = placing
+    shelves = placed_shelves(instance, instance.data_parallel, partial(timer.placed, name), most)
     if shelves is None:
         return None
     timing = partial(timer.timed, shelves)
-    parts = []
+    groups = []
     for names in sharing_groups(instance, shelves):
         jobs = {job.name: job for job in instance.data_parallel if job.name in names}
-        ways = policies(jobs, shelves, timing)
-        parts.append((jobs, ways, phases_of(jobs, next(ways), timing)))
+        groups.append(_GroupSearch(instance, jobs, policies(jobs, shelves, timing), timing))
     timer.first = False  # Now that every group has phases, the limit is kept.
-    groups = [_best(instance, *part, timing, bound.value) for part in parts]
-    ends = _ends_us([phase for phases in groups for phase in phases])
-    objective = _objective(instance, ends)
+    _improve(groups, bound.value)
+    objective = _objective(instance, _ends_us([phase for group in groups for phase in group.phases]))
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
-    solver = {"name": "phased", "seed": options.seed}
-    found = tuple(PhaseGroup(tuple(phases)) for phases in groups)
+    found = tuple(PhaseGroup(tuple(group.phases)) for group in groups)
+    solver = {"name": "phased", "seed": seed, "placed_by": name}
     return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
 
 
-def _best(
-    instance: Instance,
-    jobs: Mapping[str, Job],
-    ways: Iterator[PhasePolicy],
-    phases: list[Phase],
-    timing: Timing,
-    bound: int,
-) -> list[Phase]:
-    """The best phases of a group by any policy, as far as time goes; no more where none can make the plan better."""
-    value = _value(instance, jobs, phases)
+class _GroupSearch:
+    """The best phases of a group so far, and the policies that are left to try.
+
+    Raises
+    ------
+    OutOfTimeError
+        There was no time for the first of them.
+    """
+
+    def __init__(
+        self, instance: Instance, jobs: Mapping[str, Job], ways: Iterator[PhasePolicy], timing: Timing
+    ) -> None:
+        self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
+        self.phases = phases_of(jobs, next(ways), timing)
+        self._value = _value(instance, jobs, self.phases)
+
+    def may_help(self, bound: int) -> bool:
+        """Whether a better group may make a better plan."""
+        return self._instance.objective != "makespan" or self._value > (0, bound)
+
+    def step(self) -> bool:
+        """Try a policy; says whether there was one left."""
+        policy = next(self._ways, None)
+        if policy is None:
+            return False
+        tried = phases_of(self._jobs, policy, self._timing)
+        value = _value(self._instance, self._jobs, tried)
+        if value < self._value:
+            self._value, self.phases = value, tried
+        return True
+
+
+def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
+    """Let the groups try policies in turn, as far as time goes."""
+    left = list(groups)
     try:
-        while instance.objective != "makespan" or value > (0, bound):
-            tried = phases_of(jobs, next(ways), timing)
-            other = _value(instance, jobs, tried)
-            if other < value:
-                value, phases = other, tried
-    except (OutOfTimeError, StopIteration):
-        pass
-    return phases
+        while left:
+            left = [group for group in left if group.may_help(bound) and group.step()]
+    except OutOfTimeError:
+        return
 
 
 class _Timer:
     """Makes cyclic plans within a time limit, each of them once."""
 
-    def __init__(self, instance: Instance, options: Options, started: float) -> None:
+    def __init__(self, instance: Instance, options: Options, started: float, first: bool) -> None:
         self._instance, self._options = instance, options
         self._end = None if options.time_limit is None else started + options.time_limit
         self._known: dict[tuple[tuple[str, int], ...], Plan] = {}
-        self.first = True
+        self.first = first
 
-    def placed(self, part: Instance) -> Plan | None:
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit is reached."""
+        return self._end is not None and time.monotonic() >= self._end
+
+    def placed(self, solver: str, part: Instance) -> Plan | None:
         """A cyclic plan of some jobs, wherever they are."""
-        result = solve(part, "greedy" if self._end is None else "auto", self._within(_PLACING_SHARE, 0.0))
-        return result.plan
+        share = _PLACING_SHARE if (solver, _MOST) == _LAST_PLACING else 1.0
+        return solve(part, solver, self._within(share, _LEAST_SECONDS if self.first else 0.0)).plan
 
     def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
         """A cyclic plan of jobs that run together, on the GPUs that their shelf has.
@@ -241,13 +291,13 @@ def _objective(instance: Instance, ends: Mapping[str, int]) -> int:
     return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
 
 
+def _rank(instance: Instance, plan: PhasedPlan) -> tuple[int, int]:
+    """How late jobs are in all, then the objective."""
+    return _value(instance, {job.name: job for job in instance.data_parallel}, [it for _, _, it in plan.all_phases()])
+
+
 def _value(instance: Instance, jobs: Mapping[str, Job], phases: Sequence[Phase]) -> tuple[int, int]:
     """How late jobs are in all, then the group's part of the objective."""
     ends = _ends_us(phases)
     late = sum(max(0, ends[name] - job.deadline_us) for name, job in jobs.items() if job.deadline_us is not None)
     return late, _objective(instance, ends)
-
-
-def _is_late(instance: Instance, plan: PhasedPlan) -> bool:
-    ends = _ends_us([phase for _, _, phase in plan.all_phases()])
-    return any(job.deadline_us is not None and ends[job.name] > job.deadline_us for job in instance.jobs)

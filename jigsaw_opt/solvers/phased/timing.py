@@ -18,8 +18,9 @@ from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["FixedPlacementTiming"]
 
-_FRUITLESS = 3
-"""Rounds of insertion without a shorter period after which timing ends."""
+_FRUITLESS = 2
+"""Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
+_WORTH = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,8 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]]) -> Stopped
         best = most if control.objective is None else control.objective
         for timetable in reinserted(data, assignments, best, rng, lambda: control.reason() is not None):
             control.offer(timetable)
-        fruitless = fruitless + 1 if control.objective in (None, best) else 0
+        gained = best - (best if control.objective is None else control.objective)
+        fruitless = 0 if gained > best * _WORTH else fruitless + 1
     return control.reason() or StoppedBy.COMPLETED
 
 
