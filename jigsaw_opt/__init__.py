@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
+    from jigsaw_opt.solvers.phased import PhasedResult as PhasedResult
+    from jigsaw_opt.solvers.phased import solve_phased as solve_phased
     from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
     from jigsaw_opt.solvers.resolve import placements_of as placements_of
@@ -119,6 +121,7 @@ _HOMES = {
     "Phase": "problem.phased_plan",
     "PhaseGroup": "problem.phased_plan",
     "PhasedPlan": "problem.phased_plan",
+    "PhasedResult": "solvers.phased",
     "Plan": "problem.plan",
     "Problem": "errors",
     "Replay": "problem.replay",
@@ -162,6 +165,7 @@ _HOMES = {
     "save_plan": "documents",
     "simulate": "simulation.simulate",
     "solve": "solvers.solve",
+    "solve_phased": "solvers.phased",
     "solving": "solvers.solving",
     "validate": "documents",
 }
@@ -199,6 +203,7 @@ __all__ = [
     "Phase",
     "PhaseGroup",
     "PhasedPlan",
+    "PhasedResult",
     "Plan",
     "Problem",
     "Replay",
@@ -243,6 +248,7 @@ __all__ = [
     "save_plan",
     "simulate",
     "solve",
+    "solve_phased",
     "solving",
     "validate",
 ]
