@@ -22,6 +22,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "solve",
     "check",
+    "explain",
     "failures",
     "validate",
     "instances",

@@ -67,10 +67,25 @@ class KeptOrder:
         operations = replace(cut(instance, shaped=True), cluster=instance.cluster)
         return cls(operations, timetable_in(plan))
 
+    @property
+    def gpu_names(self) -> list[tuple[str, ...]]:
+        """By job, the GPU of each worker or slot."""
+        return [job.gpus for job in self._old.plans]
+
     @cached_property
     def servers(self) -> list[list[int]]:
         """By job, the indices of its servers, ascending."""
         return [sorted({server for server, _ in gpus}) for gpus in self._gpus]
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """By activity, its start in the plan, in microseconds."""
+        return starts_of(self._old)
+
+    @property
+    def period_us(self) -> int | None:
+        """Period of the plan; None on the finite horizon."""
+        return self._old.period_us
 
     @cached_property
     def _levels(self) -> list[JobLevels]:
@@ -86,13 +101,13 @@ class KeptOrder:
         return flatten(self._network)
 
     @cached_property
-    def _begins(self) -> list[int]:
+    def begins(self) -> list[int]:
         """By job, how many activities there are before it; all of them at the end."""
         return [*self._network.jobs, len(self._network.activities)]
 
     @cached_property
     def _order(self) -> list[int]:
-        return _in_order(self.flat, starts_of(self._old))
+        return _in_order(self.flat, self.starts)
 
     def timed(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> KeptTiming | None:
         """Everything as early as the order permits; None where the order does not repeat within one period.
@@ -106,7 +121,10 @@ class KeptOrder:
         routes
             Routes of the cluster that is left; it has the servers of the old one.
         """
-        flat = self._patched(stopped, rerouted, routes)
+        return self.timed_as(self.patched(stopped, rerouted, routes))
+
+    def timed_as(self, flat: FlatActivities) -> KeptTiming | None:
+        """As `timed`, of the activities of the plan with other durations, resources or waits."""
         if self._old.period_us is None:
             return KeptTiming(flat, _earliest(flat, self._order), None)
         found = repeated(flat, self._order, sum(flat.duration_us) + 1)
@@ -115,28 +133,41 @@ class KeptOrder:
     def ends(self, timing: KeptTiming) -> list[int]:
         """By job, its end in microseconds."""
         ends = [start + length for start, length in zip(timing.starts, timing.flat.duration_us, strict=True)]
-        return [max(ends[first:last]) for first, last in zip(self._begins, self._begins[1:], strict=False)]
+        return [max(ends[first:last]) for first, last in zip(self.begins, self.begins[1:], strict=False)]
 
     def timetable(self, timing: KeptTiming, stopped: Sequence[int], routes: Routes) -> tuple[Operations, Timetable]:
         """The instance without the jobs that stopped, on what is left of the cluster, and their timetable."""
         kept = [job for job in range(len(self.jobs)) if job not in set(stopped)]
         left = self._restricted(kept, routes)
-        gpus, begins = [self._gpus[job] for job in kept], [self._begins[job] for job in kept]
+        gpus, begins = [self._gpus[job] for job in kept], [self.begins[job] for job in kept]
         levels = [self._levels[job] for job in kept if job < len(self._levels)]
         return left, timetable_of(left, begins, gpus, timing.starts, timing.period, levels)
 
     def longest(self, job: int, flat: FlatActivities) -> list[tuple[str, int]]:
         """Each transfer of a job by name, or by number of its bucket: its longest duration over all iterations."""
+        blocks, names = self._operations_of(job)
+        lengths = flat.duration_us[self.begins[job] : self.begins[job + 1]]
+        size = len(blocks) + len(names)
+        return [(name, max(lengths[len(blocks) + at :: size])) for at, name in enumerate(names)]
+
+    def operation_name(self, activity: int) -> str:
+        """What an activity is: a block or a transfer of a shaped job, or a worker or bucket by its number."""
+        job = self.flat.job[activity]
+        blocks, transfers = self._operations_of(job)
+        at = (activity - self.begins[job]) % (len(blocks) + len(transfers))
+        kinds = ("worker", "bucket") if job < len(self.operations.jobs) else ("block", "transfer")
+        if at < len(blocks):
+            return f"{kinds[0]} {blocks[at]}"
+        return f"{kinds[1]} {transfers[at - len(blocks)]}"
+
+    def _operations_of(self, job: int) -> tuple[list[str], list[str]]:
+        """Blocks and transfers of an iteration by name, or by number of the worker (from 0) and the bucket (from 1)."""
         count, operations = len(self.operations.jobs), self.operations
         if job < count:
-            blocks = len(operations.jobs[job].blocks)
-            names = [str(transfer.bucket) for transfer in operations.jobs[job].transfers]
-        else:
-            blocks = operations.shaped[job - count].blocks
-            names = [transfer.name for transfer in operations.shaped[job - count].shape.transfers]
-        lengths = flat.duration_us[self._begins[job] : self._begins[job + 1]]
-        size = blocks + len(names)
-        return [(name, max(lengths[blocks + at :: size])) for at, name in enumerate(names)]
+            graph = operations.jobs[job]
+            return [str(block.slot) for block in graph.blocks], [str(transfer.bucket) for transfer in graph.transfers]
+        shape = operations.shaped[job - count].shape
+        return [block.name for block in shape.blocks], [transfer.name for transfer in shape.transfers]
 
     def _restricted(self, kept: Sequence[int], routes: Routes) -> Operations:
         """Some jobs on another cluster with the same servers."""
@@ -153,12 +184,12 @@ class KeptOrder:
         part.__dict__["routes"] = routes  # they stay known
         return part
 
-    def _patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
+    def patched(self, stopped: Sequence[int], rerouted: Sequence[int], routes: Routes) -> FlatActivities:
         """The activities without those of some jobs and with other transfers of others."""
         durations, resources = list(self.flat.duration_us), list(self.flat.resources)
         arcs = list(self._arcs)
         for job in stopped:
-            place = slice(self._begins[job], self._begins[job + 1])
+            place = slice(self.begins[job], self.begins[job + 1])
             size = place.stop - place.start
             durations[place], resources[place], arcs[job] = [0] * size, [()] * size, []
         if rerouted:
@@ -167,13 +198,13 @@ class KeptOrder:
             network = network_of(self._restricted(rerouted, routes), gpus, rows)
             now, link = flatten(network), self._links_of(routes)
             for job, first, last in zip(rerouted, network.jobs, [*network.jobs[1:], len(now.job)], strict=True):
-                place = slice(self._begins[job], self._begins[job + 1])
+                place = slice(self.begins[job], self.begins[job + 1])
                 durations[place] = now.duration_us[first:last]
                 resources[place] = [tuple(link.get(r, r) for r in used) for used in now.resources[first:last]]
                 arcs[job] = []
             for arc in now.arcs:
                 job = rerouted[now.job[arc.after]]
-                shift = self._begins[job] - network.jobs[now.job[arc.after]]
+                shift = self.begins[job] - network.jobs[now.job[arc.after]]
                 arcs[job].append(arc._replace(before=arc.before + shift, after=arc.after + shift))
         joined = [arc for own in arcs for arc in own]
         return self.flat._replace(duration_us=durations, resources=resources, arcs=joined)

@@ -1,0 +1,133 @@
+"""Printing why a job is slow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from jigsaw_opt.cli.output import print_table
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.solvers.explanation import JobExplanation
+from jigsaw_opt.solvers.explanation.chain import KINDS, StepKind
+from jigsaw_opt.solvers.explanation.changes import JobChange
+from jigsaw_opt.solvers.explanation.explain import NamedStep
+from jigsaw_opt.solvers.explanation.folding import folded
+from jigsaw_opt.text import printable
+
+__all__ = ["as_json", "print_job", "print_overview"]
+
+_TITLES: dict[StepKind, str] = {
+    "compute": "compute",
+    "exchange": "exchange",
+    "partner": "waits for a partner",
+    "gpu": "waits for a GPU",
+    "link": "waits for a link",
+    "memory": "waits for memory",
+    "release": "waits for its release",
+    "slack": "nothing in the way",
+}
+_LINES = 40
+_MOST_WAITS = 10
+
+
+def as_json(
+    instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], gains: Sequence[JobChange] | None, reason: Bound
+) -> dict[str, Any]:
+    """All figures."""
+    told = {
+        "objective": instance.objective,
+        "value": plan.objective,
+        "bound": {"of_plan": plan.bound, "value": reason.value, "proof": asdict(reason.proof)},
+        "jobs": [_job_as_json(job) for job in jobs],
+    }
+    return told if gains is None else told | {"changes": [asdict(change) for change in gains]}
+
+
+def _job_as_json(job: JobExplanation) -> dict[str, Any]:
+    return asdict(job) | {"time_us": job.time_us, "waits": [asdict(wait) for wait in job.waits]}
+
+
+def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation], reason: Bound) -> None:
+    """A line a job: the shares of its critical chain."""
+    shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
+    ends = "end us" if instance.horizon == "finite" else "period us"
+    headers = ["job", ends, *(_TITLES[kind] for kind in shown), "longest wait"]
+    rows = []
+    for job in jobs:
+        longest = job.waits[0] if job.waits else None
+        wait = "-" if longest is None else f"{longest.on}{_holder(longest.by)}: {longest.us:,} us"
+        shares = [_share(job.time_us[kind], job.explained_us) for kind in shown]
+        rows.append([job.job, f"{job.explained_us:,}", *shares, wait])
+    print_table(headers, rows, headers[1:-1])
+    print()
+    _print_bound(instance, plan, reason)
+
+
+def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequence[JobChange], reason: Bound) -> None:
+    """Everything about one job."""
+    if instance.horizon == "finite":
+        print(f"job {printable(job.job)} ends at {job.end_us:,} us; it may begin at {job.release_us:,} us")
+    else:
+        print(f"job {printable(job.job)} has its iterations in a period of {job.explained_us:,} us")
+    print()
+    spent = [(_TITLES[kind], f"{us:,}", _share(us, job.explained_us)) for kind, us in job.time_us.items() if us]
+    print_table(("critical chain", "us", "share"), spent, ("us", "share"))
+    for wait in job.waits[:_MOST_WAITS]:
+        print(f"  {_TITLES[wait.kind]}: {printable(wait.on + _holder(wait.by))}: {wait.us:,} us")
+    print()
+    _print_chain(job)
+    print()
+    kinds = [kind for kind in KINDS if any(worker.time_us[kind] for worker in job.workers)]
+    rows = [[worker.gpu, *(f"{worker.time_us[kind]:,}" for kind in kinds)] for worker in job.workers]
+    titles = [_TITLES[kind] for kind in kinds]
+    print_table(("time of its GPUs, us", *titles), rows, titles)
+    print()
+    value = "end us" if instance.horizon == "finite" else "period us"
+    estimates = [(it.change, f"{it.end_us:,}", f"{it.gain_us:,}") for it in gains]
+    print_table(("alone changed, the order kept", value, "gain us"), estimates, (value, "gain us"))
+    print()
+    _print_bound(instance, plan, reason)
+
+
+def _print_chain(job: JobExplanation) -> None:
+    lines = list(_chain_lines(job))
+    print_table(("from us", "for us", "", "what it does or waits for"), lines[:_LINES], ("from us", "for us"))
+    if len(lines) > _LINES:
+        print(f"and {len(lines) - _LINES:,} more lines (all steps with --json)")
+
+
+def _chain_lines(job: JobExplanation) -> Iterator[tuple[str, str, str, str]]:
+    for fold in folded(job.chain):
+        for at, (step, spent) in enumerate(zip(fold.steps, fold.time_us, strict=True)):
+            repeats = f"x {fold.times:,}" if fold.times > 1 and at == 0 else "  |" if fold.times > 1 else ""
+            yield f"{step.start_us:,}", f"{spent:,}", repeats, _sentence(step, fold.times > 1)
+
+
+def _sentence(step: NamedStep, repeated: bool) -> str:
+    what = step.operation if repeated else f"{step.operation}, iteration {step.iteration}"
+    if step.kind in ("compute", "exchange"):
+        return what
+    place = f": {step.on}{_holder(step.by)}" if step.on else ""
+    return f"{_TITLES[step.kind]}{place} (before {what})"
+
+
+def _holder(job: str) -> str:
+    return f", held by {job}" if job else ""
+
+
+def _share(us: int, explained_us: int) -> str:
+    return f"{100 * us / max(1, explained_us):.1f} %" if us else "-"
+
+
+def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
+    """What is proven of the plan, in two sentences."""
+    proof = reason.proof
+    calculation = f" ({printable(proof.arithmetic)})" if proof.arithmetic else ""
+    print(f"No plan has a {instance.objective} below {reason.value:,}: {printable(proof.sentence)}{calculation}.")
+    if plan.objective == max(plan.bound, reason.value):
+        print(f"The plan has {plan.objective:,}: it is optimal.")
+    else:
+        print(f"The plan has {plan.objective:,}, and the solver that made it had proven {plan.bound:,}.")

@@ -1,0 +1,217 @@
+"""Back from a moment over what a job waited for: each operation ran as soon as the one before it in the chain let it.
+
+The chain stays within the job. Where an operation starts later than the operations of its own job allow, the time
+between is a wait, and who was in the way says for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+from jigsaw_opt.problem.clock import looking
+from jigsaw_opt.solvers.explanation.usage import BusyTimes, MemoryOverTime
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+
+__all__ = ["KINDS", "ChainStep", "Chains", "StepKind"]
+
+StepKind = Literal["compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack"]
+KINDS: tuple[StepKind, ...] = ("compute", "exchange", "partner", "gpu", "link", "memory", "release", "slack")
+"""Where time goes, in the order of tables. `partner` is another worker's block, for a worker that waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainStep:
+    """A stretch of a job's time.
+
+    Parameters
+    ----------
+    kind
+        What the job does or waits for.
+    start_us, end_us
+        From when to when, in microseconds.
+    activity
+        The operation that runs, or that waits.
+    on
+        Where it waits: number of a GPU or link among the resources; None for any other kind.
+    by
+        The activity that is in the way there; None where there is none.
+    """
+
+    kind: StepKind
+    start_us: int
+    end_us: int
+    activity: int
+    on: int | None = None
+    by: int | None = None
+
+
+class _Obstacle(NamedTuple):
+    """What kept an activity from its start for a time; `by` is None where memory was full."""
+
+    start_us: int
+    end_us: int
+    resource: int
+    by: int | None
+
+
+class _Cause(NamedTuple):
+    """Why an operation starts when it does.
+
+    `since` is the moment from which its own job lets it start, `before` what it waits for until then: another
+    activity of the job and its shift, or None for the release. `obstacles` are other jobs on its GPUs and links then.
+    """
+
+    since: int
+    before: tuple[int, int] | None
+    obstacles: list[_Obstacle]
+
+
+class Chains:
+    """Chains of the jobs of a plan.
+
+    Parameters
+    ----------
+    order
+        The plan.
+    """
+
+    def __init__(self, order: KeptOrder) -> None:
+        self._flat, self._starts, self._period = order.flat, order.starts, order.period_us
+        self._gpus = order.operations.cluster.gpu_count
+        self._busy = self._busy_times()
+
+    def _busy_times(self) -> dict[int, BusyTimes]:
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for activity, used in enumerate(self._flat.resources):
+            for resource in used:
+                own = (activity, self._starts[activity], self._flat.duration_us[activity])
+                found.setdefault(resource, []).append(own)
+        return {resource: BusyTimes(own, self._period) for resource, own in found.items()}
+
+    @cached_property
+    def _waits(self) -> list[list[tuple[int, int, int]]]:
+        """By activity, what it waits for, how long after the start of that, and how many periods later."""
+        found: list[list[tuple[int, int, int]]] = [[] for _ in self._starts]
+        for before, after, length, periods in self._flat.arcs:
+            found[after].append((before, length, periods))
+        return found
+
+    @cached_property
+    def _memory(self) -> dict[int, MemoryOverTime]:
+        holds: dict[int, list[tuple[int, int, int]]] = {}
+        for activity, opened in enumerate(self._flat.opens):
+            for gpu, size, last in opened:
+                end = self._starts[last] + self._flat.duration_us[last]
+                holds.setdefault(gpu, []).append((self._starts[activity], end, size))
+        return {gpu: MemoryOverTime(own, self._flat.room[gpu], self._period) for gpu, own in holds.items()}
+
+    def back(self, activity: int, upper: int, floor: int, shift: int = 0) -> Iterator[ChainStep]:
+        """The chain that leads to a moment, the latest step first; the steps fill the time without a gap.
+
+        Parameters
+        ----------
+        activity
+            What runs at the moment, or starts then.
+        upper
+            The moment, in microseconds.
+        floor
+            Where the chain is cut off.
+        shift
+            How much later than in the first period the activity is meant.
+        """
+        for step in looking(self._steps(activity, upper, floor, shift)):
+            start, end = max(step.start_us, floor), min(step.end_us, upper)
+            if start < end:
+                yield ChainStep(step.kind, start, end, step.activity, step.on, step.by)
+            if step.start_us <= floor:
+                return
+
+    def _steps(self, activity: int, upper: int, floor: int, shift: int) -> Iterator[ChainStep]:
+        while True:
+            start = self._starts[activity] + shift
+            yield ChainStep(self._kind(activity), start, upper, activity)
+            cause = self._cause(activity, shift)
+            yield from reversed(self._wait(activity, start, cause))
+            if cause.before is None:
+                yield ChainStep("release", min(floor, cause.since), cause.since, activity)
+                return
+            (activity, shift), upper = cause.before, cause.since
+
+    def _kind(self, activity: int) -> StepKind:
+        return "compute" if self.is_block(activity) else "exchange"
+
+    def is_block(self, activity: int) -> bool:
+        """Whether it is a block; one that takes no time is none, and takes no part in any chain's time."""
+        return any(resource < self._gpus for resource in self._flat.resources[activity])
+
+    def _cause(self, activity: int, shift: int) -> _Cause:
+        start = self._starts[activity] + shift
+        since: int = self._flat.release_us[activity]
+        before: tuple[int, int] | None = None
+        if self._period is not None:
+            since = start - self._period
+        for other, length, periods in self._waits[activity]:
+            own = shift - periods * (self._period or 0)
+            moment = self._starts[other] + own + length
+            if moment > since or (before is None and moment == since):
+                since, before = moment, (other, own)
+        others = list[_Obstacle]()
+        for resource in self._flat.resources[activity]:
+            for it in self._busy[resource].before(start):
+                if it.end_us <= since:
+                    break
+                if self._flat.job[it.activity] == self._flat.job[activity]:
+                    since, before = it.end_us, (it.activity, it.shift_us)
+                    break
+                others.append(_Obstacle(it.start_us, it.end_us, resource, it.activity))
+        return _Cause(since, before, [it for it in others if it.end_us > since])
+
+    def _wait(self, activity: int, start: int, cause: _Cause) -> list[ChainStep]:
+        """What is between the moment from which its job lets an activity start, and its start."""
+        obstacles = sorted([*cause.obstacles, *self._full(activity, cause.since, start)], key=lambda it: it[:2])
+        free = cause.since  # when it could have started with all others as they are
+        for it in obstacles:
+            if it.start_us < free + self._flat.duration_us[activity] and it.end_us > free:
+                free = it.end_us
+        steps = []
+        cuts = {cause.since, free} | {moment for it in obstacles for moment in it[:2] if cause.since < moment < free}
+        for low, high in pairwise(sorted(cuts)):
+            it = _in_the_way(obstacles, low)
+            kind: StepKind = "memory" if it.by is None else "gpu" if it.resource < self._gpus else "link"
+            steps.append(ChainStep(kind, low, high, activity, it.resource, it.by))
+        if free < start:
+            steps.append(ChainStep("slack", free, start, activity))
+        return _joined(steps)
+
+    def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
+        """When there is no room for what an activity begins to hold."""
+        for gpu, size, last in self._flat.opens[activity]:
+            for low, high in self._memory[gpu].full(size, since, start):
+                # What another activity ends is held from the start until then, so it begins after the last such time.
+                yield _Obstacle(low if last == activity else since, high, gpu, None)
+                if last != activity:
+                    break
+
+
+def _in_the_way(obstacles: Sequence[_Obstacle], moment: int) -> _Obstacle:
+    """Another job or else full memory at a moment; where nothing is there, what comes next: the hole is too short."""
+    there = [it for it in obstacles if it.start_us <= moment < it.end_us]
+    if not there:
+        return next(it for it in obstacles if it.start_us > moment)
+    return next((it for it in there if it.by is not None), there[0])
+
+
+def _joined(steps: Sequence[ChainStep]) -> list[ChainStep]:
+    """Steps in order of time, with neighbours that are alike as one."""
+    found: list[ChainStep] = []
+    for step in steps:
+        last = found[-1] if found else step
+        if found and (last.kind, last.on, last.by) == (step.kind, step.on, step.by):
+            found[-1] = replace(last, end_us=step.end_us)
+        else:
+            found.append(step)
+    return found

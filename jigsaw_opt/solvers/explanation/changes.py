@@ -1,0 +1,155 @@
+"""What alone would make a job faster: one thing is changed, and the plan is timed again in its order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jigsaw_opt.problem.cluster import Routes
+from jigsaw_opt.problem.costs import contributors, staircase
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import OperationGraph
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.activities.flat import FlatActivities
+from jigsaw_opt.solvers.explanation.explain import Explainer
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+
+__all__ = ["JobChange", "changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What one change does to a job.
+
+    Parameters
+    ----------
+    change
+        What is changed.
+    end_us
+        End of the job then, or on the cyclic horizon the period, in microseconds.
+    gain_us
+        By how much that is less than in the plan; below 0 where it is more.
+    """
+
+    change: str
+    end_us: int
+    gain_us: int
+
+
+def changes(instance: Instance, plan: Plan, name: str) -> list[JobChange]:
+    """What each change alone does to a job; all jobs keep their GPUs, and GPUs and links the order of the plan.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    name
+        Name of the job.
+    """
+    order = KeptOrder.of(instance, plan)
+    job = next(at for at, it in enumerate(order.jobs) if it.name == name)
+    now = _value(order, job, order.flat, order.starts, order.period_us)
+    found = []
+    for change, flat in (("as early as the order permits", order.flat), *_relaxed(order, job)):
+        timing = order.timed_as(flat)
+        # Whatever is only taken away, the plan is still one.
+        then = now if timing is None else min(now, _value(order, job, flat, timing.starts, timing.period))
+        found.append(JobChange(change, then, now - then))
+    for change, other in _other_levels(order, instance, plan, job):
+        timing = other.timed_as(other.flat)
+        if timing is not None:
+            then = _value(other, job, other.flat, timing.starts, timing.period)
+            found.append(JobChange(change, then, now - then))
+    return found
+
+
+def _value(order: KeptOrder, job: int, flat: FlatActivities, starts: Sequence[int], period: int | None) -> int:
+    """The period, or the end of a job."""
+    own = range(order.begins[job], order.begins[job + 1])
+    return max(starts[a] + flat.duration_us[a] for a in own) if period is None else period
+
+
+def _relaxed(order: KeptOrder, job: int) -> Iterator[tuple[str, FlatActivities]]:
+    """Changes that only take away what is in the way."""
+    gpus, cluster, flat = order.operations.cluster.gpu_count, order.operations.cluster, order.flat
+    yield "GPUs of its own", _apart(order, job, lambda resource: resource < gpus)
+    used = sorted({r for a in range(order.begins[job], order.begins[job + 1]) for r in flat.resources[a] if r >= gpus})
+    if used:
+        yield "links of its own", _apart(order, job, lambda resource: resource >= gpus)
+        narrow = _narrow(order, job, used)
+        if len(used) > 1:
+            name = cluster.links[narrow - gpus].name
+            yield f"a second link beside {name}, for it alone", _apart(order, job, lambda other: other == narrow)
+            yield f"twice the bandwidth of link {name}", _faster(order, [narrow])
+        yield "twice the bandwidth of its links", _faster(order, used)
+    others = [other for other in range(len(order.jobs)) if other != job]
+    if others:
+        yield "alone in the cluster", order.patched(others, (), order.operations.routes)
+
+
+def _apart(order: KeptOrder, job: int, chosen: Callable[[int], bool]) -> FlatActivities:
+    """The activities with a copy, for one job alone, of each of its GPUs and links that are chosen."""
+    flat, resources = order.flat, list(order.flat.resources)
+    for a in range(order.begins[job], order.begins[job + 1]):
+        resources[a] = tuple(-1 - it if chosen(it) else it for it in resources[a])
+    return flat._replace(resources=resources)
+
+
+def _narrow(order: KeptOrder, job: int, used: Sequence[int]) -> int:
+    """The link that a job waits for most; of those that it waits for as long, the slowest."""
+    cluster = order.operations.cluster
+    waits: Counter[str] = Counter()
+    for wait in Explainer(order).of(job).waits:
+        waits[wait.on] += wait.us if wait.kind == "link" else 0
+    links = {resource: cluster.links[resource - cluster.gpu_count] for resource in used}
+    return max(used, key=lambda resource: (waits[links[resource].name], -links[resource].bandwidth, -resource))
+
+
+def _faster(order: KeptOrder, chosen: Sequence[int]) -> FlatActivities:
+    """The activities with twice the bandwidth of some links."""
+    cluster, flat = order.operations.cluster, order.flat
+    links = list(cluster.links)
+    for at in (resource - cluster.gpu_count for resource in chosen):
+        links[at] = replace(links[at], bandwidth=2 * links[at].bandwidth)
+    users = sorted({flat.job[a] for a, used in enumerate(flat.resources) if not set(chosen).isdisjoint(used)})
+    return order.patched((), users, Routes(replace(cluster, links=tuple(links))))
+
+
+def _other_levels(order: KeptOrder, instance: Instance, plan: Plan, job: int) -> Iterator[tuple[str, KeptOrder]]:
+    """Plans with other levels of a data-parallel job, where its rule and the memory of its GPUs allow them."""
+    if job >= len(order.operations.jobs) or order.operations.jobs[job].rule.multiset is not None:
+        return
+    graph = order.operations.jobs[job]
+    steps = staircase(graph.levels, graph.slots)
+    turns = [tuple(steps[(slot + i) % graph.slots] for slot in range(graph.slots)) for i in range(graph.iterations)]
+    full = [(graph.levels,) * graph.slots] * graph.iterations
+    own = next(it for it in plan.jobs if it.name == graph.name)
+    assert isinstance(own, JobPlan), "it has levels"
+    for change, levels in (("full depth", full), ("staircase, in turn", turns)):
+        if levels == [tuple(block.level for block in it.blocks) for it in own.iterations] or not _allowed(
+            graph, levels
+        ):
+            continue
+        changed = _with_levels(own, levels)
+        jobs = tuple(changed if it is own else it for it in plan.jobs)
+        other = KeptOrder.of(instance, replace(plan, jobs=jobs))
+        if min(other.flat.room) >= 0:
+            yield change, other
+
+
+def _with_levels(own: JobPlan, levels: Sequence[Sequence[int]]) -> JobPlan:
+    iterations = []
+    for it, row in zip(own.iterations, levels, strict=True):
+        blocks = tuple(replace(block, level=level) for block, level in zip(it.blocks, row, strict=True))
+        iterations.append(replace(it, blocks=blocks))
+    return replace(own, iterations=tuple(iterations))
+
+
+def _allowed(graph: OperationGraph, levels: Sequence[Sequence[int]]) -> bool:
+    """Whether levels keep a rule that leaves them open (specification: coverage, mean-depth, balance)."""
+    rule = graph.rule
+    totals = [sum(own) for own in zip(*levels, strict=True)]
+    reached = min(contributors(row, graph.levels) for row in levels)
+    balanced = rule.balance is None or max(totals) - min(totals) <= rule.balance
+    return reached >= rule.min_contributors and sum(totals) >= rule.min_total and balanced

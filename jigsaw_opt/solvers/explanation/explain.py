@@ -1,0 +1,210 @@
+"""Where the time of a job of a plan goes: its critical chain, and the time of each of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.explanation.chain import KINDS, Chains, ChainStep, StepKind
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+
+__all__ = ["Explainer", "JobExplanation", "NamedStep", "WaitTotal", "WorkerTime", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStep:
+    """A step of a critical chain, with names.
+
+    Parameters
+    ----------
+    kind
+        What the job does or waits for.
+    operation
+        The operation that runs, or that waits.
+    iteration
+        Its iteration, from 0.
+    start_us, end_us
+        From when to when, in microseconds.
+    on
+        The GPU or link that is waited for; empty for any other kind.
+    by
+        The job that has it meanwhile; empty where there is none.
+    """
+
+    kind: StepKind
+    operation: str
+    iteration: int
+    start_us: int
+    end_us: int
+    on: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTotal:
+    """All waits of one kind for one GPU or link and one holder, in microseconds."""
+
+    kind: StepKind
+    on: str
+    by: str
+    us: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTime:
+    """Where the time of one worker or slot goes.
+
+    Parameters
+    ----------
+    gpu
+        Its GPU.
+    time_us
+        By kind, in microseconds; they add up to the time explained.
+    """
+
+    gpu: str
+    time_us: dict[StepKind, int]
+
+
+@dataclass(frozen=True, slots=True)
+class JobExplanation:
+    """Where the time of a job goes.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    release_us, end_us
+        When it may begin and when it ends, in microseconds.
+    explained_us
+        What is explained: the time from 0 to its end on the finite horizon, the period on the cyclic one.
+    chain
+        The critical chain in order of time; it fills the time explained.
+    workers
+        By worker or slot.
+    """
+
+    job: str
+    release_us: int
+    end_us: int
+    explained_us: int
+    chain: tuple[NamedStep, ...]
+    workers: tuple[WorkerTime, ...]
+
+    @property
+    def time_us(self) -> dict[StepKind, int]:
+        """By kind, time of the chain in microseconds; they add up to the time explained."""
+        return _by_kind((step.kind, step.end_us - step.start_us) for step in self.chain)
+
+    @property
+    def waits(self) -> list[WaitTotal]:
+        """What the chain waits for by GPU, link and holder, the longest first."""
+        found: dict[tuple[StepKind, str, str], int] = {}
+        for step in self.chain:
+            if step.on:
+                key = (step.kind, step.on, step.by)
+                found[key] = found.get(key, 0) + step.end_us - step.start_us
+        return sorted((WaitTotal(*key, us) for key, us in found.items()), key=lambda it: -it.us)
+
+
+def explain(instance: Instance, plan: Plan, job: str | None = None) -> list[JobExplanation]:
+    """Where the time of each job goes.
+
+    Parameters
+    ----------
+    instance, plan
+        A plan that `jigsaw_opt.checking.check` accepts for the instance.
+    job
+        Name of the only job of interest; None for all in the order of the instance.
+
+    Raises
+    ------
+    UsageError
+        There is no job of this name.
+    """
+    explainer = Explainer(KeptOrder.of(instance, plan))
+    names = [it.name for it in instance.jobs] if job is None else [job]
+    return [explainer.of(explainer.number(name)) for name in names]
+
+
+class Explainer:
+    """Explains jobs of one plan.
+
+    Parameters
+    ----------
+    order
+        The plan. Jobs are numbered as there.
+    """
+
+    def __init__(self, order: KeptOrder) -> None:
+        self._order, self._chains = order, Chains(order)
+        cluster = order.operations.cluster
+        gpus = [cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus)]
+        self._resources = [*gpus, *(link.name for link in cluster.links)]
+        self._number = {name: at for at, name in enumerate(gpus)}
+
+    def number(self, name: str) -> int:
+        """Number of a job by its name; a `UsageError` where there is none."""
+        names = [job.name for job in self._order.jobs]
+        if name not in names:
+            raise UsageError(f"the plan has no job {name!r}; its jobs are:", *names)
+        return names.index(name)
+
+    def of(self, job: int) -> JobExplanation:
+        """Where the time of a job goes."""
+        order, period = self._order, self._order.period_us
+        flat, starts = order.flat, order.starts
+        own = range(order.begins[job], order.begins[job + 1])
+        last = max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
+        end = starts[last] + flat.duration_us[last]
+        floor = 0 if period is None else end - period
+        chain = [self._named(step) for step in self._chains.back(last, end, floor)][::-1]
+        workers = [self._worker(own, self._number[name], last, end) for name in order.gpu_names[job]]
+        it = order.jobs[job]
+        release = it.release_us
+        return JobExplanation(it.name, release, end, end - floor, tuple(chain), tuple(workers))
+
+    def _named(self, step: ChainStep) -> NamedStep:
+        flat, names = self._order.flat, self._resources
+        on = "" if step.on is None else names[step.on]
+        by = "" if step.by is None else self._order.jobs[flat.job[step.by]].name
+        what = self._order.operation_name(step.activity)
+        return NamedStep(step.kind, what, flat.iteration[step.activity], step.start_us, step.end_us, on, by)
+
+    def _worker(self, own: range, gpu: int, last: int, end: int) -> WorkerTime:
+        """The time of a worker: its blocks, and in each gap between two of them the chain that leads out of it."""
+        flat, starts = self._order.flat, self._order.starts
+        blocks = sorted((a for a in own if gpu in flat.resources[a]), key=lambda a: self._modulo(starts[a]))
+        spent: list[tuple[StepKind, int]] = [("compute", flat.duration_us[a]) for a in blocks]
+        for step in self._gaps(blocks, last, end):
+            kind: StepKind = "partner" if step.kind == "compute" else step.kind
+            spent.append((kind, step.end_us - step.start_us))
+        return WorkerTime(self._resources[gpu], _by_kind(spent))
+
+    def _gaps(self, blocks: list[int], last: int, end: int) -> Iterator[ChainStep]:
+        flat, starts, period = self._order.flat, self._order.starts, self._order.period_us
+        at = 0
+        if period is not None and blocks:
+            before = blocks[-1]
+            at = self._modulo(starts[before]) + flat.duration_us[before] - period
+        for block in blocks:
+            begin = self._modulo(starts[block])
+            yield from self._chains.back(block, begin, at, begin - starts[block])
+            at = begin + flat.duration_us[block]
+        if period is None:
+            yield from self._chains.back(last, end, at)
+        elif not blocks:
+            yield from self._chains.back(last, end, end - period)
+
+    def _modulo(self, moment: int) -> int:
+        return moment if self._order.period_us is None else moment % self._order.period_us
+
+
+def _by_kind(spent: Iterable[tuple[StepKind, int]]) -> dict[StepKind, int]:
+    found: dict[StepKind, int] = dict.fromkeys(KINDS, 0)
+    for kind, us in spent:
+        found[kind] += us
+    return found

@@ -1,0 +1,58 @@
+"""A critical chain in few lines: stretches that repeat are told once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jigsaw_opt.solvers.explanation.explain import NamedStep
+
+__all__ = ["Fold", "folded"]
+
+_LONGEST = 32
+"""Steps of the longest stretch whose repeats are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A stretch of a chain, so many times in a row.
+
+    Parameters
+    ----------
+    steps
+        The stretch when it comes first.
+    times
+        How often it comes.
+    time_us
+        By step of the stretch, its time in all repeats, in microseconds.
+    """
+
+    steps: tuple[NamedStep, ...]
+    times: int
+    time_us: tuple[int, ...]
+
+
+def folded(chain: Sequence[NamedStep]) -> list[Fold]:
+    """The chain as stretches, each told with its number of repeats; iterations and lengths of steps may differ."""
+    keys = [(step.kind, step.operation, step.on, step.by) for step in chain]
+    found, at = list[Fold](), 0
+    while at < len(chain):
+        size, times = _best(keys, at)
+        parts = [chain[at + k : at + size * times : size] for k in range(size)]
+        spent = tuple(sum(step.end_us - step.start_us for step in part) for part in parts)
+        found.append(Fold(tuple(chain[at : at + size]), times, spent))
+        at += size * times
+    return found
+
+
+def _best(keys: Sequence[object], at: int) -> tuple[int, int]:
+    """Length and repeats of the stretch from here on that saves most lines, the shortest of those that save as much."""
+    best, saved = (1, 1), 0
+    for size in range(1, min(_LONGEST, (len(keys) - at) // 2) + 1):
+        end = at + size
+        while end < len(keys) and keys[end] == keys[end - size]:
+            end += 1
+        times = (end - at) // size
+        if size * (times - 1) > saved:
+            best, saved = (size, times), size * (times - 1)
+    return best

@@ -1,0 +1,264 @@
+"""Where the time of a job goes: hand-made plans with an answer for each kind of wait, and sums on random plans."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import (
+    Cluster,
+    Edge,
+    Execution,
+    FreeDepth,
+    Hold,
+    Instance,
+    Job,
+    Link,
+    Model,
+    Plan,
+    Segment,
+    Server,
+    Shape,
+    ShapedBlock,
+    ShapedIteration,
+    ShapedJob,
+    ShapedJobPlan,
+    ShapedTransfer,
+    Slot,
+)
+from jigsaw_opt.solvers.explanation import JobExplanation, explain
+from jigsaw_opt.solvers.explanation.changes import changes
+from jigsaw_opt.solvers.explanation.folding import folded
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.solve import solve
+from tests.random_instances import GOALS, random_instance
+from tests.random_shapes import random_mixed_instance, random_shaped_instance
+from tests.solvers.test_failures import chained
+
+ONE_GPU = Cluster((Server("a", "v", 1, 10, 10**6),))
+TWO_GPUS = Cluster(
+    (Server("a", "v", 1, 10, 10**6), Server("b", "v", 1, 10, 10**6)), (), (Link("wire", ("a", "b"), 10**6),)
+)
+
+
+def single(name: str, length: int, iterations: int = 1, release_us: int = 0, held: int = 0) -> ShapedJob:
+    """One block."""
+    holds = (Hold("A", "A", held),) if held else ()
+    return ShapedJob(
+        name, Shape((Slot("x"),), (ShapedBlock("A", ("x",), {"v": length}),), holds=holds), iterations, release_us
+    )
+
+
+def planned(
+    cluster: Cluster, jobs: list[tuple[ShapedJob, tuple[str, ...], list[list[int]]]], period: int = 0
+) -> tuple[Instance, Plan]:
+    """A plan by GPUs and starts by iteration; blocks take their time, and a transfer a microsecond per byte."""
+    horizon = ("cyclic", "period") if period else ("finite", "makespan")
+    instance = Instance("by hand", cluster, {}, tuple(job for job, *_ in jobs), *horizon)  # type: ignore[arg-type]
+    plans, last = [], 0
+    for job, gpus, rows in jobs:
+        lengths = [it.duration_us["v"] for it in job.shape.blocks] + [it.bytes for it in job.shape.transfers]
+        count, iterations = len(job.shape.blocks), []
+        for row in rows:
+            done = tuple(Execution(start, start + length) for start, length in zip(row, lengths, strict=True))
+            iterations.append(ShapedIteration(done[:count], done[count:]))
+            last = max(last, *(it.end_us for it in done))
+        plans.append(ShapedJobPlan(job.name, gpus, tuple(iterations)))
+    value = period or last
+    plan = Plan("by hand", instance_sha256(instance), "feasible", value, 0, period or None, tuple(plans))
+    assert check(instance, plan) == ()
+    return instance, plan
+
+
+def told(instance: Instance, plan: Plan, name: str) -> dict[str, int]:
+    """Time of the chain by kind, without zeros."""
+    found = explain(instance, plan, name)[0]
+    require_sums(found)
+    return {kind: us for kind, us in found.time_us.items() if us}
+
+
+def require_sums(job: JobExplanation) -> None:
+    assert sum(job.time_us.values()) == job.explained_us
+    at = job.end_us - job.explained_us
+    for step in job.chain:
+        assert step.start_us == at < step.end_us
+        at = step.end_us
+    assert at == job.end_us
+    for worker in job.workers:
+        assert sum(worker.time_us.values()) == job.explained_us and min(worker.time_us.values()) >= 0
+
+
+def late() -> tuple[Instance, Plan]:
+    """A job that waits for its release, then for a GPU, and then for nothing."""
+    return planned(ONE_GPU, [(single("a", 10, release_us=2), ("a/0",), [[8]]), (single("b", 5), ("a/0",), [[0]])])
+
+
+def test_release_gpu_and_slack() -> None:
+    assert told(*late(), "a") == {"release": 2, "gpu": 3, "slack": 3, "compute": 10}
+    waits = explain(*late(), "a")[0].waits
+    assert [(it.kind, it.on, it.by, it.us) for it in waits] == [("gpu", "a/0", "b", 3)]
+
+
+def test_a_hole_that_is_too_short_is_part_of_the_wait() -> None:
+    jobs = [(single("a", 10), ("a/0",), [[13]]), (single("b", 5, 2), ("a/0",), [[0], [8]])]
+    assert told(*planned(ONE_GPU, jobs), "a") == {"gpu": 13, "compute": 10}
+    jobs = [(single("a", 3), ("a/0",), [[13]]), (single("b", 5, 2), ("a/0",), [[0], [8]])]
+    assert told(*planned(ONE_GPU, jobs), "a") == {"gpu": 5, "slack": 8, "compute": 3}
+    # Its own blocks are no wait.
+    assert told(*planned(ONE_GPU, jobs), "b") == {"compute": 10, "slack": 3}
+
+
+def moved(name: str, first: int, size: int) -> ShapedJob:
+    """A block, a transfer and a block."""
+    blocks = (ShapedBlock("A", ("x",), {"v": first}), ShapedBlock("B", ("y",), {"v": 5}))
+    move = ShapedTransfer("m", size, source="x", target="y")
+    return ShapedJob(name, Shape((Slot("x"), Slot("y")), blocks, (move,), (Edge("A", "m"), Edge("m", "B"))), 1)
+
+
+def test_link_and_partner() -> None:
+    a, b = moved("a", 3, 4), moved("b", 1, 6)
+    instance, plan = planned(TWO_GPUS, [(a, ("a/0", "b/0"), [[1, 13, 7]]), (b, ("a/0", "b/0"), [[0, 8, 1]])])
+    # Its block waits for that of b, its transfer for that of b; B fits at once, and still waits from 11 to 13.
+    assert told(instance, plan, "a") == {"gpu": 1 + 2, "compute": 3 + 5, "link": 3, "exchange": 4}
+    first, second = (worker.time_us for worker in explain(instance, plan, "a")[0].workers)
+    assert {kind: us for kind, us in first.items() if us} == {
+        "compute": 3,
+        "partner": 5,
+        "gpu": 3,
+        "link": 3,
+        "exchange": 4,
+    }
+    assert {kind: us for kind, us in second.items() if us} == {
+        "compute": 5,
+        "partner": 3,
+        "gpu": 3,
+        "link": 3,
+        "exchange": 4,
+    }
+    gains = {it.change: it.end_us for it in changes(instance, plan, "a")}
+    assert gains == {
+        "as early as the order permits": 17,
+        "GPUs of its own": 16,
+        "links of its own": 17,
+        "twice the bandwidth of its links": 14,
+        "alone in the cluster": 12,
+    }
+
+
+def test_memory() -> None:
+    blocks = (
+        ShapedBlock("F", ("x",), {"v": 2}),
+        ShapedBlock("G", ("y",), {"v": 8}),
+        ShapedBlock("B", ("x",), {"v": 2}),
+    )
+    shape = Shape((Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(Hold("F", "B", 6),))
+    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=6), ("a/0",), [[12]])]
+    assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 4, "memory": 8, "compute": 1}
+    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[0, 2, 10]]), (single("q", 1, held=4), ("a/0",), [[12]])]
+    assert told(*planned(TWO_GPUS, jobs), "q") == {"gpu": 2, "slack": 10, "compute": 1}
+
+
+def test_a_period_is_a_circuit() -> None:
+    job = moved("a", 3, 4)
+    job = replace(job, shape=replace(job.shape, barrier="job"))
+    instance, plan = planned(TWO_GPUS, [(job, ("a/0", "b/0"), [[9, 16, 12]])], period=12)
+    assert told(instance, plan, "a") == {"compute": 8, "exchange": 4}
+    # With a longer period something waits for nothing.
+    instance, plan = planned(TWO_GPUS, [(job, ("a/0", "b/0"), [[9, 16, 12]])], period=20)
+    assert told(instance, plan, "a") == {"compute": 8, "exchange": 4, "slack": 8}
+    assert changes(instance, plan, "a")[0].gain_us == 8
+
+
+def test_memory_over_the_end_of_a_period() -> None:
+    blocks = (
+        ShapedBlock("F", ("x",), {"v": 2}),
+        ShapedBlock("G", ("y",), {"v": 8}),
+        ShapedBlock("B", ("x",), {"v": 2}),
+    )
+    shape = Shape((Slot("x"), Slot("y")), blocks, (), (Edge("F", "G"), Edge("G", "B")), holds=(Hold("F", "B", 6),))
+    jobs = [(ShapedJob("p", shape, 1), ("a/0", "b/0"), [[12, 14, 22]]), (single("q", 1, held=6), ("a/0",), [[8]])]
+    # The memory is held from 12 to 24, which is 0 to 4 and 12 to 20; free from 4 on, as it was before.
+    assert told(*planned(TWO_GPUS, jobs, period=20), "q") == {"compute": 1, "slack": 19}
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
+    seen = 0
+    for seed in range(3):
+        for family in (random_instance, random_shaped_instance, random_mixed_instance):
+            instance = family(seed, *goal)  # type: ignore[operator]
+            plan = solve(instance, "greedy", Options(workers=1)).plan
+            if plan is None:
+                continue
+            for job in explain(instance, plan):
+                require_sums(job)
+                seen += 1
+            found = {it.change: it.gain_us for it in changes(instance, plan, instance.jobs[0].name)}
+            alone = found.get("alone in the cluster", 0)
+            early = found["as early as the order permits"]
+            assert 0 <= early <= found["GPUs of its own"]
+            assert "alone in the cluster" not in found or found["GPUs of its own"] <= alone
+            assert early <= found.get("links of its own", early)
+    assert seen > 5
+
+
+def test_levels_that_the_rule_allows() -> None:
+    model = Model((Segment("in", {"v": 1}, {"v": 4}, 1, 0), Segment("out", {"v": 1}, {"v": 2}, 1, 0)), state_factor=1)
+    job = Job("d", "m", 2, 2, depth=FreeDepth())
+    cluster = Cluster((Server("a", "v", 2, 10, 10**6),))
+    instance = Instance("levels", cluster, {"m": model}, (job,), "finite", "makespan")
+    plan = solve(instance, "greedy", Options(workers=1)).plan
+    assert plan is not None
+    found = {it.change: it for it in changes(instance, plan, "d")}
+    full = replace(instance, jobs=(replace(job, depth=FreeDepth(mean_depth=1)),))
+    best = solve(full, "greedy", Options(workers=1)).plan
+    assert best is not None and found["full depth"].end_us == best.objective
+    assert found["full depth"].gain_us <= 0
+    assert "full depth" not in {it.change for it in changes(full, replace(best, instance_sha256=""), "d")}
+
+
+def test_repeats_are_told_once() -> None:
+    jobs = [
+        (single("a", 2, 9), ("a/0",), [[4 * k] for k in range(9)]),
+        (single("b", 2, 8), ("a/0",), [[4 * k + 2] for k in range(8)]),
+    ]
+    chain = explain(*planned(ONE_GPU, jobs), "a")[0].chain
+    assert len(chain) == 17
+    lines = folded(chain)
+    assert [(len(it.steps), it.times, it.time_us) for it in lines] == [(2, 8, (16, 16)), (1, 1, (2,))]
+    assert [step.kind for step in lines[0].steps] == ["compute", "gpu"]
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance, plan = late()
+    files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
+    Path(files[0]).write_bytes(encode_instance(instance))
+    Path(files[1]).write_bytes(encode_plan(plan))
+    assert main(["explain", *files]) == 0
+    assert "a/0, held by b: 3 us" in capsys.readouterr().out
+    assert main(["explain", *files, "a"]) == 0
+    out = capsys.readouterr().out
+    assert "waits for its release" in out and "No plan has a makespan below 15" in out
+    assert main(["explain", *files, "a", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert list(data) == ["objective", "value", "bound", "jobs", "changes"]
+    assert data["jobs"][0]["time_us"]["gpu"] == 3 and data["bound"]["proof"]["sentence"]
+    assert [it["gain_us"] for it in data["changes"]] == [3, 6, 6]
+    assert main(["explain", *files, "c"]) == 2
+    assert capsys.readouterr().err == "error: the plan has no job 'c'; its jobs are:\n  a\n  b\n"
+    with pytest.raises(UsageError, match="no job 'c'"):
+        explain(instance, plan, "c")
+
+
+def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
+    instance = chained(cyclic=True)
+    plan = solve(instance, "greedy", Options(workers=1)).plan
+    assert plan is not None
+    require_sums(explain(instance, plan)[0])
