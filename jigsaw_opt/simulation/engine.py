@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.invariants import InvariantError, check_pace, check_shares
+from jigsaw_opt.simulation.board import Board
+from jigsaw_opt.simulation.invariants import InvariantError, check_shares
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.plain import Plain
 from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
-from jigsaw_opt.simulation.running import Running, Timers
+from jigsaw_opt.simulation.running import Running
 
 __all__ = ["Simulation"]
 
@@ -47,9 +48,7 @@ class Simulation:
         self._scheduler: Scheduler = policy.start(setting, options)
         self._active: dict[int, Active] = {}
         self._lives: dict[int, Life] = {}
-        self._running: dict[int, Running] = {}
-        self._shares: dict[Share, float] = {}
-        self._timers = Timers()
+        self._board = Board(setting)
         self._trigger = Trigger()
         self._next_job = 0
         self._idle_rounds = 0
@@ -92,7 +91,7 @@ class Simulation:
 
     def close(self) -> SimulationOutcome:
         """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
-        for running in self._running.values():
+        for running in self._board.running.values():
             running.settle(self.now_us)
             self._books.stint(running, self.now_us)
         for index in self._active:
@@ -122,8 +121,8 @@ class Simulation:
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
             "lives": [self._lives[index].plain() for index in self._active],
-            "shares": [share.plain() for share in self._shares],
-            "running": [running.plain() for running in self._running.values()],
+            "shares": [share.plain() for share in self._board.shares],
+            "running": [running.plain() for running in self._board.running.values()],
             "trigger": self._trigger.plain(),
             "books": self._books.plain(),
             "idle_rounds": self._idle_rounds,
@@ -179,10 +178,8 @@ class Simulation:
                 self._active[index].share = share
         for tree in state["running"]:
             active = self._active[tree["job"]]
-            self._running[active.index] = Running.restored(tree, active, self.setting.restart_of(active.job))
-        self._shares = dict(zip(shares, self._factors(shares), strict=True))
-        for share in shares:
-            self._time(share)
+            self._board.running[active.index] = Running.restored(tree, active, self.setting.restart_of(active.job))
+        self._board.begin(shares, self.now_us)
 
     def _restore_scheduler(self, state: Plain, place: Place, report: Report) -> None:
         if not isinstance(self._scheduler, Resumable):
@@ -208,7 +205,7 @@ class Simulation:
 
     def _own_times(self) -> list[int]:
         """Times of the next end or change of pace and of the next decision, which never lie behind."""
-        times = (self._timers.next_us(self._running), self._decision_us())
+        times = (self._board.next_us(), self._decision_us())
         return [time_us for time_us in times if time_us is not None]
 
     def _decision_us(self) -> int | None:
@@ -247,8 +244,8 @@ class Simulation:
         """Deal with the jobs that end now or whose pace changes now."""
         changed: set[Share] = set()
         freed = False
-        for index in self._timers.due(self.now_us, self._running):
-            running = self._running[index]
+        for index in self._board.due(self.now_us):
+            running = self._board.running[index]
             running.settle(self.now_us)
             share = running.active.share
             assert share is not None
@@ -258,23 +255,23 @@ class Simulation:
             if share.jobs:
                 changed.add(share)
         if changed or freed:  # what an ended job leaves on the links speeds others up
-            self._set_paces(changed)
+            self._board.set_paces(self.now_us, changed)
 
     def _end(self, running: Running, share: Share) -> Share:
         """Take an ended job out of its share and give what is left of the share."""
         active = running.active
         rest = share.without(active.index)
         for index in rest.jobs:
-            self._running[index].settle(self.now_us)
-        factor = self._shares.pop(share)
+            self._board.running[index].settle(self.now_us)
+        factor = self._board.shares.pop(share)
         if rest.jobs:
-            self._shares[rest] = factor
+            self._board.shares[rest] = factor
         for index in rest.jobs:
             self._active[index].share = rest
         self._books.stint(running, self.now_us)
         self._note_job(active.index, self.now_us)
-        del self._running[active.index], self._active[active.index], self._lives[active.index]
-        self._books.held.set(_gpus_of(self._shares), self.now_us)
+        del self._board.running[active.index], self._active[active.index], self._lives[active.index]
+        self._books.held.set(self._board.gpus, self.now_us)
         self._books.crowd.set(len(self._active), self.now_us)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
@@ -293,31 +290,31 @@ class Simulation:
             self._trigger.asked, self._trigger.wake_us = False, None
             return
         trigger, self._trigger = self._trigger, Trigger()
-        for running in self._running.values():
+        for running in self._board.running.values():
             running.settle(self.now_us)
         moment = self._moment(trigger)
         began = time.process_time_ns()
         decision = self._scheduler.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"round {len(self.outcome.rounds)} at {self.now_us} us"
-        check_shares(self.setting, self._active, decision.shares, self._shares, when)
+        check_shares(self.setting, self._active, decision.shares, self._board.shares, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
         moved = self._apply(decision.shares)
-        self._books.round(self.now_us, len(self._active), len(self._running), moved, policy_us)
+        self._books.round(self.now_us, len(self._active), len(self._board.running), moved, policy_us)
 
     def _moment(self, trigger: Trigger) -> Moment:
-        shares, arrived, ended = tuple(self._shares), tuple(trigger.arrived), tuple(trigger.ended)
+        shares, arrived, ended = tuple(self._board.shares), tuple(trigger.arrived), tuple(trigger.ended)
         return Moment(self.now_us, self._active, shares, arrived, ended)
 
     def _apply(self, shares: tuple[Share, ...]) -> int:
         """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
-        before, wanted = self._shares, set(shares)
+        before, wanted = self._board.shares, set(shares)
         fresh = [share for share in shares if share not in before]
-        old = {index: self._running[index] for share in before if share not in wanted for index in share.jobs}
-        self._shares = {share: before.get(share, 1.0) for share in shares}
+        old = {index: self._board.running[index] for share in before if share not in wanted for index in share.jobs}
+        self._board.shares = {share: before.get(share, 1.0) for share in shares}
         moved = 0
         for share in fresh:
             for index in share.jobs:
@@ -326,9 +323,9 @@ class Simulation:
             self._books.stint(running, self.now_us)
             running.active.share = None
             self._lives[index].done = running.done
-            del self._running[index]
-        self._books.held.set(_gpus_of(self._shares), self.now_us)
-        self._set_paces(fresh)
+            del self._board.running[index]
+        self._books.held.set(self._board.gpus, self.now_us)
+        self._board.set_paces(self.now_us, fresh)
         return moved
 
     def _start(self, index: int, share: Share, before: Running | None) -> bool:
@@ -345,7 +342,7 @@ class Simulation:
         life.start_us = self.now_us if life.start_us is None else life.start_us
         ready_us = self.now_us + self.setting.restart_of(active.job)
         done = life.done if before is None else before.done
-        self._running[index] = Running(active, done, self.now_us, ready_us, self.now_us)
+        self._board.running[index] = Running(active, done, self.now_us, ready_us, self.now_us)
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:
@@ -354,38 +351,3 @@ class Simulation:
         self._idle_rounds = self._idle_rounds + 1 if alone and not decision.shares else 0
         if self._idle_rounds > _IDLE_ROUNDS:
             self._fail_waiting()
-
-    # Paces --------------------------------------------------------------------------------------------------
-
-    def _set_paces(self, changed: Iterable[Share]) -> None:
-        """Work out the paces of the shares that changed, and of those whose contention changed with them."""
-        stale = dict.fromkeys(changed)
-        if self.setting.contention is not None:
-            shares = list(self._shares)
-            for share, factor in zip(shares, self._factors(shares), strict=True):
-                if factor != self._shares[share]:
-                    self._shares[share] = factor
-                    stale[share] = None
-        for share in stale:
-            for index in share.jobs:
-                self._running[index].settle(self.now_us)
-            self._time(share)
-
-    def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
-        """How much longer the exchanges of each share take because of the others."""
-        contention = self.setting.contention
-        return [1.0] * len(shares) if contention is None else contention.factors([share.gpus for share in shares])
-
-    def _time(self, share: Share) -> None:
-        """Work out the paces of the jobs of a share from where they are settled."""
-        running = [self._running[index] for index in share.jobs]
-        members = [one.active.job for one in running]
-        paces = self.setting.performance.paces(share, members, [one.active.done for one in running])
-        for one, pace in zip(running, paces, strict=True):
-            check_pace(one.active, pace, f"at {self.now_us} us")
-            one.pace = pace.stretched(self._shares[share])
-            self._timers.set(one)
-
-
-def _gpus_of(shares: Iterable[Share]) -> int:
-    return sum(len(share.gpus) for share in shares)

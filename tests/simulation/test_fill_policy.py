@@ -53,7 +53,7 @@ def measured(where: Setting, policy: Policy, **options: str) -> SimulationSummar
 def shares_at(where: Setting, text: str, until_us: int = 0) -> dict[int, Share]:
     simulation = Simulation(where, *choose(text))
     simulation.run(until_us=until_us)
-    return {index: share for share in simulation._shares for index in share.jobs}
+    return {index: share for share in simulation._board.shares for index in share.jobs}
 
 
 @pytest.mark.parametrize("slowdown", PROMISES)

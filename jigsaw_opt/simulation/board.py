@@ -1,0 +1,83 @@
+"""What runs: the shares, the jobs in them, and their paces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.invariants import check_pace
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.running import Running, Timers
+
+__all__ = ["Board"]
+
+
+class Board:
+    """The shares that run, each with how much longer its exchanges take because of the others.
+
+    Parameters
+    ----------
+    setting
+        What is simulated.
+
+    Attributes
+    ----------
+    shares
+        The factor of each share; who changes them asks for new paces.
+    running
+        Their jobs by number.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._timers = Timers()
+        self.shares: dict[Share, float] = {}
+        self.running: dict[int, Running] = {}
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs are held."""
+        return sum(len(share.gpus) for share in self.shares)
+
+    def next_us(self) -> int | None:
+        """When the next job ends or changes its pace; None where nothing runs."""
+        return self._timers.next_us(self.running)
+
+    def due(self, now_us: int) -> Iterator[int]:
+        """Numbers of the jobs that end or change their pace by now."""
+        return self._timers.due(now_us, self.running)
+
+    def begin(self, shares: Sequence[Share], now_us: int) -> None:
+        """Take over shares whose jobs run already, from where each is settled."""
+        self.shares = dict(zip(shares, self._factors(shares), strict=True))
+        for share in shares:
+            self._time(share, now_us)
+
+    def set_paces(self, now_us: int, changed: Iterable[Share]) -> None:
+        """Work out the paces of the shares that changed, and of those whose contention changed with them."""
+        stale = dict.fromkeys(changed)
+        if self._setting.contention is not None:
+            shares = list(self.shares)
+            for share, factor in zip(shares, self._factors(shares), strict=True):
+                if factor != self.shares[share]:
+                    self.shares[share] = factor
+                    stale[share] = None
+        for share in stale:
+            for index in share.jobs:
+                self.running[index].settle(now_us)
+            self._time(share, now_us)
+
+    def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
+        """How much longer the exchanges of each share take because of the others."""
+        contention = self._setting.contention
+        return [1.0] * len(shares) if contention is None else contention.factors([share.gpus for share in shares])
+
+    def _time(self, share: Share, now_us: int) -> None:
+        """Work out the paces of the jobs of a share from where they are settled."""
+        running = [self.running[index] for index in share.jobs]
+        members = [one.active.job for one in running]
+        paces = self._setting.performance.paces(share, members, [one.active.done for one in running])
+        for one, pace in zip(running, paces, strict=True):
+            check_pace(one.active, pace, f"at {now_us} us")
+            one.pace = pace.stretched(self.shares[share])
+            self._timers.set(one)
