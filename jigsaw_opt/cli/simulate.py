@@ -76,6 +76,12 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
     )
+    parser.add_argument(
+        "--failures",
+        default="",
+        metavar="mtbf=HOURS,mttr=HOURS[,checkpoint=SECONDS]|FILE",
+        help="servers that fail and come back: drawn by --seed, or events in CSV",
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
@@ -152,6 +158,7 @@ def _request(arguments: argparse.Namespace) -> SimulationRequest:
         arguments.draw_models,
         arguments.seed,
         arguments.foreground_gpus,
+        arguments.failures,
     )
 
 

@@ -43,7 +43,8 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
 
 def inputs_of(arguments: argparse.Namespace) -> list[str]:
     """Names of the files that a simulation reads, and words that are no files, which do no harm."""
-    words = (*arguments.workload, arguments.cluster, arguments.performance)
+    failures = arguments.failures.partition(",checkpoint=")[0]
+    words = (*arguments.workload, arguments.cluster, arguments.performance, failures)
     return [*words, *(word.partition(":")[2] for word in words)]
 
 

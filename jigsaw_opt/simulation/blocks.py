@@ -44,11 +44,19 @@ class Blocks:
         Servers of each type, by number of the type.
     held
         GPUs that each job has held so far.
+    down
+        GPUs that are down.
     """
 
-    def __init__(self, setting: Setting, servers: Sequence[Sequence[int]], held: Mapping[int, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        servers: Sequence[Sequence[int]],
+        held: Mapping[int, tuple[int, ...]],
+        down: frozenset[int] = frozenset(),
+    ) -> None:
         self._setting, self._servers, self._held = setting, servers, held
-        self._free = [True] * setting.gpu_count
+        self._free = [gpu not in down for gpu in range(setting.gpu_count)]
         self._wanted = [False] * setting.gpu_count
 
     def place(self, teams: Iterable[Team]) -> dict[Team, tuple[int, ...]]:

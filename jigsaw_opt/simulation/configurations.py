@@ -39,7 +39,9 @@ def all_configurations(setting: Setting) -> tuple[Configured, ...]:
     return tuple(found)
 
 
-def place(setting: Setting, wanted: Mapping[int, Configured], jobs: Mapping[int, Active]) -> tuple[Share, ...]:
+def place(
+    setting: Setting, wanted: Mapping[int, Configured], jobs: Mapping[int, Active], down: frozenset[int] = frozenset()
+) -> tuple[Share, ...]:
     """Shares of jobs with the configurations that they are to have; those that have them already stay.
 
     Where the GPUs left do not suit, the smallest jobs move away. With powers of two as numbers of GPUs every set of
@@ -48,7 +50,7 @@ def place(setting: Setting, wanted: Mapping[int, Configured], jobs: Mapping[int,
     shares: list[Share] = []
     for gpu_type in dict.fromkeys(one.gpu_type for one in wanted.values()):
         own = {index: one for index, one in wanted.items() if one.gpu_type == gpu_type}
-        type_ = _Type(setting, gpu_type)
+        type_ = _Type(setting, gpu_type, down)
         for index, one in own.items():
             if _has(setting, jobs[index], one):
                 share = jobs[index].share
@@ -67,12 +69,12 @@ def _has(setting: Setting, active: Active, wanted: Configured) -> bool:
 
 
 class _Type:
-    """The servers of one type and who holds their GPUs."""
+    """The servers of one type and who holds their GPUs that are up."""
 
-    def __init__(self, setting: Setting, gpu_type: str) -> None:
+    def __init__(self, setting: Setting, gpu_type: str, down: frozenset[int]) -> None:
         self._server_of = setting.server_of
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
-        self._free = {k: set(setting.gpus_of[k]) for k in servers}
+        self._free = {k: set(setting.gpus_of[k]) - down for k in servers}
         self.held: dict[int, tuple[int, ...]] = {}
 
     def hold(self, index: int, gpus: tuple[int, ...]) -> None:

@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.board import Board
-from jigsaw_opt.simulation.invariants import InvariantError, check_shares
+from jigsaw_opt.simulation.failing import Failing
+from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.plain import Plain
 from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.running_shares import RunningShares
 
 __all__ = ["Simulation"]
 
@@ -48,7 +49,8 @@ class Simulation:
         self._scheduler: Scheduler = policy.start(setting, options)
         self._active: dict[int, Active] = {}
         self._lives: dict[int, Life] = {}
-        self._board = Board(setting)
+        self._under_way = RunningShares(setting)
+        self._failing = Failing(setting)
         self._trigger = Trigger()
         self._next_job = 0
         self._idle_rounds = 0
@@ -85,19 +87,21 @@ class Simulation:
                 break
             self.now_us = next_us
             self._end_or_repace()
+            self._fail_or_repair()
             self._admit()
             if self._decision_us() == self.now_us:
                 self._decide()
 
     def close(self) -> SimulationOutcome:
         """The records, with those of the jobs that have not ended; the simulation cannot go on after this."""
-        for running in self._board.running.values():
+        for running in self._under_way.running.values():
             running.settle(self.now_us)
             self._books.stint(running, self.now_us)
         for index in self._active:
             self._note_job(index, None)
+        self._failing.check(self._books.held.at(self.now_us), self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
-        self.outcome.end_us = self.now_us
+        self.outcome.end_us, self.outcome.losses = self.now_us, self._failing.losses
         return self.outcome
 
     # Putting aside ------------------------------------------------------------------------------------------
@@ -117,16 +121,18 @@ class Simulation:
         """
         if not isinstance(self._scheduler, Resumable):
             raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
+        failures = {} if self.setting.failures is None else {"failures": self._failing.plain(self._under_way.running)}
         return {
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
             "lives": [self._lives[index].plain() for index in self._active],
-            "shares": [share.plain() for share in self._board.shares],
-            "running": [running.plain() for running in self._board.running.values()],
+            "shares": [share.plain() for share in self._under_way.shares],
+            "running": [running.plain() for running in self._under_way.running.values()],
             "trigger": self._trigger.plain(),
             "books": self._books.plain(),
             "idle_rounds": self._idle_rounds,
             "scheduler": self._scheduler.state(),
+            **failures,
         }
 
     def restore(self, state: Plain, place: Place = "$") -> None:
@@ -154,6 +160,8 @@ class Simulation:
         except InvariantError as error:
             report.add((place, "shares"), str(error))
         report.raise_if_any()
+        if self.setting.failures is not None:
+            self._restore_failures(state["failures"], (place, "failures"), report)
         if min(self._own_times(), default=self.now_us) < self.now_us:
             report.add(place, "something should have happened before this time")
         self._restore_scheduler(state["scheduler"], (place, "scheduler"), report)
@@ -178,8 +186,16 @@ class Simulation:
                 self._active[index].share = share
         for tree in state["running"]:
             active = self._active[tree["job"]]
-            self._board.running[active.index] = Running.restored(tree, active, self.setting.restart_of(active.job))
-        self._board.begin(shares, self.now_us)
+            times = tree["start_us"], tree["settled_us"]
+            self._under_way.running[active.index] = Running.begun(active, self.setting, active.done, *times)
+        self._under_way.begin(shares, self.now_us)
+
+    def _restore_failures(self, state: Plain, place: Place, report: Report) -> None:
+        try:
+            self._failing.restore(state, self.now_us, self._under_way.running, self._active)
+            check_up(self.setting, self._active, self._under_way.shares, self._failing.down, f"at {self.now_us} us")
+        except (InvariantError, ValueError) as error:
+            report.add(place, str(error))
 
     def _restore_scheduler(self, state: Plain, place: Place, report: Report) -> None:
         if not isinstance(self._scheduler, Resumable):
@@ -204,12 +220,14 @@ class Simulation:
         return max(self.now_us, min(times))
 
     def _own_times(self) -> list[int]:
-        """Times of the next end or change of pace and of the next decision, which never lie behind."""
-        times = (self._board.next_us(), self._decision_us())
+        """Times of the next end or change of pace, decision, and failure or repair, which never lie behind."""
+        times = (self._under_way.next_us(), self._decision_us(), self._failing.next_us)
         return [time_us for time_us in times if time_us is not None]
 
     def _decision_us(self) -> int | None:
-        """When the policy is asked next, or None where nothing has happened."""
+        """When the policy is asked next, or None where nothing has happened, or no GPU is up."""
+        if self._failing.all_down:
+            return None
         if self._trigger.asked:
             return self._round_up(self.now_us)
         if self._trigger.wake_us is not None and self._active:
@@ -244,8 +262,8 @@ class Simulation:
         """Deal with the jobs that end now or whose pace changes now."""
         changed: set[Share] = set()
         freed = False
-        for index in self._board.due(self.now_us):
-            running = self._board.running[index]
+        for index in self._under_way.due(self.now_us):
+            running = self._under_way.running[index]
             running.settle(self.now_us)
             share = running.active.share
             assert share is not None
@@ -255,23 +273,23 @@ class Simulation:
             if share.jobs:
                 changed.add(share)
         if changed or freed:  # what an ended job leaves on the links speeds others up
-            self._board.set_paces(self.now_us, changed)
+            self._under_way.set_paces(self.now_us, changed)
 
     def _end(self, running: Running, share: Share) -> Share:
         """Take an ended job out of its share and give what is left of the share."""
         active = running.active
         rest = share.without(active.index)
         for index in rest.jobs:
-            self._board.running[index].settle(self.now_us)
-        factor = self._board.shares.pop(share)
+            self._under_way.running[index].settle(self.now_us)
+        factor = self._under_way.shares.pop(share)
         if rest.jobs:
-            self._board.shares[rest] = factor
+            self._under_way.shares[rest] = factor
         for index in rest.jobs:
             self._active[index].share = rest
         self._books.stint(running, self.now_us)
         self._note_job(active.index, self.now_us)
-        del self._board.running[active.index], self._active[active.index], self._lives[active.index]
-        self._books.held.set(self._board.gpus, self.now_us)
+        del self._under_way.running[active.index], self._active[active.index], self._lives[active.index]
+        self._books.held.set(self._under_way.gpus, self.now_us)
         self._books.crowd.set(len(self._active), self.now_us)
         self._trigger.ended.append(active.index)
         self._trigger.asked = True
@@ -282,6 +300,24 @@ class Simulation:
         alone_us = self.setting.performance.alone_us(active.job)
         self._books.job(active, self._lives[index], alone_us, self.now_us, finish_us)
 
+    # Failures -----------------------------------------------------------------------------------------------
+
+    def _fail_or_repair(self) -> None:
+        """Stop the jobs on servers that fail now, and have the policy asked about what is left or back."""
+        if not self._failing.advance(self.now_us):
+            return
+        down = self._failing.down
+        for share in [share for share in self._under_way.shares if not down.isdisjoint(share.gpus)]:
+            for index in share.jobs:
+                running = self._under_way.running[index]
+                running.settle(self.now_us)
+                self._failing.stop(running)
+                self._wait(running)
+            del self._under_way.shares[share]
+        self._books.held.set(self._under_way.gpus, self.now_us)
+        self._under_way.set_paces(self.now_us, ())
+        self._trigger.asked = True
+
     # Decisions ----------------------------------------------------------------------------------------------
 
     def _decide(self) -> None:
@@ -290,43 +326,51 @@ class Simulation:
             self._trigger.asked, self._trigger.wake_us = False, None
             return
         trigger, self._trigger = self._trigger, Trigger()
-        for running in self._board.running.values():
+        for running in self._under_way.running.values():
             running.settle(self.now_us)
         moment = self._moment(trigger)
+        self._failing.stopped.clear()
         began = time.process_time_ns()
         decision = self._scheduler.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
         when = f"round {len(self.outcome.rounds)} at {self.now_us} us"
-        check_shares(self.setting, self._active, decision.shares, self._board.shares, when)
+        check_shares(self.setting, self._active, decision.shares, self._under_way.shares, when)
+        check_up(self.setting, self._active, decision.shares, self._failing.down, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)
         self._watch_idleness(decision)
         moved = self._apply(decision.shares)
-        self._books.round(self.now_us, len(self._active), len(self._board.running), moved, policy_us)
+        self._books.round(self.now_us, len(self._active), len(self._under_way.running), moved, policy_us)
 
     def _moment(self, trigger: Trigger) -> Moment:
-        shares, arrived, ended = tuple(self._board.shares), tuple(trigger.arrived), tuple(trigger.ended)
-        return Moment(self.now_us, self._active, shares, arrived, ended)
+        shares, arrived, ended = tuple(self._under_way.shares), tuple(trigger.arrived), tuple(trigger.ended)
+        stopped, down = tuple(self._failing.stopped), self._failing.down
+        return Moment(self.now_us, self._active, shares, arrived, ended, stopped, down)
 
     def _apply(self, shares: tuple[Share, ...]) -> int:
         """Make `shares` what runs; returns how many jobs start on other GPUs than before."""
-        before, wanted = self._board.shares, set(shares)
+        before, wanted = self._under_way.shares, set(shares)
         fresh = [share for share in shares if share not in before]
-        old = {index: self._board.running[index] for share in before if share not in wanted for index in share.jobs}
-        self._board.shares = {share: before.get(share, 1.0) for share in shares}
+        old = {index: self._under_way.running[index] for share in before if share not in wanted for index in share.jobs}
+        self._under_way.shares = {share: before.get(share, 1.0) for share in shares}
         moved = 0
         for share in fresh:
             for index in share.jobs:
                 moved += self._start(index, share, old.pop(index, None))
-        for index, running in old.items():
-            self._books.stint(running, self.now_us)
-            running.active.share = None
-            self._lives[index].done = running.done
-            del self._board.running[index]
-        self._books.held.set(self._board.gpus, self.now_us)
-        self._board.set_paces(self.now_us, fresh)
+        for running in old.values():
+            self._wait(running)
+        self._books.held.set(self._under_way.gpus, self.now_us)
+        self._under_way.set_paces(self.now_us, fresh)
         return moved
+
+    def _wait(self, running: Running) -> None:
+        """Take a job from its GPUs."""
+        active = running.active
+        self._books.stint(running, self.now_us)
+        active.share = None
+        self._lives[active.index].done = running.done
+        del self._under_way.running[active.index]
 
     def _start(self, index: int, share: Share, before: Running | None) -> bool:
         """Put a job on the GPUs of a share; returns whether they are others than before."""
@@ -340,9 +384,8 @@ class Simulation:
         active.starts += 1
         life = self._lives[index]
         life.start_us = self.now_us if life.start_us is None else life.start_us
-        ready_us = self.now_us + self.setting.restart_of(active.job)
         done = life.done if before is None else before.done
-        self._board.running[index] = Running(active, done, self.now_us, ready_us, self.now_us)
+        self._under_way.running[index] = Running.begun(active, self.setting, done, self.now_us, self.now_us)
         return True
 
     def _watch_idleness(self, decision: Decision) -> None:

@@ -9,7 +9,7 @@ from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance import Pace
 from jigsaw_opt.simulation.policy import Active, Setting
 
-__all__ = ["InvariantError", "check_pace", "check_progress", "check_shares"]
+__all__ = ["InvariantError", "check_gpu_time", "check_pace", "check_progress", "check_shares", "check_up"]
 
 
 class InvariantError(RuntimeError):
@@ -59,6 +59,35 @@ def check_shares(
             _check_share(setting, jobs, share, when, remains)
     if len(held) < count:
         _tell_overlap(jobs, shares, when)
+
+
+def check_up(
+    setting: Setting, jobs: Mapping[int, Active], shares: Iterable[Share], down: frozenset[int], when: str
+) -> None:
+    """Check that no share has a GPU that is `down`.
+
+    Raises
+    ------
+    InvariantError
+        One has; the message names the server.
+    """
+    for share in shares:
+        dead = next((gpu for gpu in share.gpus if gpu in down), None)
+        if dead is not None:
+            server = setting.cluster.servers[setting.server_of[dead]].name
+            raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on server {server!r}, which is down")
+
+
+def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
+    """Check that GPU time held and down is within the cluster's, and what failures took within that held.
+
+    Raises
+    ------
+    InvariantError
+        Time of GPUs is counted twice.
+    """
+    _require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
+    _require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
 
 def check_progress(active: Active, before: int, productive_us: int, pace: Pace, now_us: int) -> None:

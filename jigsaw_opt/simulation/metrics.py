@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
+from jigsaw_opt.simulation.outages import down_gpu_us
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
 
@@ -53,6 +54,14 @@ class SimulationSummary:
         Hours from submission to end of either kind; None of background jobs where there is no foreground.
     background_gpu_hours
         Background work done, in the GPU-hours that it takes alone at full depth.
+    failure_stops
+        How often failures stopped a job.
+    lost_gpu_hours
+        GPU-hours that jobs held between their last checkpoint and a failure.
+    down_gpu_hours, idle_gpu_hours, useful_gpu_hours
+        GPU-hours down; up and held by nobody; and held and not lost.
+    availability
+        GPU time up as a share of the cluster's.
     """
 
     jobs: int
@@ -80,6 +89,12 @@ class SimulationSummary:
     mean_foreground_completion_h: float | None
     mean_background_completion_h: float | None
     background_gpu_hours: float | None
+    failure_stops: int
+    lost_gpu_hours: float
+    down_gpu_hours: float
+    idle_gpu_hours: float
+    useful_gpu_hours: float
+    availability: float
 
 
 def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary:
@@ -124,6 +139,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         median_policy_ms=quantile(policy_ms, 0.5),
         p95_policy_ms=quantile(policy_ms, 0.95),
         **_by_kind(setting, outcome),
+        **_by_failures(setting, outcome, capacity_us, held_us),
     )
 
 
@@ -151,6 +167,31 @@ def _by_kind(setting: Setting, outcome: SimulationOutcome) -> _ByKind:
         mean_foreground_completion_h=means[0],
         mean_background_completion_h=means[1],
         background_gpu_hours=sum(_credit_us(setting, record) for record in back) / _HOUR_US if front else None,
+    )
+
+
+class _ByFailures(TypedDict):
+    failure_stops: int
+    lost_gpu_hours: float
+    down_gpu_hours: float
+    idle_gpu_hours: float
+    useful_gpu_hours: float
+    availability: float
+
+
+def _by_failures(setting: Setting, outcome: SimulationOutcome, capacity_us: int, held_us: int) -> _ByFailures:
+    """Where the GPU time went: useful, lost, idle and down add up to that of the cluster."""
+    losses = outcome.losses.values()
+    first_us = setting.workload.jobs[0].submit_us
+    down_us = down_gpu_us(setting.failures, setting.cluster, first_us, outcome.end_us)
+    lost_us = sum(loss.gpu_us for loss in losses)
+    return _ByFailures(
+        failure_stops=sum(loss.stops for loss in losses),
+        lost_gpu_hours=lost_us / _HOUR_US,
+        down_gpu_hours=down_us / _HOUR_US,
+        idle_gpu_hours=(capacity_us - held_us - down_us) / _HOUR_US,
+        useful_gpu_hours=(held_us - lost_us) / _HOUR_US,
+        availability=1 - down_us / capacity_us,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.allocation import Share
@@ -35,7 +35,9 @@ def require_equal_gpus(setting: Setting, policy: str) -> None:
             )
 
 
-def by_priority(setting: Setting, order: Iterable[Active], placement: str = "packed") -> tuple[Share, ...]:
+def by_priority(
+    setting: Setting, order: Iterable[Active], placement: str = "packed", down: Collection[int] = ()
+) -> tuple[Share, ...]:
     """Shares of the jobs that run, with preemption, where those first in `order` come first.
 
     A job for which too few GPUs are left is passed over, and one that goes on keeps its GPUs. ``consolidated`` also
@@ -49,10 +51,12 @@ def by_priority(setting: Setting, order: Iterable[Active], placement: str = "pac
         The active jobs.
     placement
         A name in `PLACEMENTS`.
+    down
+        GPUs that are down.
     """
     if placement == "consolidated":
-        return _consolidated(setting, list(order))
-    left = setting.gpu_count
+        return _consolidated(setting, list(order), down)
+    left = setting.gpu_count - len(down)
     chosen: list[Active] = []
     for active in order:
         if active.job.gpus <= left:
@@ -61,7 +65,7 @@ def by_priority(setting: Setting, order: Iterable[Active], placement: str = "pac
             if left == 0:
                 break
     kept = [active.share for active in chosen if active.share is not None]
-    free = FreeGpus(setting, kept)
+    free = FreeGpus(setting, kept, down)
     started = []
     for active in chosen:
         if active.share is None:
@@ -71,10 +75,10 @@ def by_priority(setting: Setting, order: Iterable[Active], placement: str = "pac
     return (*kept, *started)
 
 
-def _consolidated(setting: Setting, order: Sequence[Active]) -> tuple[Share, ...]:
+def _consolidated(setting: Setting, order: Sequence[Active], down: Collection[int]) -> tuple[Share, ...]:
     """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
-    open_to = FreeGpus(setting)
-    unheld = FreeGpus(setting, [active.share for active in order if active.share is not None])
+    open_to = FreeGpus(setting, (), down)
+    unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down)
     shares: list[Share] = []
     hopeless: set[int] = set()  # numbers of GPUs that no few servers have, now or later in the order
     for active in order:
@@ -109,11 +113,13 @@ class FreeGpus:
         Whose cluster it is.
     shares
         What holds GPUs already.
+    down
+        GPUs that are down.
     """
 
-    def __init__(self, setting: Setting, shares: Iterable[Share] = ()) -> None:
+    def __init__(self, setting: Setting, shares: Iterable[Share] = (), down: Collection[int] = ()) -> None:
         self._server_of = setting.server_of
-        held = {gpu for share in shares for gpu in share.gpus}
+        held = {gpu for share in shares for gpu in share.gpus}.union(down)
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]
         self._widths = sorted((len(gpus) for gpus in setting.gpus_of), reverse=True)
         self.count = sum(map(len, self._free))

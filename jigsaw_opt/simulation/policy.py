@@ -12,6 +12,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.outages import Failures
 from jigsaw_opt.simulation.performance import Contention, Performance
 from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, nearest, registered
@@ -55,6 +56,8 @@ class Setting:
         Time without progress when a job starts on other GPUs, its first start included.
     seed
         For policies that draw lots.
+    failures
+        What fails and when; None for nothing.
     """
 
     cluster: Cluster
@@ -64,6 +67,7 @@ class Setting:
     round_us: int = ROUND_US
     restart_us: int = RESTART_US
     seed: int = 0
+    failures: Failures | None = None
 
     @cached_property
     def server_of(self) -> tuple[int, ...]:
@@ -82,6 +86,12 @@ class Setting:
     def gpu_count(self) -> int:
         """Number of GPUs of the cluster."""
         return len(self.server_of)
+
+    def gpus_up(self, gpu_type: str, down: frozenset[int]) -> int:
+        """How many GPUs of a type are not among those that are `down`."""
+        servers = self.cluster.servers
+        dead = sum(servers[self.server_of[gpu]].gpu_type == gpu_type for gpu in down)
+        return sum(server.gpus for server in servers if server.gpu_type == gpu_type) - dead
 
     def restart_of(self, job: TraceJob) -> int:
         """Time without progress when `job` starts on other GPUs."""
@@ -160,6 +170,10 @@ class Moment:
         What runs up to now, without the jobs that have ended.
     arrived, ended
         Numbers of the jobs submitted and ended since the policy was last asked.
+    stopped
+        Jobs that failures have stopped since then; they wait, and have done what they had saved.
+    down
+        GPUs of servers that are down now: no share may have one. What runs has none.
     """
 
     now_us: int
@@ -167,6 +181,8 @@ class Moment:
     shares: tuple[Share, ...]
     arrived: tuple[int, ...] = field(default=())
     ended: tuple[int, ...] = field(default=())
+    stopped: tuple[int, ...] = field(default=())
+    down: frozenset[int] = field(default=frozenset())
 
     @property
     def known(self) -> frozenset[int]:

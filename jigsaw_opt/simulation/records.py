@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
+from typing import NamedTuple
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
-__all__ = ["JobRecord", "RoundRecord", "SimulationOutcome", "Stint"]
+__all__ = ["JobRecord", "Loss", "RoundRecord", "SimulationOutcome", "Stint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,13 @@ class RoundRecord:
     policy_us: int
 
 
+class Loss(NamedTuple):
+    """How often failures have stopped a job, and the GPU time that it had held each time since its last checkpoint."""
+
+    stops: int = 0
+    gpu_us: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Stint:
     """A job held `gpus` GPUs, alone or with others, from `start_us` to `end_us`."""
@@ -125,12 +133,15 @@ class SimulationOutcome:
         In the order of the workload.
     rounds, stints
         In order of time.
+    losses
+        What failures took from jobs, by number; a snapshot has them among the failures.
     """
 
     end_us: int = 0
     jobs: list[JobRecord] = field(default_factory=list)
     rounds: list[RoundRecord] = field(default_factory=list)
     stints: list[Stint] = field(default_factory=list)
+    losses: dict[int, Loss] = field(default_factory=dict)
 
     def plain(self) -> Plain:
         """All records; rounds and stints are rows of numbers in the order of their parameters."""

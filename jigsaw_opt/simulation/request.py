@@ -20,6 +20,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.clusters import grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.performance import Performance
 from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
@@ -58,6 +59,8 @@ class SimulationRequest:
     foreground_gpus
         Jobs that ask for at least so many GPUs are in the foreground, beside those of which the workload says so; None
         for those alone.
+    failures
+        As `failures_of` reads it; empty for none.
     """
 
     workload: str
@@ -70,6 +73,7 @@ class SimulationRequest:
     draw_models: bool = False
     seed: int = 0
     foreground_gpus: int | None = None
+    failures: str = ""
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
@@ -105,7 +109,8 @@ class Prepared:
         setting = self.setting
         parts = (setting.cluster, setting.workload, setting.performance.name, self.figures, self.contention)
         numbers = (setting.round_us, setting.restart_us, setting.seed)
-        return repr((parts, numbers, self.policy.name, sorted(self.options.items())))
+        failures = () if setting.failures is None else (setting.failures,)
+        return repr((parts, numbers, self.policy.name, sorted(self.options.items()), *failures))
 
 
 def prepare(request: SimulationRequest, find_instance: Callable[[str], Instance] = instance_from) -> Prepared:
@@ -165,6 +170,8 @@ def _prepared(
         accept = _accepting(cluster, None)
         with problems.of("contention"):
             contention = contention_of(request.contention, cluster)
+        with problems.of("failures"):
+            failures = failures_of(request.failures, cluster, request.seed)
         with problems.of("performance"):
             performance = _performance(request, cluster, models)
             accept = _accepting(cluster, None if request.draw_models else performance)
@@ -173,7 +180,7 @@ def _prepared(
         if not problems:
             workload = _with_foreground(workload, wide)
             workload, performance = _joined(request, cluster, workload, performance)
-            setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed)
+            setting = Setting(cluster, workload, performance, contention, round_us, restart_us, seed, failures)
             figures = hashlib.sha256(repr(performance.figures).encode()).hexdigest()
             return Prepared(setting, policy, options, request.contention, figures)
     return None

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.notes import Books, Life, Meter, Trigger
 from jigsaw_opt.simulation.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
 from jigsaw_opt.simulation.policy import Active, Setting
@@ -49,7 +50,7 @@ def check_state(tree: Plain, setting: Setting, idle_rounds: int, place: Place) -
     limits = NumberLimits(
         len(setting.workload.jobs), setting.gpu_count, tree["now_us"], len(tree["books"]["outcome"]["rounds"])
     )
-    conforms(tree, _shape(limits, idle_rounds), place, report)
+    conforms(tree, _shape(setting, limits, idle_rounds), place, report)
     report.raise_if_any()
     SimulationOutcome.check(tree["books"]["outcome"], limits, ((place, "books"), "outcome"), report)
     _check_numbers(tree, place, report)
@@ -64,7 +65,8 @@ def held_gpus(tree: Plain) -> int:
     return sum(len(share["gpus"]) for share in tree["shares"])
 
 
-def _shape(limits: NumberLimits, idle_rounds: int) -> Shape:
+def _shape(setting: Setting, limits: NumberLimits, idle_rounds: int) -> Shape:
+    failures = {} if setting.failures is None else {"failures": Failing.shape(limits)}
     return fields(
         now_us=limits.time,
         active=listed(Active.shape(limits)),
@@ -75,6 +77,7 @@ def _shape(limits: NumberLimits, idle_rounds: int) -> Shape:
         books=Books.shape(limits),
         idle_rounds=whole(idle_rounds),
         scheduler=ANYTHING,
+        **failures,
     )
 
 

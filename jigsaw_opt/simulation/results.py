@@ -9,7 +9,7 @@ from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, run_slowdown
 from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policy import Setting
-from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
+from jigsaw_opt.simulation.records import JobRecord, Loss, SimulationOutcome
 from jigsaw_opt.text import json_text
 
 __all__ = ["jobs_csv", "rounds_csv", "summary_json"]
@@ -29,13 +29,15 @@ _JOBS = (
     "fairness",
     "foreground",
     "slowdown",
+    "failure_stops",
+    "lost_gpu_s",
 )
 _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_s", "policy_us")
 
 
 def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
     """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
-    return csv_text(_JOBS, (_job_cells(setting, record) for record in outcome.jobs))
+    return csv_text(_JOBS, (_job_cells(setting, record, outcome.losses) for record in outcome.jobs))
 
 
 def rounds_csv(outcome: SimulationOutcome) -> str:
@@ -63,9 +65,10 @@ def summary_json(summary: SimulationSummary, about: Mapping[str, object]) -> str
     return json_text({**about, **asdict(summary)}, indent=2, allow_nan=True) + "\n"
 
 
-def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
+def _job_cells(setting: Setting, record: JobRecord, losses: Mapping[int, Loss]) -> tuple[object, ...]:
     job = setting.workload.jobs[record.index]
     ended = record.finish_us is not None
+    loss = losses.get(record.index, Loss())
     return (
         job.name,
         job.model,
@@ -81,6 +84,8 @@ def _job_cells(setting: Setting, record: JobRecord) -> tuple[object, ...]:
         f"{fairness(setting, record):.4f}" if ended else "",
         int(job.foreground),
         f"{run_slowdown(setting, record):.4f}" if ended else "",
+        loss.stops,
+        _seconds(loss.gpu_us),
     )
 
 

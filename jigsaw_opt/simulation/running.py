@@ -6,10 +6,11 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.performance import Pace
 from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields
-from jigsaw_opt.simulation.policy import Active
+from jigsaw_opt.simulation.policy import Active, Setting
 
 __all__ = ["Running", "Timers"]
 
@@ -34,6 +35,10 @@ class Running:
         How fast it runs once it is ready; None before the first pace is known.
     timer
         Number of its timer; all others are void.
+    checkpoint_us
+        Time between two checkpoints, the first so long after it is ready; None where nothing fails.
+    saved, saved_gpu_us
+        Work done, and service of the job, at its last checkpoint or at its start.
     """
 
     active: Active
@@ -43,12 +48,17 @@ class Running:
     settled_us: int
     pace: Pace | None = None
     timer: int = 0
+    checkpoint_us: int | None = None
+    saved: int = 0
+    saved_gpu_us: int = 0
 
     def settle(self, now_us: int) -> None:
         """Count the progress and the service up to `now_us`."""
         active, share = self.active, self.active.share
         assert share is not None
         held = now_us - self.settled_us
+        if self.checkpoint_us is not None:
+            self._save(share, self.checkpoint_us, now_us)
         if self.pace is not None:
             productive = max(0, now_us - max(self.settled_us, self.ready_us))
             check_progress(active, self.done, productive, self.pace, now_us)
@@ -56,6 +66,14 @@ class Running:
         active.run_us += held
         active.gpu_us += held * len(share.gpus) // len(share.jobs)
         self.settled_us = now_us
+
+    def _save(self, share: Share, every_us: int, now_us: int) -> None:
+        """Note the last checkpoint up to `now_us`, if there was one since the job was settled."""
+        last_us = now_us - (now_us - self.ready_us) % every_us
+        if self.pace is not None and last_us > max(self.settled_us, self.ready_us):
+            productive = last_us - max(self.settled_us, self.ready_us)
+            self.saved = min(self.active.work, self.done + self.pace.rate * productive)
+            self.saved_gpu_us = self.active.gpu_us + (last_us - self.settled_us) * len(share.gpus) // len(share.jobs)
 
     def next_us(self) -> int:
         """When it ends or its pace changes, whichever is first, if nothing else happens."""
@@ -75,10 +93,13 @@ class Running:
         return fields(job=limits.job, start_us=limits.time, settled_us=limits.time)
 
     @classmethod
-    def restored(cls, tree: Plain, active: Active, restart_us: int) -> Running:
-        """The job that `plain` gave; its pace is still to be set."""
-        start_us = tree["start_us"]
-        return cls(active, active.done, start_us, start_us + restart_us, tree["settled_us"])
+    def begun(cls, active: Active, setting: Setting, done: int, start_us: int, settled_us: int) -> Running:
+        """A job that holds GPUs from `start_us` on; its pace is still to be set."""
+        ready_us = start_us + setting.restart_of(active.job)
+        every_us = None if setting.failures is None else setting.failures.checkpoint_us
+        return cls(
+            active, done, start_us, ready_us, settled_us, checkpoint_us=every_us, saved=done, saved_gpu_us=active.gpu_us
+        )
 
 
 class Timers:

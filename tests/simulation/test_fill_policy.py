@@ -53,7 +53,7 @@ def measured(where: Setting, policy: Policy, **options: str) -> SimulationSummar
 def shares_at(where: Setting, text: str, until_us: int = 0) -> dict[int, Share]:
     simulation = Simulation(where, *choose(text))
     simulation.run(until_us=until_us)
-    return {index: share for share in simulation._board.shares for index in share.jobs}
+    return {index: share for share in simulation._under_way.shares for index in share.jobs}
 
 
 @pytest.mark.parametrize("slowdown", PROMISES)
@@ -187,7 +187,7 @@ def test_other_policies_tell_of_the_foreground_too() -> None:
     assert told.foreground_jobs == 3
     assert told.mean_foreground_slowdown is not None
     lines = jobs_csv(where, run(where, FILL)).splitlines()
-    assert lines[0].endswith("fairness,foreground,slowdown")
-    assert [line.split(",")[-2] for line in lines[1:5]] == ["1", "0", "0", "0"]
+    assert lines[0].endswith("fairness,foreground,slowdown,failure_stops,lost_gpu_s")
+    assert [line.split(",")[-4] for line in lines[1:5]] == ["1", "0", "0", "0"]
     nothing = replace(where, workload=Workload("w", tuple(replace(j, foreground=False) for j in where.workload.jobs)))
     assert measured(nothing, FIFO).background_gpu_hours is None

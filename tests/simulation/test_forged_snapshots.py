@@ -92,7 +92,7 @@ def running() -> tuple[Setting, bytes]:
     made = setting(*jobs, job("e", 0, 8, 90), job("f", 0, 1, 70), restart_s=10)
     simulation = begun("las", made)
     simulation.run(until_us=130 * SECOND)
-    assert (simulation.ended, len(simulation._board.running), len(simulation._active)) == (2, 3, 4)
+    assert (simulation.ended, len(simulation._under_way.running), len(simulation._active)) == (2, 3, 4)
     return made, snapshot(simulation, "these")
 
 

@@ -64,7 +64,7 @@ def crowd(seed: int, count: int) -> tuple[TraceJob, ...]:
 def first_shares(where: Setting, **options: str) -> tuple[Share, ...]:
     simulation = Simulation(where, JIGSAW, {key: values[0] for key, values in JIGSAW.options.items()} | options)
     simulation.run(until_us=0)
-    return tuple(simulation._board.shares)
+    return tuple(simulation._under_way.shares)
 
 
 def test_two_jobs_of_one_width_share_gpus_at_free_levels_and_both_end_sooner_than_in_turn() -> None:

@@ -24,7 +24,7 @@ def started(*jobs, **options: str) -> dict[int, tuple[int, ...]]:  # type: ignor
     """GPUs of the jobs that run after the first decision, on 2 x 4 GPUs."""
     simulation = Simulation(setting(*jobs), SJF_BCO, {k: v[0] for k, v in SJF_BCO.options.items()} | options)
     simulation.run(until_us=0)
-    return {index: running.active.share.gpus for index, running in simulation._board.running.items()}
+    return {index: running.active.share.gpus for index, running in simulation._under_way.running.items()}
 
 
 def test_smaller_jobs_start_first_and_one_that_waits_holds_those_behind_it() -> None:
@@ -53,7 +53,7 @@ def test_as_printed_the_load_of_ended_jobs_stays() -> None:
         for variant, gpus in (("intent", (0, 1)), ("literal", (2, 3))):
             simulation = Simulation(made, SJF_BCO, {"variant": variant, "threshold": "8", "spread": "1"})
             simulation.run(until_us=submit_s * SECOND)
-            assert simulation._board.running[1].active.share.gpus == gpus
+            assert simulation._under_way.running[1].active.share.gpus == gpus
 
 
 @pytest.mark.parametrize("variant", ["intent", "literal"])

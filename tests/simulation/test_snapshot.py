@@ -129,7 +129,7 @@ def test_what_is_left_of_a_pool_goes_on() -> None:
     policy = Pool(lambda moment: Decision(moment.shares or (Share((0, 1), (0, 1, 2, 3)),)))
     simulation = Simulation(made, policy, {})
     simulation.run(until_us=90 * SECOND)  # the wide job has ended, and the policy has not been asked since
-    assert list(simulation._board.shares) == [Share((1,), (0, 1, 2, 3))]
+    assert list(simulation._under_way.shares) == [Share((1,), (0, 1, 2, 3))]
     resumed = restore(snapshot(simulation, "these"), Simulation(made, policy, {}), "these", "file")
     assert measured(ended(resumed)) == measured(ended(simulation))
     assert [record.finish_us for record in resumed.outcome.jobs] == [80 * SECOND, 130 * SECOND]

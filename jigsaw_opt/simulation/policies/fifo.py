@@ -20,7 +20,7 @@ class _FifoScheduler(Stateless):
 
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
-        free = FreeGpus(self.setting, shares)
+        free = FreeGpus(self.setting, shares, moment.down)
         for active in moment.jobs.values():
             if active.share is not None:
                 continue

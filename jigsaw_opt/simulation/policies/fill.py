@@ -76,7 +76,8 @@ class _ForegroundFirst(Stateless):
         if self.shortest:
             back.sort(key=self._left_us)
         alone = {share.jobs[0]: share for active in back if (share := active.share) and _is_alone(active, share)}
-        gangs, free = self._foreground([active for active in jobs if active.job.foreground], alone.values())
+        front = [active for active in jobs if active.job.foreground]
+        gangs, free = self._foreground(front, alone.values(), moment.down)
         own = self._own_gpus(back, alone, free)
         if self.slowdown is not None:
             self._fill(gangs, [active for active in back if active.index not in own and active.job.gpus == 1])
@@ -85,11 +86,13 @@ class _ForegroundFirst(Stateless):
     def _left_us(self, active: Active) -> tuple[float, int]:
         return self.setting.performance.alone_us(active.job) * (active.left / active.work), active.index
 
-    def _foreground(self, front: Sequence[Active], alone: Iterable[Share]) -> tuple[dict[int, _FilledGpus], FreeGpus]:
+    def _foreground(
+        self, front: Sequence[Active], alone: Iterable[Share], down: frozenset[int]
+    ) -> tuple[dict[int, _FilledGpus], FreeGpus]:
         """The foreground jobs that run, and the GPUs that they leave."""
         gangs = {active.index: _FilledGpus(active, active.share.gpus) for active in front if active.share is not None}
         running = [gang.share(None) for gang in gangs.values()]
-        free, unheld = FreeGpus(self.setting, running), FreeGpus(self.setting, [*running, *alone])
+        free, unheld = FreeGpus(self.setting, running, down), FreeGpus(self.setting, [*running, *alone], down)
         for active in front:
             if active.share is not None:
                 continue

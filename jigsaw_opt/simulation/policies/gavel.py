@@ -96,13 +96,16 @@ class _GavelScheduler:
 
     def _choose(self, moment: Moment) -> dict[str, list[int]]:
         """Jobs that run, by GPU type."""
-        allocation = self._allocation(list(moment.jobs.values()))
+        left = {gpu_type: self.setting.gpus_up(gpu_type, moment.down) for gpu_type in self.types}
+        jobs = [active for active in moment.jobs.values() if self._has_a_type(active, left)]
+        if not jobs:
+            return {}
+        allocation = self._allocation(jobs, left)
         queue = [
-            (-self._priority(index, gpu_type, float(share)), -float(share), k, index, gpu_type)
+            (-self._priority(active.index, gpu_type, float(share)), -float(share), k, active.index, gpu_type)
             for k, gpu_type in enumerate(self.types)
-            for index, share in zip(moment.jobs, allocation[:, k])
+            for active, share in zip(jobs, allocation[:, k])
         ]
-        left = {gpu_type: self._capacity(gpu_type) for gpu_type in self.types}
         chosen: dict[str, list[int]] = {gpu_type: [] for gpu_type in self.types}
         taken: set[int] = set()
         for _, _, _, index, gpu_type in sorted(queue):
@@ -117,8 +120,12 @@ class _GavelScheduler:
     def _priority(self, index: int, gpu_type: str, share: float) -> float:
         return share * self.type_us[gpu_type] / self.job_us[index][gpu_type]
 
-    def _allocation(self, jobs: Sequence[Active]) -> Floats:
-        """Shares of time of the jobs on the types."""
+    def _has_a_type(self, active: Active, capacity: Mapping[str, int]) -> bool:
+        """Whether the job runs on a type of which any GPU is up."""
+        return any(count and self.performance.throughput(active.job, name) > 0 for name, count in capacity.items())
+
+    def _allocation(self, jobs: Sequence[Active], capacity: Mapping[str, int]) -> Floats:
+        """Shares of time of the jobs on the types, of which so many GPUs are up."""
         import numpy as np
 
         from jigsaw_opt.formulations.gavel import SharedCluster
@@ -127,14 +134,11 @@ class _GavelScheduler:
         cluster = SharedCluster(
             throughput=np.array([[self.performance.throughput(one.job, name) for name in self.types] for one in jobs]),
             gpus=np.array([one.job.gpus for one in jobs]),
-            capacity=np.array([self._capacity(name) for name in self.types]),
+            capacity=np.array([capacity[name] for name in self.types]),
             steps=np.array([self.performance.iterations_left(one.job, one.done) for one in jobs]),
             priority=np.array([one.job.weight for one in jobs], dtype=float),
         )
         return solve_gavel(cluster, self.objective, centre=True).allocation.round(_DIGITS)
-
-    def _capacity(self, gpu_type: str) -> int:
-        return sum(server.gpus for server in self.setting.cluster.servers if server.gpu_type == gpu_type)
 
     def _place(self, moment: Moment, gpu_type: str, chosen: Sequence[int]) -> list[Share]:
         """The largest jobs first, and of equally large ones those that can keep their GPUs.
@@ -142,7 +146,8 @@ class _GavelScheduler:
         Others take the next free GPUs in the order of the servers, as Gavel does.
         """
         servers = self.setting.cluster.servers
-        free = {gpu: None for gpu, k in enumerate(self.setting.server_of) if servers[k].gpu_type == gpu_type}
+        types = (servers[k].gpu_type for k in self.setting.server_of)
+        free = {gpu: None for gpu, name in enumerate(types) if name == gpu_type and gpu not in moment.down}
         shares: list[Share] = []
         for size in sorted({moment.jobs[index].job.gpus for index in chosen}, reverse=True):
             group = [moment.jobs[index] for index in chosen if moment.jobs[index].job.gpus == size]

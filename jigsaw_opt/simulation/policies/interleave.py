@@ -58,11 +58,15 @@ class Interleaving(Stateless):
 
     def decide(self, moment: Moment) -> Decision:
         """Group the jobs that come first, and start the groups that fit."""
+        gpus = self.setting.gpu_count - len(moment.down)
         order = sorted(moment.jobs.values(), key=self._priority)
         rank = {active.index: place for place, active in enumerate(order)}
-        staged = {active.index: self._staged(active.job) for active in self._candidates(order)}
-        teams = sorted(self._teams(staged, moment.shares), key=lambda team: min(map(rank.__getitem__, team)))
-        return Decision(tuple(self._placed(staged, list(self._fitting(staged, teams)), moment.shares)))
+        staged = {active.index: self._staged(active.job) for active in self._candidates(order, gpus)}
+        if not staged:  # all are wider than what is up
+            return Decision()
+        found = self._teams(staged, moment.shares, gpus)
+        teams = self._fitting(staged, sorted(found, key=lambda team: min(map(rank.__getitem__, team))), gpus)
+        return Decision(tuple(self._placed(staged, list(teams), moment)))
 
     def _priority(self, active: Active) -> tuple[float, int]:
         if self.known:
@@ -72,12 +76,12 @@ class Interleaving(Stateless):
     def _staged(self, job: TraceJob) -> StagedJob:
         return self.stages.staged(job, self.staircase and job.gpus >= 2)
 
-    def _candidates(self, order: Iterable[Active]) -> list[Active]:
+    def _candidates(self, order: Iterable[Active], gpus: int) -> list[Active]:
         """For each job that still fits, as many of its width as can share its GPUs."""
         by_width: defaultdict[int, list[Active]] = defaultdict(list)
         for active in order:
             by_width[active.job.gpus].append(active)
-        left, shares = self.setting.gpu_count, Counter[int]()
+        left, shares = gpus, Counter[int]()
         place: Counter[int] = Counter()
         for width in (active.job.gpus for active in order):
             if place[width] >= MOST_JOBS * shares[width] and width <= left:
@@ -86,9 +90,9 @@ class Interleaving(Stateless):
             place[width] += 1
         return [active for width, number in shares.items() for active in by_width[width][: MOST_JOBS * number]]
 
-    def _teams(self, staged: Mapping[int, StagedJob], running: Iterable[Share]) -> Iterator[Team]:
+    def _teams(self, staged: Mapping[int, StagedJob], running: Iterable[Share], gpus: int) -> Iterator[Team]:
         """Who shares GPUs with whom; as they do already, where the best groups allow it."""
-        found = group_jobs(staged.values(), self.setting.gpu_count, self.method, self.timing, _GAP, _NODES)
+        found = group_jobs(staged.values(), gpus, self.method, self.timing, _GAP, _NODES)
         made = Counter(found.groups)
         free = dict(staged)
         for share in running:
@@ -112,27 +116,30 @@ class Interleaving(Stateless):
         else:
             yield team
 
-    def _fitting(self, staged: Mapping[int, StagedJob], teams: Iterable[Team]) -> Iterator[Team]:
-        left = self.setting.gpu_count
+    def _fitting(self, staged: Mapping[int, StagedJob], teams: Iterable[Team], left: int) -> Iterator[Team]:
         for team in teams:
             if staged[team[0]].gpus <= left:
                 left -= staged[team[0]].gpus
                 yield team
 
-    def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], running: Iterable[Share]) -> list[Share]:
+    def _placed(self, staged: Mapping[int, StagedJob], teams: Sequence[Team], moment: Moment) -> list[Share]:
         """Teams that go on keep their GPUs, unless others would then be on more servers than they need."""
-        before = {frozenset(share.jobs): share.gpus for share in running}
+        before = {frozenset(share.jobs): share.gpus for share in moment.shares}
         kept = {team: before[frozenset(team)] for team in teams if frozenset(team) in before}
         wide_first = sorted(teams, key=lambda team: -staged[team[0]].gpus)
-        gpus = self._gpus(staged, wide_first, kept)
+        gpus = self._gpus(staged, wide_first, kept, moment.down)
         if kept and any(self._scattered(gpus[team]) for team in teams if team not in kept):
-            gpus = self._gpus(staged, wide_first, {})
+            gpus = self._gpus(staged, wide_first, {}, moment.down)
         return [Share(team, gpus[team], self._depths([staged[job] for job in team])) for team in teams]
 
     def _gpus(
-        self, staged: Mapping[int, StagedJob], teams: Iterable[Team], kept: Mapping[Team, tuple[int, ...]]
+        self,
+        staged: Mapping[int, StagedJob],
+        teams: Iterable[Team],
+        kept: Mapping[Team, tuple[int, ...]],
+        down: frozenset[int],
     ) -> dict[Team, tuple[int, ...]]:
-        free = FreeGpus(self.setting, [Share(team, gpus) for team, gpus in kept.items()])
+        free = FreeGpus(self.setting, [Share(team, gpus) for team, gpus in kept.items()], down)
         found = dict(kept)
         for team in teams:
             if team not in kept:

@@ -78,7 +78,7 @@ class JigsawScheduler:
         order = sorted(moment.jobs.values(), key=self._left_us)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
-        problem = replace(self.empty, classes=self.empty.classes + classes)
+        problem = replace(self.empty, types=self._types_up(moment.down), classes=self.empty.classes + classes)
         packed = (pack if self.columns else fill)(problem, self.memory)
         numbers = [-1] * len(self.empty.classes) + [active.index for active in front]
         running = {index: active.share for index, active in moment.jobs.items() if active.share is not None}
@@ -90,10 +90,10 @@ class JigsawScheduler:
 
         teams = list(_reunited(list(_teams(packed, numbers)), running, together))
         held = {job: share.gpus for job, share in running.items()}
-        apart = self._apart(teams)
-        places = Blocks(self.setting, self.servers, held).place(apart)
+        apart = self._apart(teams, problem.types)
+        places = Blocks(self.setting, self.servers, held, moment.down).place(apart)
         if len(places) < len(apart) != len(teams):
-            places = Blocks(self.setting, self.servers, held).place(teams)
+            places = Blocks(self.setting, self.servers, held, moment.down).place(teams)
         return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
 
     def state(self) -> Plain:
@@ -121,9 +121,15 @@ class JigsawScheduler:
             recipe = tuple((tuple(team["jobs"]), team["copies"]) for team in teams)
             self.memory.recipes[tree["type"], tree["servers"], recipe] = None
 
-    def _apart(self, teams: Sequence[Team]) -> list[Team]:
+    def _types_up(self, down: frozenset[int]) -> tuple[ServerType, ...]:
+        """The types, each with the number of its servers that are up."""
+        dead = {self.setting.server_of[gpu] for gpu in down}
+        counts = (sum(number not in dead for number in own) for own in self.servers)
+        return tuple(replace(own, count=count) for own, count in zip(self.types, counts, strict=True))
+
+    def _apart(self, teams: Sequence[Team], types: Sequence[ServerType]) -> list[Team]:
         """The same jobs, with GPUs of their own for as many as there are GPUs left over: sharing slows both down."""
-        counts = [len(servers) * own.server.gpus for own, servers in zip(self.types, self.servers, strict=True)]
+        counts = [own.count * own.server.gpus for own in types]
         for team in teams:
             counts[team.type] -= team.gpus
         apart: list[Team] = []

@@ -35,7 +35,7 @@ class _LasScheduler:
         self.lower = [k for k in self.lower if k in jobs]
         self.lower += [k for k in candidates if jobs[k].gpu_us >= self.threshold]
         order = [jobs[k] for k in (*self.upper, *self.lower)]
-        shares = by_priority(self.setting, order, self.placement)
+        shares = by_priority(self.setting, order, self.placement, moment.down)
         return Decision(shares, self._next_fall(moment.now_us, jobs, shares))
 
     def state(self) -> Plain:

@@ -77,12 +77,14 @@ class _SiaScheduler:
 
     def decide(self, moment: Moment) -> Decision:
         self.past = {index: self.past.get(index, _Past()) for index in moment.jobs}
+        for index in moment.stopped:
+            self.past[index].configuration = None
         for active in moment.jobs.values():
             past = self.past[active.index]
             if active.share is not None and not self._restarting(moment.now_us, active):
                 past.observe(*self.performance.measured(active.job, active.share, active.done))
         chosen = self._choose(moment)
-        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment.jobs)
+        shares = place(self.setting, {k: self.configurations[c] for k, c in chosen.items()}, moment.jobs, moment.down)
         placed = {share.jobs[0]: share for share in shares}
         for index, past in self.past.items():
             if placed.get(index) != moment.jobs[index].share:
@@ -100,7 +102,8 @@ class _SiaScheduler:
             raise ValueError("the jobs are not those that there are, each once")
         for tree in state:
             active = moment.jobs.get(tree["job"])
-            if active is not None and not self._holds(active.share, tree["past"]["configuration"]):
+            stopped = tree["job"] in moment.stopped
+            if active is not None and not stopped and not self._holds(active.share, tree["past"]["configuration"]):
                 raise ValueError(f"job {active.job.name!r} runs in another configuration")
         self.past = {tree["job"]: _Past.restored(tree["past"]) for tree in state}
 
@@ -134,16 +137,13 @@ class _SiaScheduler:
         factors[(age < lost) | (current == NO_ALLOCATION)] = 1.0
         types = list(dict.fromkeys(one.gpu_type for one in self.configurations))
         gpus = np.array([[one.gpus * (one.gpu_type == name) for name in types] for one in self.configurations])
-        capacity = np.array([self._capacity(name) for name in types])
+        capacity = np.array([self.setting.gpus_up(name, moment.down) for name in types])
         problem = build(goodput, gpus, capacity, power=self.power, factors=factors, current=current)
         kept = np.array([self._restarting(moment.now_us, active) for active in jobs])
         solved = solve_round(problem.keeping(kept, current), seed=self.setting.seed)
         if solved is None:
             raise JigsawError("policy 'sia': a job in a restart has a configuration that it cannot use")
         return {active.index: int(one) for active, one in zip(jobs, solved.choice) if one != NO_ALLOCATION}
-
-    def _capacity(self, gpu_type: str) -> int:
-        return sum(server.gpus for server in self.setting.cluster.servers if server.gpu_type == gpu_type)
 
     def _goodputs(self, active: Active) -> list[float]:
         """Progress a second that a job expects of each configuration; 0 where it may not have it."""

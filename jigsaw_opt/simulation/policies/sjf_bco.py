@@ -57,9 +57,12 @@ class _SjfBcoScheduler:
     def decide(self, moment: Moment) -> Decision:
         for index in moment.arrived:
             insort(self.waiting, (moment.jobs[index].job.gpus, index))
-        for index in moment.ended:
+        for index in moment.stopped:
+            insort(self.waiting, (moment.jobs[index].job.gpus, index))
+        for index in (*moment.ended, *moment.stopped):
             self._forget(index)
-        free = set(range(self.setting.gpu_count)).difference(*(share.gpus for share in moment.shares))
+        held = (share.gpus for share in moment.shares)
+        free = set(range(self.setting.gpu_count)).difference(moment.down, *held)
         return Decision((*moment.shares, *self._started(free)))
 
     def state(self) -> Plain:
@@ -72,7 +75,7 @@ class _SjfBcoScheduler:
         self.placed = {
             index: share.gpus for share in moment.shares for index in share.jobs if index not in moment.arrived
         }
-        waiting = moment.known - self.placed.keys() - set(moment.ended)
+        waiting = moment.known - self.placed.keys() - {*moment.ended, *moment.stopped}
         self.waiting = sorted((moment.jobs[index].job.gpus, index) for index in waiting)
         if self.variant == "literal":
             self.loads = list(state["loads"])

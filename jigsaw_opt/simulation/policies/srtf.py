@@ -25,7 +25,7 @@ class _SrtfScheduler(Stateless):
             self.alone_us.pop(index, None)  # unless it had ended before the simulation was put aside
         self._note(moment, moment.arrived)
         order = sorted(moment.jobs.values(), key=self._remaining)
-        return Decision(by_priority(self.setting, order, self.placement))
+        return Decision(by_priority(self.setting, order, self.placement, moment.down))
 
     def restore(self, state: Plain, moment: Moment) -> None:
         Stateless.restore(self, state, moment)

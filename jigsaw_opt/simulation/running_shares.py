@@ -9,10 +9,10 @@ from jigsaw_opt.simulation.invariants import check_pace
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.running import Running, Timers
 
-__all__ = ["Board"]
+__all__ = ["RunningShares"]
 
 
-class Board:
+class RunningShares:
     """The shares that run, each with how much longer its exchanges take because of the others.
 
     Parameters

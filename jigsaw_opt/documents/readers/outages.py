@@ -1,0 +1,77 @@
+"""Failures of servers and links in CSV: an event a line. Described in docs/simulation.md."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from jigsaw_opt.documents.csv_text import restored
+from jigsaw_opt.documents.readers.table import JobTable, Row
+
+__all__ = ["OutageLine", "read_outages"]
+
+_TIMES: Mapping[str, int] = {"time_us": 1, "time_ms": 1000, "time_s": 1_000_000, "time_h": 3_600_000_000}
+_REQUIRED = ("kind", "name", "state")
+_STATES = ("down", "up")
+
+
+class OutageLine(NamedTuple):
+    """A part of the cluster goes down or comes back, at a time in microseconds."""
+
+    time_us: int
+    kind: str
+    name: str
+    down: bool
+
+
+def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[str]]) -> list[OutageLine]:
+    """Read events, in any order; those that it gives are in order of time.
+
+    Parameters
+    ----------
+    data, source
+        The text, and what problems call it.
+    known
+        Names of the parts of the cluster by kind.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong: of no such part, or in no turn of going down and coming back.
+    """
+    table = JobTable(data, source, _REQUIRED)
+    times = [name for name in _TIMES if table.has(name)]
+    if len(times) != 1:
+        table.lines.add(1, f"{len(times)} columns with the time of the event", f"one of {', '.join(_TIMES)}")
+    for name in table.columns:
+        if name not in (*_TIMES, *_REQUIRED):
+            table.lines.add(1, f"unknown column {name!r}", f"known are time_s, {', '.join(_REQUIRED)}")
+    table.lines.raise_if_any()
+    read = [(_event(row, times[0], known), row) for row in table]
+    good = sorted((pair for pair in read if pair[1].good), key=lambda pair: (pair[0].time_us, pair[1].number))
+    _refuse_out_of_turn(good)
+    table.lines.raise_if_any()
+    return [event for event, _ in good]
+
+
+def _event(row: Row, column: str, known: Mapping[str, Collection[str]]) -> OutageLine:
+    kind, name, state = row.text("kind"), restored(row.text("name")), row.text("state")
+    if kind and kind not in known:
+        row.add(f"kind is {' or '.join(known)}, not {kind!r}")
+    elif name and kind and name not in known[kind]:
+        row.add(f"the cluster has no {kind} {name!r}")
+    if state and state not in _STATES:
+        row.add(f"state is {' or '.join(_STATES)}, not {state!r}")
+    return OutageLine(row.microseconds(column, _TIMES[column]), kind, name, state == "down")
+
+
+def _refuse_out_of_turn(events: list[tuple[OutageLine, Row]]) -> None:
+    """Note events of a part that is down, or up, already, and second events of a part at one time."""
+    last: dict[tuple[str, str], OutageLine] = {}
+    for event, row in events:
+        before = last.get((event.kind, event.name))
+        if event.down == (before is not None and before.down):
+            row.add(f"{event.kind} {event.name!r} is {'down' if event.down else 'up'} already")
+        elif before is not None and before.time_us == event.time_us:
+            row.add(f"{event.kind} {event.name!r} has two events at the same time")
+        last[event.kind, event.name] = event

@@ -1,0 +1,91 @@
+"""Failures in words, as on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from jigsaw_opt.documents.readers.outages import read_outages
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.simulation.outages import CHECKPOINT_US, Failures, ListedEvents, OutageEvent, RandomEvents
+from jigsaw_opt.system.plugins import nearest
+from jigsaw_opt.text import readable
+
+__all__ = ["failures_of"]
+
+_HOUR_US, _SECOND_US = 3_600_000_000, 1_000_000
+_MOST_US = 9 * 10**15
+_UNITS = {"mtbf": _HOUR_US, "mttr": _HOUR_US, "checkpoint": _SECOND_US}
+_REQUIRED = ("mtbf", "mttr")
+
+
+def failures_of(text: str, cluster: Cluster, seed: int) -> Failures | None:
+    """The failures named as in ``mtbf=100,mttr=2,checkpoint=600``, or ``FILE`` or ``FILE,checkpoint=600``.
+
+    Parameters
+    ----------
+    text
+        The words; empty for no failures.
+    cluster
+        Whose servers fail.
+    seed
+        Of what is drawn.
+
+    Raises
+    ------
+    UsageError
+        With every word that is wrong.
+    InvalidInputError
+        With every line of the file that is wrong.
+    """
+    if not text:
+        return None
+    if text.partition("=")[0] in _UNITS:
+        times = _times(text, _REQUIRED)
+        events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], None, seed)
+    else:
+        file, _, checkpoint = text.partition(",checkpoint=")
+        times = _times(f"checkpoint={checkpoint}") if checkpoint else {}
+        events = _listed(file, cluster)
+    return Failures(events, times.get("checkpoint", CHECKPOINT_US))
+
+
+def _times(text: str, required: Sequence[str] = ()) -> dict[str, int]:
+    """Times in microseconds by word."""
+    times: dict[str, int] = {}
+    problems: list[str] = []
+    for word in text.split(","):
+        name, _, value = word.partition("=")
+        if name not in _UNITS:
+            problems.append(f"no word {name!r} in the failures; {nearest(name, _UNITS)}")
+        elif name in times:
+            problems.append(f"{name!r} is there twice in the failures")
+        else:
+            times[name] = 0
+            try:
+                times[name] = _microseconds(value, _UNITS[name])
+            except ValueError:
+                problems.append(f"{name!r} of the failures is a time above 0 and at most 285 years, not {value!r}")
+    problems += [f"the failures need {name}=HOURS" for name in required if name not in times]
+    if problems:
+        raise UsageError(*problems)
+    return times
+
+
+def _microseconds(text: str, unit_us: int) -> int:
+    time_us = float(text) * unit_us
+    if not 1 <= time_us <= _MOST_US:
+        raise ValueError("out of range")
+    return round(time_us)
+
+
+def _listed(file: str, cluster: Cluster) -> ListedEvents:
+    """The events of a file, by the numbers of servers and links."""
+    numbers = {
+        "server": {server.name: k for k, server in enumerate(cluster.servers)},
+    }
+    read = read_outages(read_file(file), readable(file), numbers)
+    return ListedEvents(
+        tuple(OutageEvent(one.time_us, one.kind, numbers[one.kind][one.name], one.down) for one in read)
+    )

@@ -1,0 +1,109 @@
+"""When servers and links of a simulated cluster fail and come back, whatever the policy does."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
+
+from jigsaw_opt.problem.cluster import Cluster
+
+__all__ = ["CHECKPOINT_US", "Failures", "ListedEvents", "OutageEvent", "RandomEvents", "down_gpu_us"]
+
+CHECKPOINT_US = 1_800_000_000
+"""Between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
+
+
+class OutageEvent(NamedTuple):
+    """A server or a link, by its number in the cluster, goes down or comes back."""
+
+    time_us: int
+    kind: str
+    number: int
+    down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ListedEvents:
+    """Events that are given, in order of time; each part goes down and comes back in turn."""
+
+    listed: tuple[OutageEvent, ...]
+
+    def of(self, _cluster: Cluster) -> Iterator[OutageEvent]:
+        """All events."""
+        return iter(self.listed)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomEvents:
+    """Events that are drawn: exponential times up and down, for each part from a stream of its own.
+
+    Parameters
+    ----------
+    mtbf_us
+        Mean time for which a server is up, in microseconds.
+    mttr_us
+        Mean time for which a server or a link is down.
+    links_us
+        Mean time for which a link is up; None where no link fails.
+    seed
+        With the name of a part, what its stream follows from.
+    """
+
+    mtbf_us: int
+    mttr_us: int
+    links_us: int | None
+    seed: int
+
+    def of(self, cluster: Cluster) -> Iterator[OutageEvent]:
+        """The events of a cluster in order of time, without end; they depend on nothing but names and seed."""
+        servers = [self._part("server", k, one.name, self.mtbf_us) for k, one in enumerate(cluster.servers)]
+        links = [
+            self._part("link", k, one.name, self.links_us)
+            for k, one in enumerate(cluster.links)
+            if self.links_us is not None
+        ]
+        return heapq.merge(*servers, *links)
+
+    def _part(self, kind: str, number: int, name: str, mean_up_us: int) -> Iterator[OutageEvent]:
+        draw = random.Random(f"{self.seed} {kind} {name}")
+        time_us, down = 0, False
+        while True:
+            mean_us = self.mttr_us if down else mean_up_us
+            time_us += max(1, round(draw.expovariate(1.0) * mean_us))
+            down = not down
+            yield OutageEvent(time_us, kind, number, down)
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What fails in a simulation, and what that costs jobs.
+
+    Parameters
+    ----------
+    events
+        When servers and links go down and come back.
+    checkpoint_us
+        A running job keeps what it has done at every multiple of this time since its start was over. Writing it takes
+        no time.
+    """
+
+    events: ListedEvents | RandomEvents
+    checkpoint_us: int = CHECKPOINT_US
+
+
+def down_gpu_us(failures: Failures | None, cluster: Cluster, start_us: int, end_us: int) -> int:
+    """GPU-microseconds of servers that are down between two times."""
+    if failures is None:
+        return 0
+    total, since = 0, dict[int, int]()
+    servers = (event for event in failures.events.of(cluster) if event.kind == "server")
+    for time_us, _, number, down in takewhile(lambda event: event.time_us < end_us, servers):
+        if down:
+            since[number] = time_us
+        else:
+            total += cluster.servers[number].gpus * max(0, time_us - max(start_us, since.pop(number)))
+    return total + sum(cluster.servers[k].gpus * (end_us - max(start_us, t)) for k, t in since.items() if t < end_us)

@@ -1,0 +1,245 @@
+"""Servers that fail while a simulation runs: what jobs lose, who sees it, and what adds up."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.failure_words import failures_of
+from jigsaw_opt.simulation.invariants import InvariantError
+from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
+from jigsaw_opt.simulation.policies.fifo import FIFO
+from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.records import Loss, SimulationOutcome
+from jigsaw_opt.simulation.snapshot import restore, snapshot
+from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting
+from tests.simulation.resumable import CASES, begun
+
+HOUR_US = 3600 * SECOND
+SLOW = ("jigsaw:packing=columns", "interleave:service=attained", "gavel")
+"""Options of policies that are there with others."""
+
+
+def failing(made: Setting, *events: tuple[int, str, int, bool], checkpoint_s: int = 100) -> Setting:
+    """Parts by number that go down or come back at a second."""
+    listed = tuple(OutageEvent(time_s * SECOND, kind, number, down) for time_s, kind, number, down in events)
+    return replace(made, failures=Failures(ListedEvents(listed), checkpoint_s * SECOND))
+
+
+def drawn(made: Setting, mtbf_s: int = 4000, mttr_s: int = 500) -> Setting:
+    return replace(made, failures=Failures(RandomEvents(mtbf_s * SECOND, mttr_s * SECOND, None, 1), 60 * SECOND))
+
+
+def without_cpu(outcome: SimulationOutcome) -> object:
+    rounds = [replace(record, policy_us=0) for record in outcome.rounds]
+    return outcome.jobs, outcome.stints, rounds, outcome.losses, outcome.end_us
+
+
+def test_a_job_goes_on_from_its_last_checkpoint() -> None:
+    made = setting(job("a", 0, 4, 1000), restart_s=10, cluster=cluster(1, 4), round_us=0)
+    outcome = run(failing(made, (350, "server", 0, True), (400, "server", 0, False)), FIFO)
+    # Ready at 10, checkpoints at 110, 210, 310: 300 of 1000 s are kept. From 400 on 10 s of start and 700 s.
+    assert finish_s(outcome) == [400 + 10 + 700]
+    assert outcome.losses == {0: Loss(1, 4 * 40 * SECOND)}
+    assert outcome.jobs[0].restarts == 1
+    assert [(stint.start_us, stint.end_us) for stint in outcome.stints] == [
+        (0, 350 * SECOND),
+        (400 * SECOND, 1110 * SECOND),
+    ]
+
+
+def test_before_its_first_checkpoint_a_job_loses_its_start_too() -> None:
+    made = setting(job("a", 0, 1, 200), restart_s=10, cluster=cluster(2, 1), round_us=0)
+    outcome = run(failing(made, (109, "server", 0, True)), FIFO)
+    assert finish_s(outcome) == [109 + 10 + 200]
+    assert outcome.losses == {0: Loss(1, 109 * SECOND)}
+
+
+def test_where_another_server_is_free_the_job_moves_in_the_next_round() -> None:
+    made = setting(job("a", 0, 4, 600), restart_s=0)
+    outcome = run(failing(made, (130, "server", 0, True)), FIFO)
+    assert finish_s(outcome) == [180 + 500]
+
+
+def test_a_job_that_ends_when_its_server_fails_has_ended() -> None:
+    made = setting(job("a", 0, 4, 120))
+    outcome = run(failing(made, (120, "server", 0, True)), FIFO)
+    assert (finish_s(outcome), outcome.losses) == ([120], {})
+
+
+def test_jobs_that_share_a_server_all_stop_at_once() -> None:
+    jobs = (job("wide", 0, 4, 100), job("narrow", 0, 1, 100))
+    made = setting(*jobs, performance=Shared(), cluster=cluster(2, 4), round_us=0)
+    pool = Scripted(
+        lambda moment: Decision((Share(tuple(moment.jobs), (4, 5, 6, 7) if moment.down else (0, 1, 2, 3)),))
+    )
+    outcome = run(failing(made, (150, "server", 0, True)), pool)  # type: ignore[arg-type]
+    # At half pace: 50 done at the checkpoint, 150 s more at half pace, and the rest of both together.
+    assert finish_s(outcome) == [250, 250]
+    assert outcome.losses == {0: Loss(1, 100 * SECOND), 1: Loss(1, 100 * SECOND)}
+
+
+def test_a_policy_that_uses_a_dead_server_is_told_which() -> None:
+    made = setting(job("a", 0, 4, 600))
+    blind = Scripted(lambda moment: Decision((Share((0,), (0, 1, 2, 3)),)))
+    with pytest.raises(InvariantError, match="job 'a' is on server 's0', which is down"):
+        run(failing(made, (130, "server", 0, True), (900, "server", 0, False)), blind)
+
+
+def test_without_an_event_nothing_is_different() -> None:
+    made = setting(*random_jobs(5, 40), restart_s=10)
+    assert without_cpu(run(failing(made), FIFO)) == without_cpu(run(made, FIFO))
+
+
+def test_events_are_the_same_whatever_else_is_there() -> None:
+    source = RandomEvents(100 * HOUR_US, HOUR_US, 50 * HOUR_US, 7)
+    few = list(islice(source.of(cluster(2)), 40))
+    assert few == list(islice(source.of(cluster(2)), 40))
+    assert few == sorted(few)
+    assert {event.number for event in few} == {0, 1}
+    more = (event for event in source.of(cluster(5)) if event.number < 2)
+    assert few == list(islice(more, 40))
+    other = replace(source, seed=8)
+    assert few != list(islice(other.of(cluster(2)), 40))
+
+
+def held_by_stints(outcome: SimulationOutcome) -> int:
+    """GPU time held, from the stints of jobs that share nothing."""
+    return sum(stint.gpus * (stint.end_us - stint.start_us) for stint in outcome.stints)
+
+
+@pytest.mark.parametrize("text", ["fifo", "srtf:placement=consolidated"])
+def test_gpu_hours_add_up(text: str) -> None:
+    made = drawn(setting(*random_jobs(5, 30), restart_s=10))
+    simulation = begun(text, made)
+    simulation.run()
+    outcome = simulation.close()
+    summary = summarise(made, outcome)
+    assert summary.failure_stops > 3
+    assert summary.failure_stops == sum(loss.stops for loss in outcome.losses.values())
+    held_h = held_by_stints(outcome) / HOUR_US
+    assert summary.useful_gpu_hours + summary.lost_gpu_hours == pytest.approx(held_h)
+    parts = (summary.useful_gpu_hours, summary.lost_gpu_hours, summary.idle_gpu_hours, summary.down_gpu_hours)
+    assert sum(parts) == pytest.approx(summary.makespan_h * made.gpu_count)
+    assert min(parts) > 0
+    assert summary.availability == pytest.approx(1 - summary.down_gpu_hours / (summary.makespan_h * made.gpu_count))
+
+
+def test_time_down_is_counted_between_two_times_only() -> None:
+    made = failing(
+        setting(job("a", 0, 4, 60)), (10, "server", 0, True), (30, "server", 0, False), (40, "server", 1, True)
+    )
+    assert down_gpu_us(made.failures, made.cluster, 20 * SECOND, 50 * SECOND) == 4 * (10 + 10) * SECOND
+    assert down_gpu_us(made.failures, made.cluster, 31 * SECOND, 35 * SECOND) == 0
+    assert down_gpu_us(None, made.cluster, 0, 50 * SECOND) == 0
+
+
+@pytest.mark.parametrize("text", [text for text in CASES if text not in SLOW])
+def test_every_policy_works_while_servers_fail_and_goes_on_in_an_outage(text: str) -> None:
+    made = drawn(CASES[text](), 400, 100)
+    whole = begun(text, made)
+    whole.run()
+    expected = without_cpu(whole.close())
+    assert all(record.finish_us is not None for record in whole.outcome.jobs)
+    half = begun(text, made)
+    half.run(lambda: bool(half._failing.stopped))  # before the policy has heard of it
+    assert half._failing.stopped
+    data = snapshot(half, "these")
+    resumed = restore(data, begun(text, made), "these", "file")
+    assert snapshot(resumed, "these") == data
+    resumed.run()
+    assert without_cpu(resumed.close()) == expected
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("events", 9, "9 events up to now cannot be"),
+        ("saved", [], "saved: is not one row a running job"),
+        ("saved", [[10**30, 0]], "job 'b' has saved more than it has done"),
+        ("stopped", [1], "stopped: not every job waits"),
+        ("losses", [{"job": 0, "stops": 1, "gpu_us": 0}] * 2, "losses: a job is there twice"),
+    ],
+)
+def test_failures_that_cannot_be_are_refused(key: str, value: object, told: str) -> None:
+    made = failing(
+        setting(job("a", 0, 8, 500), job("b", 0, 4, 600)), (130, "server", 0, True), (250, "server", 0, False)
+    )
+    simulation = begun("srtf", made)
+    simulation.run(until_us=190 * SECOND)
+    state = json.loads(json.dumps(simulation.state()))
+    assert state["failures"]["events"] == 1
+    state["failures"][key] = value
+    with pytest.raises(InvalidInputError, match=told):
+        begun("srtf", made).restore(state)
+
+
+def test_a_job_on_a_dead_server_is_refused() -> None:
+    made = setting(job("a", 0, 4, 500))
+    simulation = begun("fifo", failing(made, (300, "server", 0, True)))
+    simulation.run(until_us=150 * SECOND)
+    state = json.loads(json.dumps(simulation.state()))
+    state["failures"]["events"] = 1
+    with pytest.raises(InvalidInputError, match="job 'a' is on server 's0', which is down"):
+        begun("fifo", failing(made, (0, "server", 0, True))).restore(state)
+
+
+def test_a_cluster_that_stays_down_leaves_jobs_waiting() -> None:
+    made = setting(job("a", 0, 4, 600), cluster=cluster(1, 4))
+    with pytest.raises(JigsawError, match="leaves 1 jobs waiting for ever"):
+        run(failing(made, (130, "server", 0, True)), FIFO)
+
+
+def test_words_of_failures() -> None:
+    made = failures_of("mtbf=100,mttr=0.5,checkpoint=600", cluster(), 3)
+    assert made == Failures(RandomEvents(100 * HOUR_US, HOUR_US // 2, None, 3), 600 * SECOND)
+    assert failures_of("", cluster(), 3) is None
+    with pytest.raises(UsageError) as refused:
+        failures_of("mtbf=-1,mtbf=2,often=3,checkpoint=nan", cluster(), 3)
+    assert [text.split(";")[0] for text in refused.value.args] == [
+        "'mtbf' of the failures is a time above 0 and at most 285 years, not '-1'",
+        "'mtbf' is there twice in the failures",
+        "no word 'often' in the failures",
+        "'checkpoint' of the failures is a time above 0 and at most 285 years, not 'nan'",
+        "the failures need mttr=HOURS",
+    ]
+
+
+def test_a_file_of_events(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    path.write_text("time_s,kind,name,state\n90,server,s1,up\n60.5,server,s1,down\n")
+    made = failures_of(f"{path},checkpoint=5", cluster(), 0)
+    listed = (OutageEvent(60_500_000, "server", 1, True), OutageEvent(90 * SECOND, "server", 1, False))
+    assert made == Failures(ListedEvents(listed), 5 * SECOND)
+    assert failures_of(str(path), cluster(), 0) == Failures(ListedEvents(listed))
+
+
+def test_all_that_is_wrong_with_a_file_of_events(tmp_path: Path) -> None:
+    path = tmp_path / "events.csv"
+    lines = (
+        "-1,server,s1,down",
+        "5,rack,s1,down",
+        "5,server,s9,down",
+        "5,server,s0,gone",
+        "7,server,s0,up",
+        "8,server,s0,down",
+        "8,server,s0,up",
+    )
+    path.write_text("\n".join(("time_s,kind,name,state", *lines)))
+    with pytest.raises(InvalidInputError) as refused:
+        failures_of(str(path), cluster(), 0)
+    assert [(problem.path[-1], problem.message) for problem in refused.value.problems] == [
+        ("2", "time_s is negative: -1"),
+        ("3", "kind is server, not 'rack'"),
+        ("4", "the cluster has no server 's9'"),
+        ("5", "state is down or up, not 'gone'"),
+        ("6", "server 's0' is up already"),
+        ("8", "server 's0' has two events at the same time"),
+    ]
