@@ -83,6 +83,15 @@ def test_jobs_with_gpus_of_their_own_keep_their_paces_beside_one_another() -> No
     assert (first.period_us, first.repeats) == (80, 1_000)
 
 
+def test_balance_of_every_period_may_add_up() -> None:
+    """The worker that is a level ahead is so in every period, by 500 levels in all."""
+    asked = instance(Job("j", "net", 2, 500, depth=FreeDepth(balance=1)))
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None and check(asked, result.plan) == ()
+    totals = [sum(it.blocks[k].level for it in result.plan.groups[0].phases[0].jobs[0].iterations) for k in (0, 1)]  # type: ignore[union-attr]
+    assert sorted(totals) == [1, 2]
+
+
 def test_a_time_limit_is_kept() -> None:
     jobs = [Job(f"j{k}", "net", 2, 1000 + k) for k in range(6)]
     asked = instance(*jobs, objective="weighted_completion")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,11 +11,11 @@ from functools import partial
 from jigsaw_opt.documents import instance_sha256, validate
 from jigsaw_opt.errors import OutOfTimeError, UsageError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, cut
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import Plan, PlanStatus
-from jigsaw_opt.solvers.bounds import Bound, Proof
+from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
@@ -25,6 +26,7 @@ from jigsaw_opt.solvers.phased.shelves import cyclic_part, placed_shelves, shari
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Conflict, Status, relative_gap
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.stronger import BOUND_WORK
 
 __all__ = ["PhasedResult", "is_long", "solve_phased"]
 
@@ -36,6 +38,8 @@ _LAST_PLACING = ("auto", _MOST)
 """The same, where there is a time limit and some of it is left."""
 _PLACING_SHARE = 0.4
 """Of what is left then, for placing."""
+_BOUND_SHARE = 0.1
+"""Of a time limit, for the bound."""
 _LEAST_SECONDS = 1.0
 """For a cyclic plan without which a group has no phases at all."""
 _INSTANT = 0.001
@@ -113,7 +117,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     causes = too_wide(instance)
     if causes:
         return none(Status.INFEASIBLE, 0, Proof("there is no plan"), conflicts=causes)
-    bound, causes = _bound(instance, options), _causes(instance)
+    bound, causes = _bound(instance, options, started), _causes(instance)
     if causes:
         return none(Status.INFEASIBLE, bound.value, bound.proof, conflicts=causes)
     try:
@@ -128,16 +132,37 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     return none(Status(plan.status), bound.value, bound.proof, plan, seconds=seconds)
 
 
-def _bound(instance: Instance, options: Options) -> Bound:
-    """The instant relaxations with memory for all jobs at once, as those that have ended need none any more."""
+def _bound(instance: Instance, options: Options, started: float) -> Bound:
+    """What relaxations prove within a second or two, and a share of the limit, of plans with ample memory.
+
+    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
+    """
     servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    return first_bound(cut(replace(instance, cluster=replace(instance.cluster, servers=servers))), options)
+    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)))
+    best = first_bound(operations, options)
+    end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
+
+    def stop() -> bool:
+        return options.cancel.is_set() or time.monotonic() >= end
+
+    for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
+        best = bound
+    return best
 
 
 def _causes(instance: Instance) -> tuple[Conflict, ...]:
     """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
-    alone = (cut(replace(instance, jobs=(job,))) for job in instance.jobs)
+    alone = (cut(replace(instance, jobs=(job,))) for job in _unbalanced(instance).jobs)
     return tuple(cause for operations in alone for cause in certain_causes(operations))
+
+
+def _unbalanced(instance: Instance) -> Instance:
+    """The instance without balance: it holds in every period, and many periods add up to any difference."""
+    jobs = tuple(
+        replace(job, depth=replace(job.depth, balance=None)) if isinstance(job.depth, FreeDepth) else job
+        for job in instance.data_parallel
+    )
+    return replace(instance, jobs=jobs)
 
 
 def _require(instance: Instance) -> None:
