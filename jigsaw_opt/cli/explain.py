@@ -1,23 +1,59 @@
-"""Why a job of a plan is slow."""
+"""Why a job of a plan or a simulation is slow."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-HELP = "say where the time of the jobs of a plan goes, and what would make one faster"
+from jigsaw_opt.errors import UsageError
+
+HELP = "say where the time of the jobs of a plan or a simulation goes, and what would make one faster"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("instance", metavar="INSTANCE", help="an instance document, or the name of a bundled instance")
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.usage = "%(prog)s INSTANCE PLAN [JOB] | FOLDER [JOB]"
+    parser.add_argument(
+        "instance",
+        metavar="INSTANCE",
+        help="an instance document, or the name of a bundled instance; or the folder of a simulation, with no plan",
+    )
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan document")
     parser.add_argument("job", nargs="?", metavar="JOB", help="a job to look at closely (default: an overview of all)")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the explanations out and print them."""
+    folder = Path(arguments.instance)
+    if folder.is_dir():
+        if arguments.job is not None:
+            raise UsageError(f"{folder} is the folder of a simulation, of which one job is asked for at most")
+        return _of_simulation(folder, arguments.plan, arguments.json)
+    if arguments.plan is None:
+        raise UsageError(f"a plan is missing; {folder} is no folder of a simulation")
+    return _of_plan(arguments)
+
+
+def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
+    from jigsaw_opt.cli.explain_report import print_times
+    from jigsaw_opt.cli.output import print_json
+    from jigsaw_opt.simulation.job_times import job_times, times_as_json
+
+    times = job_times(folder)
+    if job is not None:
+        names = [it.job for it in times]
+        if job not in names:
+            raise UsageError(f"no job {job!r} has ended in {folder}; those that have:", *names)
+        times = [times[names.index(job)]]
+    if as_json:
+        print_json(times_as_json(times))
+    else:
+        print_times(times)
+    return 0
+
+
+def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.cli.output import print_json
     from jigsaw_opt.cli.source import checked_plan
@@ -25,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.solvers.explanation.changes import changes
     from jigsaw_opt.solvers.explanation.reason import bound_reason
 
-    instance, plan = checked_plan(arguments.instance, arguments.plan)
+    instance, plan = checked_plan(arguments.instance, Path(arguments.plan))
     jobs = explain(instance, plan, arguments.job)
     gains = None if arguments.job is None else changes(instance, plan, arguments.job)
     reason = bound_reason(instance, plan.bound)

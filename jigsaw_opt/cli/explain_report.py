@@ -9,6 +9,7 @@ from typing import Any
 from jigsaw_opt.cli.output import print_table
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.simulation.job_times import JobTime
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation import JobExplanation
 from jigsaw_opt.solvers.explanation.chain import KINDS, StepKind
@@ -17,7 +18,7 @@ from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.text import printable
 
-__all__ = ["as_json", "print_job", "print_overview"]
+__all__ = ["as_json", "print_job", "print_overview", "print_times"]
 
 _TITLES: dict[StepKind, str] = {
     "compute": "compute",
@@ -92,6 +93,17 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     _print_bound(instance, plan, reason)
 
 
+def print_times(times: Sequence[JobTime]) -> None:
+    """A line a job of a simulation, the slowest first."""
+    headers = ["job", "completion s", "queued", "running", "paused", "alone s", "runs longer by s", "restarts"]
+    rows = []
+    for it in sorted(times, key=lambda it: -it.completion_us):
+        shares = [_share(us, it.completion_us) for us in (it.queued_us, it.running_us, it.paused_us)]
+        seconds = [f"{us / 1e6:,.1f}" for us in (it.completion_us, it.alone_us, it.slower_us)]
+        rows.append([it.job, seconds[0], *shares, *seconds[1:], f"{it.restarts:,}"])
+    print_table(headers, rows, headers[1:])
+
+
 def _print_chain(job: JobExplanation) -> None:
     lines = list(_chain_lines(job))
     print_table(("from us", "for us", "", "what it does or waits for"), lines[:_LINES], ("from us", "for us"))
@@ -101,13 +113,15 @@ def _print_chain(job: JobExplanation) -> None:
 
 def _chain_lines(job: JobExplanation) -> Iterator[tuple[str, str, str, str]]:
     for fold in folded(job.chain):
-        for at, (step, spent) in enumerate(zip(fold.steps, fold.time_us, strict=True)):
+        for at, (step, last, spent) in enumerate(zip(fold.steps, fold.last, fold.time_us, strict=True)):
             repeats = f"x {fold.times:,}" if fold.times > 1 and at == 0 else "  |" if fold.times > 1 else ""
-            yield f"{step.start_us:,}", f"{spent:,}", repeats, _sentence(step, fold.times > 1)
+            yield f"{step.start_us:,}", f"{spent:,}", repeats, _sentence(step, last)
 
 
-def _sentence(step: NamedStep, repeated: bool) -> str:
-    what = step.operation if repeated else f"{step.operation}, iteration {step.iteration}"
+def _sentence(step: NamedStep, last: NamedStep) -> str:
+    """What a step is, or the first and the last of its repeats are."""
+    first, end = (f"{it.operation}, iteration {it.iteration}" for it in (step, last))
+    what = first if first == end else f"{first} ... {end}"
     if step.kind in ("compute", "exchange"):
         return what
     place = f": {step.on}{_holder(step.by)}" if step.on else ""

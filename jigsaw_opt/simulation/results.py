@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -24,6 +25,7 @@ _JOBS = (
     "completion_s",
     "iterations_done",
     "gpu_s",
+    "held_s",
     "restarts",
     "alone_s",
     "fairness",
@@ -37,7 +39,10 @@ _ROUNDS = ("time_s", "active", "running", "waiting", "gpus", "moved", "held_gpu_
 
 def jobs_csv(setting: Setting, outcome: SimulationOutcome) -> str:
     """A line a job that was submitted, in the order of the workload; cells of what has not happened are empty."""
-    return csv_text(_JOBS, (_job_cells(setting, record, outcome.losses) for record in outcome.jobs))
+    held: Counter[int] = Counter()
+    for stint in outcome.stints:
+        held[stint.job] += stint.end_us - stint.start_us
+    return csv_text(_JOBS, (_job_cells(setting, it, held[it.index], outcome.losses) for it in outcome.jobs))
 
 
 def rounds_csv(outcome: SimulationOutcome) -> str:
@@ -65,7 +70,7 @@ def summary_json(summary: SimulationSummary, about: Mapping[str, object]) -> str
     return json_text({**about, **asdict(summary)}, indent=2, allow_nan=True) + "\n"
 
 
-def _job_cells(setting: Setting, record: JobRecord, losses: Mapping[int, Loss]) -> tuple[object, ...]:
+def _job_cells(setting: Setting, record: JobRecord, held_us: int, losses: Mapping[int, Loss]) -> tuple[object, ...]:
     job = setting.workload.jobs[record.index]
     ended = record.finish_us is not None
     loss = losses.get(record.index, Loss())
@@ -79,6 +84,7 @@ def _job_cells(setting: Setting, record: JobRecord, losses: Mapping[int, Loss]) 
         _seconds(completion_us(setting, record)) if ended else "",
         f"{record.done / UNITS:.6f}",
         _seconds(record.gpu_us),
+        _seconds(held_us),
         record.restarts,
         _seconds(record.alone_us),
         f"{fairness(setting, record):.4f}" if ended else "",

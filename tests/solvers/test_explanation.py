@@ -234,6 +234,7 @@ def test_repeats_are_told_once() -> None:
     lines = folded(chain)
     assert [(len(it.steps), it.times, it.time_us) for it in lines] == [(2, 8, (16, 16)), (1, 1, (2,))]
     assert [step.kind for step in lines[0].steps] == ["compute", "gpu"]
+    assert [step.iteration for step in (*lines[0].steps, *lines[0].last)] == [0, 1, 7, 8]
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

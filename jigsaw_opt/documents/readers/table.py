@@ -150,6 +150,10 @@ class Row:
             self.add(f"{column} is empty")
         return value
 
+    def optional_text(self, column: str) -> str:
+        """A cell, which may be empty."""
+        return self._cells[column]
+
     def shared(self, column: str) -> str:
         """A cell that is not empty and of which many lines have the same."""
         return sys.intern(self.text(column))

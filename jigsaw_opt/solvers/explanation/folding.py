@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ class Fold:
     ----------
     steps
         The stretch when it comes first.
+    last
+        The stretch when it comes last.
     times
         How often it comes.
     time_us
@@ -28,20 +31,25 @@ class Fold:
     """
 
     steps: tuple[NamedStep, ...]
+    last: tuple[NamedStep, ...]
     times: int
     time_us: tuple[int, ...]
 
 
 def folded(chain: Sequence[NamedStep]) -> list[Fold]:
-    """The chain as stretches, each told with its number of repeats; iterations and lengths of steps may differ."""
-    keys = [(step.kind, step.operation, step.on, step.by) for step in chain]
+    """The chain as stretches, each told with its number of repeats.
+
+    Repeats may differ in their lengths, in their iterations, and in the numbers that are part of operations' names.
+    """
+    keys = [(step.kind, re.sub(r"\d+", "#", step.operation), step.on, step.by) for step in chain]
     found, at = list[Fold](), 0
     while at < len(chain):
         size, times = _best(keys, at)
         parts = [chain[at + k : at + size * times : size] for k in range(size)]
         spent = tuple(sum(step.end_us - step.start_us for step in part) for part in parts)
-        found.append(Fold(tuple(chain[at : at + size]), times, spent))
-        at += size * times
+        end = at + size * times
+        found.append(Fold(tuple(chain[at : at + size]), tuple(chain[end - size : end]), times, spent))
+        at = end
     return found
 
 

@@ -1,0 +1,91 @@
+"""Where the time of the jobs of a simulation went, from its ``jobs.csv``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jigsaw_opt.documents.csv_text import restored
+from jigsaw_opt.documents.readers.table import JobTable, Row
+from jigsaw_opt.documents.reading import read_file
+
+__all__ = ["JobTime", "job_times", "times_as_json"]
+
+_REQUIRED = ("name", "submit_s", "start_s", "finish_s", "held_s", "alone_s", "restarts")
+
+
+@dataclass(frozen=True, slots=True)
+class JobTime:
+    """The time of a job that ended, in microseconds.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    queued_us
+        From its submission to its first start.
+    running_us
+        In which it held GPUs.
+    paused_us
+        In which it held none between its first start and its end.
+    alone_us
+        In which all of its work is done alone on the GPUs that it asks for.
+    restarts
+        How often it started on other GPUs, its first start aside.
+    """
+
+    job: str
+    queued_us: int
+    running_us: int
+    paused_us: int
+    alone_us: int
+    restarts: int
+
+    @property
+    def completion_us(self) -> int:
+        """From its submission to its end: the sum of the three."""
+        return self.queued_us + self.running_us + self.paused_us
+
+    @property
+    def slower_us(self) -> int:
+        """By how much it ran longer than alone on its GPUs; below 0 where it had more or faster ones."""
+        return self.running_us - self.alone_us
+
+
+def job_times(folder: Path) -> list[JobTime]:
+    """The times of all jobs of a simulation that ended, in the order of the workload.
+
+    Raises
+    ------
+    InvalidInputError
+        The folder has no such table, or with every line of it that is wrong.
+    """
+    path = folder / "jobs.csv"
+    table = JobTable(read_file(path), str(path), _REQUIRED)
+    found = list(_times(table))
+    table.lines.raise_if_any()
+    return found
+
+
+def times_as_json(times: Sequence[JobTime]) -> dict[str, Any]:
+    """All figures."""
+    return {
+        "jobs": [asdict(it) | {"completion_us": it.completion_us, "slower_us": it.slower_us} for it in times],
+    }
+
+
+def _times(table: JobTable) -> Iterator[JobTime]:
+    for row in table:
+        if row.optional_text("finish_s"):
+            yield _time(row)
+
+
+def _time(row: Row) -> JobTime:
+    submit, start, finish = (row.microseconds(column) for column in ("submit_s", "start_s", "finish_s"))
+    held, alone = row.microseconds("held_s"), row.microseconds("alone_s")
+    if not submit <= start <= start + held <= finish:
+        row.add("the times of this job cannot be")
+    restarts = row.integer("restarts", 0)
+    return JobTime(restored(row.text("name")), start - submit, held, finish - start - held, alone, restarts)
