@@ -29,7 +29,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         required=True,
         nargs="+",
         metavar="[FORMAT:]FILE",
-        help="a workload in CSV, or a trace in a format of others (pollux, philly, tiresias, muri, ...)",
+        help="a workload in CSV, or a trace in a format of others (pollux, philly, alibaba, itp, muri, ...)",
+    )
+    parser.add_argument(
+        "--columns",
+        default="",
+        metavar="OURS=THEIRS,...",
+        help="what a workload in CSV calls its columns, as in gpus=num_gpu,submit_s=time,duration_s=duration",
     )
     parser.add_argument(
         "--cluster",
@@ -159,6 +165,7 @@ def _request(arguments: argparse.Namespace) -> SimulationRequest:
         arguments.seed,
         arguments.foreground_gpus,
         arguments.failures,
+        arguments.columns,
     )
 
 

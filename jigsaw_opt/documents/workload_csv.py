@@ -7,17 +7,44 @@ from functools import partial
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["decode_workload", "encode_workload"]
+__all__ = ["columns_of", "decode_workload", "encode_workload"]
 
-_SUBMIT: Mapping[str, int] = {"submit_us": 1, "submit_ms": 1000, "submit_s": 1_000_000, "submit_h": 3_600_000_000}
-_REQUIRED = ("name", "model", "gpus")
-_OPTIONAL = ("iterations", "min_gpus", "max_gpus", "weight", "batch_size", "foreground")
-_HEADER = ("name", "submit_us", *_REQUIRED[1:], *_OPTIONAL)
+_UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "h": 3_600_000_000}
+_SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items()}
+_DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
+_OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
+_HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
+_SECONDS = "seconds"
 
 
-def decode_workload(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:
+def columns_of(text: str) -> dict[str, str]:
+    """What a table calls our columns, by our names, from words such as ``gpus=num_gpu,submit_s=time``.
+
+    Raises
+    ------
+    UsageError
+        It is written otherwise, names a column that there is not, or names one twice.
+    """
+    columns: dict[str, str] = {}
+    for word in text.split(",") if text else ():
+        own, equals, theirs = (part.strip() for part in word.partition("="))
+        if not equals or not theirs or own in columns or theirs in columns.values():
+            raise UsageError(f"columns are OURS=THEIRS between commas, each once, not {word!r}")
+        if own not in (*_HEADER, *_SUBMIT, *_DURATION):
+            raise UsageError(f"a workload has no column {own!r}; there are {', '.join((*_HEADER, *_DURATION))}")
+        columns[own] = theirs
+    return columns
+
+
+def decode_workload(
+    data: bytes | str,
+    source: str = "workload.csv",
+    accept: Accept = anything,
+    columns: Mapping[str, str] | None = None,
+) -> Workload:
     """Read a workload.
 
     Parameters
@@ -26,21 +53,41 @@ def decode_workload(data: bytes | str, source: str = "workload.csv", accept: Acc
         The text, and what problems call it.
     accept
         Says what is wrong with a job that is well written.
+    columns
+        What the text calls our columns, by our names. Where it is given, columns that are not ours are left aside.
 
     Raises
     ------
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, _REQUIRED)
-    submit = [name for name in _SUBMIT if table.has(name)]
-    if len(submit) != 1:
-        table.lines.add(1, f"{len(submit)} columns with the time of submission", f"one of {', '.join(_SUBMIT)}")
-    for name in table.columns:
-        if name not in (*_SUBMIT, *_REQUIRED, *_OPTIONAL):
-            table.lines.add(1, f"unknown column {name!r}", f"known are {', '.join(_HEADER)}")
+    table = JobTable(data, source, ("gpus",), names=columns)
+    submit, duration = _only(table, "submission", _SUBMIT), None
+    if any(map(table.has, _DURATION)):
+        duration = _only(table, "duration", _DURATION)
+    elif not table.has("model"):
+        table.lines.add(1, "no column 'model', nor one with the duration", f"one of {', '.join(_DURATION)}")
+    if not columns:
+        _refuse_unknown(table, duration)
     table.lines.raise_if_any()
-    return table.workload(source, partial(_job, submit=submit[0]), accept)
+    assert submit is not None
+    return table.workload(source, partial(_job, submit=submit, duration=duration), accept)
+
+
+def _only(table: JobTable, what: str, names: Mapping[str, int]) -> str | None:
+    """The column of that time, in whichever unit; any other number than one is a problem."""
+    found = [name for name in names if table.has(name)]
+    if len(found) != 1:
+        table.lines.add(1, f"{len(found)} columns with the time of {what}", f"one of {', '.join(names)}")
+    return found[0] if found else None
+
+
+def _refuse_unknown(table: JobTable, duration: str | None) -> None:
+    """Columns that are none of ours; a job that states its duration has no model and no iterations."""
+    known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
+    for name in table.columns:
+        if name not in known and name not in _SUBMIT and not (duration and name in _DURATION):
+            table.lines.add(1, f"unknown column {name!r}", f"known are {', '.join(known)}")
 
 
 def encode_workload(workload: Workload) -> str:
@@ -53,7 +100,7 @@ def _cell(job: TraceJob, name: str) -> object:
     return "" if value in (None, 0) and name != "submit_us" else int(value) if isinstance(value, bool) else value
 
 
-def _job(row: Row, submit: str) -> TraceJob:
+def _job(row: Row, submit: str, duration: str | None) -> TraceJob:
     gpus = row.integer("gpus")
     fewest, most = row.optional("min_gpus") or 0, row.optional("max_gpus") or 0
     if row.good and not (fewest or gpus) <= gpus <= (most or gpus):
@@ -62,14 +109,19 @@ def _job(row: Row, submit: str) -> TraceJob:
     if foreground > 1:
         row.add(f"foreground is 0 or 1, not {foreground}")
     return TraceJob(
-        restored(row.text("name")),
+        restored(row.text("name")) if row.has("name") else f"line-{row.number}",
         row.microseconds(submit, _SUBMIT[submit]),
-        restored(row.shared("model")),
+        _SECONDS if duration else restored(row.shared("model")),
         gpus,
-        row.optional("iterations"),
+        _seconds(row, duration) if duration else row.optional("iterations"),
         fewest,
         most,
         row.optional("weight") or 1,
         row.optional("batch_size"),
         foreground == 1,
     )
+
+
+def _seconds(row: Row, duration: str) -> int:
+    """The duration in seconds, each of which is an iteration; at least one."""
+    return max(1, round(row.microseconds(duration, _DURATION[duration]) / 1_000_000))

@@ -11,6 +11,7 @@ from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import Problems, UsageError
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.cluster import Cluster
@@ -25,11 +26,13 @@ from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.performance import Performance
 from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policy import Policy, Setting, choose
 from jigsaw_opt.text import readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
 
+_MODELS_FOR_DURATIONS = "; --draw-models gives jobs known by their duration a model"
 _MOST_S = 9e9
 """The longest time, 285 years; times in traces are up to 2^53 - 1 microseconds."""
 
@@ -61,6 +64,8 @@ class SimulationRequest:
         for those alone.
     failures
         As `failures_of` reads it; empty for none.
+    columns
+        What workloads in our own format call their columns, as `columns_of` reads it.
     """
 
     workload: str
@@ -74,6 +79,7 @@ class SimulationRequest:
     seed: int = 0
     foreground_gpus: int | None = None
     failures: str = ""
+    columns: str = ""
 
     def about(self) -> dict[str, object]:
         """The words by name, as text that can be written."""
@@ -176,7 +182,7 @@ def _prepared(
             performance = _performance(request, cluster, models)
             accept = _accepting(cluster, None if request.draw_models else performance)
     with problems.of(request.workload):
-        workload = _trace(request.workload, accept)
+        workload = _trace(request, accept)
         if not problems:
             workload = _with_foreground(workload, wide)
             workload, performance = _joined(request, cluster, workload, performance)
@@ -254,11 +260,14 @@ def _joined(
     return workload, performance
 
 
-def _trace(text: str, accept: Accept) -> Workload:
-    name, _, file = text.partition(":")
+def _trace(request: SimulationRequest, accept: Accept) -> Workload:
+    text, columns = request.workload, columns_of(request.columns)
+    name, colon, file = text.partition(":")
+    if colon and name not in READERS and name.isalnum() and not exists(text):
+        raise UsageError(f"no format {name!r} of traces; there are {', '.join(sorted(READERS))}")
     if name not in READERS or not file:
         name, file = "csv", text
-    return read_trace(name, read_file(file), readable(file), accept)
+    return read_trace(name, read_file(file), readable(file), accept, columns)
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:
@@ -271,7 +280,8 @@ def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:
             found.append(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {count}")
         reason = None if performance is None else performance.unknown(job)
         if reason is not None:
-            found.append(reason)
+            of_duration = isinstance(performance, Profiled) and job.model == Seconds.name
+            found.append(reason + _MODELS_FOR_DURATIONS if of_duration else reason)
         return found
 
     return problems

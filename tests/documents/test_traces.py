@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jigsaw_opt.documents.readers.pollux_profiles import read_applications
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
-from jigsaw_opt.documents.workload_csv import decode_workload, encode_workload
+from jigsaw_opt.documents.workload_csv import columns_of, decode_workload, encode_workload
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -57,12 +57,44 @@ def test_every_problem_of_every_line() -> None:
 
 def test_every_problem_of_the_header() -> None:
     assert problems("csv", "name,submit_s,submit_ms,gpus,gpus,colour\n") == [
-        "t:1: no column 'model' (the columns are name, submit_s, submit_ms, gpus, gpus, colour)",
         "t:1: two columns are called 'gpus'",
         "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h)",
+        "t:1: no column 'model', nor one with the duration (one of duration_us, duration_ms, duration_s, duration_h)",
         "t:1: unknown column 'colour' (known are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
         "weight, batch_size, foreground)",
     ]
+
+
+@pytest.mark.parametrize(("unit", "seconds"), [("us", 1), ("ms", 2), ("s", 1500), ("h", 5_400_000)])
+def test_jobs_by_duration_take_a_second_an_iteration(unit: str, seconds: int) -> None:
+    workload = decode_workload(f"submit_s,gpus,duration_{unit}\n0,4,1500\n")
+    assert workload.jobs == (TraceJob("line-2", 0, "seconds", 4, seconds),)
+
+
+def test_jobs_by_duration_state_it_once_and_nothing_else() -> None:
+    both = problems("csv", "name,submit_s,model,gpus,iterations,duration_s,duration_h\n")
+    assert [line.split(" (")[0] for line in both] == [
+        "t:1: 2 columns with the time of duration",
+        "t:1: unknown column 'model'",
+        "t:1: unknown column 'iterations'",
+    ]
+    assert problems("csv", "submit_s,gpus,duration_s\n0,1,-4\n") == ["t:2: duration_s is negative: -4"]
+
+
+def test_columns_of_tables_as_they_are() -> None:
+    columns = columns_of("name=job, gpus=num_gpu,submit_s=time,duration_s=gpus")
+    text = "job,user,num_gpu,time,iterations,gpus\na,me,8,30,9,147\n"
+    assert read_trace("csv", text, "t", columns=columns).jobs == (TraceJob("a", 30_000_000, "seconds", 8, 147),)
+    with pytest.raises(InvalidInputError, match=r"no column 'num_gpu' \(the columns are gpus, time\)"):
+        read_trace("csv", "gpus,time\n", "t", columns=columns)
+    with pytest.raises(UsageError, match=r"own format, and x\.csv is 'philly'"):
+        read_trace("philly", "", "x.csv", columns=columns)
+
+
+@pytest.mark.parametrize("words", ["gpus", "gpus=", "gpus=a,gpus=b", "gpus=a,name=a", "size=a", "=a", ","])
+def test_names_of_columns_that_are_none(words: str) -> None:
+    with pytest.raises(UsageError, match=r"columns are OURS=THEIRS|has no column '(size)?'; there are name, "):
+        columns_of(words)
 
 
 def test_what_is_well_written_may_still_not_be_accepted() -> None:
@@ -132,6 +164,19 @@ def test_elasticflow_with_and_without_models() -> None:
     assert problems("elasticflow", both) == ["t:1: two columns 'submit_time' or 'submission_time'"]
 
 
+def test_pods_of_alibaba_last_from_scheduling_to_deletion() -> None:
+    header = "name,cpu_milli,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\n"
+    text = header + "a,1,2,1000,5,90,10\npart,1,1,460,6,6,6\ncpu,1,0,0,7,9,8\npending,1,1,1000,8,9,\n"
+    assert read_trace("alibaba", text, "t").jobs == (
+        TraceJob("a", 5_000_000, "seconds", 2, 80),
+        TraceJob("part", 6_000_000, "seconds", 1, 1),
+    )
+    assert problems("alibaba", header + "a,1,1,1000,5,8,9\nb,1,-1,0,0,0,0\n") == [
+        "t:2: deletion_time is before scheduled_time: 9",
+        "t:3: num_gpu is negative: -1",
+    ]
+
+
 def test_philly_begins_with_its_first_job() -> None:
     text = "timestamp,duration,num_gpus\n2017-11-02 00:00:01,60.4,2\n2017-11-01 23:59:59,0.0,1\n"
     assert read_trace("philly", text, "t").jobs == (
@@ -143,6 +188,8 @@ def test_philly_begins_with_its_first_job() -> None:
 
 
 SHARED = {
+    "alibaba/openb_pod_list_default.csv": ("alibaba", 6_203),
+    "microsoft_itp/raw/cluster04.csv": ("itp", 15_802),
     "elasticflow/philly_103959.csv": ("elasticflow", 876),
     "microsoft_itp/raw/cluster02.csv": ("elasticflow", 5778),
     "microsoft_itp/with_models/195job.csv": ("elasticflow", 195),

@@ -67,6 +67,25 @@ def test_models_come_with_the_instance_of_the_cluster_or_from_another(trace: str
         prepare(SimulationRequest(trace, "2x8:v100", "fifo", f"profiled:{path}"))
 
 
+def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("id,user,num_gpu,time,run\na,me,2,5,3600\n")
+    request = SimulationRequest(str(path), "2x4", "fifo", columns="name=id,gpus=num_gpu,submit_s=time,duration_s=run")
+    (job,) = prepare(request).setting.workload.jobs
+    assert (job.name, job.gpus, job.submit_us, job.iterations) == ("a", 2, 5_000_000, 3600)
+    with pytest.raises(InvalidInputError, match=r"no model 'seconds'; there are .*; --draw-models gives"):
+        prepare(replace(request, cluster="server/plain"))
+    (drawn,) = prepare(replace(request, cluster="server/plain", draw_models=True)).setting.workload.jobs
+    assert drawn.model in load("server/plain").models
+    with pytest.raises(UsageError, match="a workload has no column 'size'"):
+        prepare(replace(request, columns="size=num_gpu"))
+
+
+def test_an_unknown_format_of_traces_names_those_that_are_known() -> None:
+    with pytest.raises(UsageError, match=r"no format 'helios' of traces; there are alibaba, csv, .*, tiresias"):
+        prepare(SimulationRequest("helios:jobs.csv", "2x4", "fifo"))
+
+
 def test_stages_come_with_the_trace(tmp_path: Path) -> None:
     path = tmp_path / "muri.csv"
     path.write_text(MURI + "0,4,0,10,net,8,100,20,60,15\n")

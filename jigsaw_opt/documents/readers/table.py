@@ -6,7 +6,7 @@ import csv
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
@@ -41,6 +41,8 @@ class JobTable:
         What stands between cells.
     columns
         Names of the columns of a text without a header.
+    names
+        What the text calls columns, by the names that they have here; those not in it have the same name.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class JobTable:
         required: Sequence[str],
         separator: str = ",",
         columns: Sequence[str] | None = None,
+        names: Mapping[str, str] | None = None,
     ) -> None:
         self.lines = Lines(data, source)
         self._separator = separator
@@ -57,11 +60,20 @@ class JobTable:
         self._header = list(columns) if columns is not None else next(self._rows, (1, list[str]()))[1]
         if columns is None and self._header:
             self._header[0] = self._header[0].removeprefix(_BYTE_ORDER_MARK)
+        self._rename(names or {})
         for name in required:
             if name not in self._header:
                 self.lines.add(1, f"no column {name!r}", f"the columns are {', '.join(self._header) or 'none'}")
         for name in sorted(name for name, times in Counter(self._header).items() if times > 1):
             self.lines.add(1, f"two columns are called {name!r}")
+
+    def _rename(self, names: Mapping[str, str]) -> None:
+        """Call columns as they are called here; one with a name that another was given gets out of its way."""
+        for theirs in names.values():
+            if theirs not in self._header:
+                self.lines.add(1, f"no column {theirs!r}", f"the columns are {', '.join(self._header) or 'none'}")
+        ours = {theirs: own for own, theirs in names.items()}
+        self._header = [ours.get(name, f"({name})" if name in names else name) for name in self._header]
 
     def has(self, column: str) -> bool:
         """Whether there is such a column."""
@@ -81,9 +93,13 @@ class JobTable:
                 self.lines.add(number, f"{len(cells)} cells under {len(self._header)} columns")
 
     def workload(
-        self, name: str, job_of: Callable[[Row], TraceJob], accept: Accept, stages: dict[str, StageTimes] | None = None
+        self,
+        name: str,
+        job_of: Callable[[Row], TraceJob | None],
+        accept: Accept,
+        stages: dict[str, StageTimes] | None = None,
     ) -> Workload:
-        """The workload whose jobs `job_of` reads, one from each row.
+        """The workload whose jobs `job_of` reads, one from each row, or None from a row that is no job.
 
         Raises
         ------
@@ -94,6 +110,8 @@ class JobTable:
         numbers = array("Q")
         for row in self:
             job = job_of(row)
+            if job is None:
+                continue
             for problem in accept(job) if job.model else ():
                 row.add(problem)
             jobs.append(job)
@@ -142,6 +160,10 @@ class Row:
         """Note a problem of this line."""
         self._lines.add(self.number, message)
         self.good = False
+
+    def has(self, column: str) -> bool:
+        """Whether there is such a column."""
+        return column in self._cells
 
     def text(self, column: str) -> str:
         """A cell that is not empty."""

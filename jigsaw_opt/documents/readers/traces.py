@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.text import readable
 
 __all__ = ["READERS", "read_trace"]
 
 READERS = {
+    "alibaba": "jigsaw_opt.documents.readers.alibaba:read_alibaba",
     "csv": "jigsaw_opt.documents.workload_csv:decode_workload",
     "elasticflow": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
+    "itp": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
     "muri": "jigsaw_opt.documents.readers.muri:read_muri",
     "gavel": "jigsaw_opt.documents.readers.gavel:read_gavel",
     "philly": "jigsaw_opt.documents.readers.philly:read_philly",
@@ -23,7 +27,13 @@ READERS = {
 """``module:function`` of each format; the function has the parameters of `read_trace` but the first."""
 
 
-def read_trace(name: str, data: bytes | str, source: str, accept: Accept = anything) -> Workload:
+def read_trace(
+    name: str,
+    data: bytes | str,
+    source: str,
+    accept: Accept = anything,
+    columns: Mapping[str, str] | None = None,
+) -> Workload:
     """Read a trace in the format called `name`.
 
     Parameters
@@ -34,16 +44,21 @@ def read_trace(name: str, data: bytes | str, source: str, accept: Accept = anyth
         The text, and what problems call it.
     accept
         Says what is wrong with a job that is well written.
+    columns
+        What the text calls the columns of our own format, ``csv``; see `decode_workload`.
 
     Raises
     ------
     UsageError
-        There is no such format.
+        There is no such format, or `columns` are given for one that is not ours.
     InvalidInputError
         With every line that is wrong.
     """
     if name not in READERS:
         raise UsageError(f"no format {name!r} of traces; there are {', '.join(sorted(READERS))}")
+    if columns and name != "csv":
+        raise UsageError(f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}")
     module, _, function = READERS[name].partition(":")
-    workload: Workload = getattr(import_module(module), function)(data, source, accept)
+    given = (columns,) if columns else ()
+    workload: Workload = getattr(import_module(module), function)(data, source, accept, *given)
     return workload
