@@ -85,8 +85,8 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--failures",
         default="",
-        metavar="mtbf=HOURS,mttr=HOURS[,checkpoint=SECONDS]|FILE",
-        help="servers that fail and come back: drawn by --seed, or events in CSV",
+        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
+        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction
 
 from jigsaw_opt.errors import UsageError
-from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.problem.contention import LinkSharing as Division
+from jigsaw_opt.simulation.link_routes import LinkRoutes
 
 __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
 
@@ -33,26 +33,21 @@ class LinkContention:
 
     def __init__(self, cluster: Cluster, division: Division) -> None:
         self._division = division
-        self._routes = Routes(cluster)
+        self._routes = LinkRoutes(cluster)
         self._bandwidths = [link.bandwidth for link in cluster.links]
-        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
-        self._channels: dict[tuple[int, ...], Channel | None] = {}
 
-    def factors(self, placements: Sequence[tuple[int, ...]]) -> Sequence[float]:
-        """Rate of each placement alone over its rate among the others."""
-        factors = [1.0] * len(placements)
-        spanning = {k: channel for k, gpus in enumerate(placements) if (channel := self._channel(gpus)) is not None}
-        rates = self._division.rates(list(spanning.values()), self._bandwidths)
-        for (k, channel), rate in zip(spanning.items(), rates, strict=True):
-            factors[k] = max(1.0, float(channel.rate / rate))
+    def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
+        """Rate of each placement alone, with all links, over its rate among the others without those that are `dead`.
+
+        Infinite where no route is left.
+        """
+        factors = [float("inf") if dead and self._routes.cut(gpus, dead) else 1.0 for gpus in placements]
+        found = ((k, self._routes.whole(gpus), self._routes.channel(gpus, dead)) for k, gpus in enumerate(placements))
+        spanning = [(k, whole, left) for k, whole, left in found if whole is not None and left is not None]
+        rates = self._division.rates([left for _, _, left in spanning], self._bandwidths)
+        for (k, whole, _), rate in zip(spanning, rates, strict=True):
+            factors[k] = max(1.0, float(whole.rate / rate))
         return factors
-
-    def _channel(self, gpus: tuple[int, ...]) -> Channel | None:
-        """What the job uses; None on one server."""
-        if gpus not in self._channels:
-            workers = Counter(self._server_of[gpu] for gpu in gpus)
-            self._channels[gpus] = self._routes.channel(workers) if len(workers) > 1 else None
-        return self._channels[gpus]
 
 
 def contention_of(text: str, cluster: Cluster) -> LinkContention | None:

@@ -99,9 +99,9 @@ class Simulation:
             self._books.stint(running, self.now_us)
         for index in self._active:
             self._note_job(index, None)
-        self._failing.check(self._books.held.at(self.now_us), self.now_us)
+        self._failing.check(self._books.held.at(self.now_us), self.outcome.losses, self.now_us)
         self.outcome.jobs.sort(key=lambda record: record.index)
-        self.outcome.end_us, self.outcome.losses = self.now_us, self._failing.losses
+        self.outcome.end_us = self.now_us
         return self.outcome
 
     # Putting aside ------------------------------------------------------------------------------------------
@@ -121,7 +121,6 @@ class Simulation:
         """
         if not isinstance(self._scheduler, Resumable):
             raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
-        failures = {} if self.setting.failures is None else {"failures": self._failing.plain(self._under_way.running)}
         return {
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
@@ -132,7 +131,7 @@ class Simulation:
             "books": self._books.plain(),
             "idle_rounds": self._idle_rounds,
             "scheduler": self._scheduler.state(),
-            **failures,
+            **self._failing.plain(self._under_way, self._books),
         }
 
     def restore(self, state: Plain, place: Place = "$") -> None:
@@ -160,8 +159,8 @@ class Simulation:
         except InvariantError as error:
             report.add((place, "shares"), str(error))
         report.raise_if_any()
-        if self.setting.failures is not None:
-            self._restore_failures(state["failures"], (place, "failures"), report)
+        self._failing.restore(state, self._under_way, self._books, self._active, (place, report))
+        report.raise_if_any()
         if min(self._own_times(), default=self.now_us) < self.now_us:
             report.add(place, "something should have happened before this time")
         self._restore_scheduler(state["scheduler"], (place, "scheduler"), report)
@@ -189,13 +188,6 @@ class Simulation:
             times = tree["start_us"], tree["settled_us"]
             self._under_way.running[active.index] = Running.begun(active, self.setting, active.done, *times)
         self._under_way.begin(shares, self.now_us)
-
-    def _restore_failures(self, state: Plain, place: Place, report: Report) -> None:
-        try:
-            self._failing.restore(state, self.now_us, self._under_way.running, self._active)
-            check_up(self.setting, self._active, self._under_way.shares, self._failing.down, f"at {self.now_us} us")
-        except (InvariantError, ValueError) as error:
-            report.add(place, str(error))
 
     def _restore_scheduler(self, state: Plain, place: Place, report: Report) -> None:
         if not isinstance(self._scheduler, Resumable):
@@ -304,19 +296,20 @@ class Simulation:
 
     def _fail_or_repair(self) -> None:
         """Stop the jobs on servers that fail now, and have the policy asked about what is left or back."""
+        before = self._failing.down
         if not self._failing.advance(self.now_us):
             return
-        down = self._failing.down
+        down, self._under_way.dead = self._failing.down, self._failing.dead
         for share in [share for share in self._under_way.shares if not down.isdisjoint(share.gpus)]:
             for index in share.jobs:
                 running = self._under_way.running[index]
                 running.settle(self.now_us)
-                self._failing.stop(running)
+                self._failing.stop(running, self.outcome.losses)
                 self._wait(running)
             del self._under_way.shares[share]
         self._books.held.set(self._under_way.gpus, self.now_us)
         self._under_way.set_paces(self.now_us, ())
-        self._trigger.asked = True
+        self._trigger.asked |= down != before
 
     # Decisions ----------------------------------------------------------------------------------------------
 

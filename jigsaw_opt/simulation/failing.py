@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from jigsaw_opt.simulation.invariants import check_gpu_time
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.simulation.invariants import InvariantError, check_gpu_time, check_up
+from jigsaw_opt.simulation.notes import Books
 from jigsaw_opt.simulation.outages import OutageEvent, down_gpu_us
 from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
-from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.policy import Active, Setting
 from jigsaw_opt.simulation.records import Loss
 from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.running_shares import RunningShares
 
 __all__ = ["Failing"]
 
@@ -25,12 +28,10 @@ class Failing:
 
     Attributes
     ----------
-    down
-        GPUs of servers that are down.
+    down, dead
+        GPUs of servers, and links, that are down.
     stopped
         Jobs that failures have stopped since the policy was last asked.
-    losses
-        What jobs have lost, by number.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -39,9 +40,10 @@ class Failing:
         self._next = next(self._events, None)
         self._count = 0
         self._servers: set[int] = set()
+        self._links: set[int] = set()
         self.down: frozenset[int] = frozenset()
+        self.dead: frozenset[int] = frozenset()
         self.stopped: list[int] = []
-        self.losses: dict[int, Loss] = {}
 
     @property
     def next_us(self) -> int | None:
@@ -58,71 +60,106 @@ class Failing:
         before = self._count
         while self._next is not None and self._next.time_us <= now_us:
             self._count += 1
-            (self._servers.add if self._next.down else self._servers.discard)(self._next.number)
+            parts = self._servers if self._next.kind == "server" else self._links
+            (parts.add if self._next.down else parts.discard)(self._next.number)
             self._next = next(self._events, None)
         if self._count == before:
             return False
         self.down = frozenset(chain.from_iterable(self._setting.gpus_of[k] for k in self._servers))
+        self.dead = frozenset(self._links)
         return True
 
-    def stop(self, running: Running) -> None:
+    def stop(self, running: Running, losses: dict[int, Loss]) -> None:
         """Note that a settled job lost its GPUs, and take from it what it has done since its last checkpoint."""
         active = running.active
-        loss = self.losses.get(active.index, Loss())
-        self.losses[active.index] = Loss(loss.stops + 1, loss.gpu_us + active.gpu_us - running.saved_gpu_us)
+        loss = losses.get(active.index, Loss())
+        lost_us = active.gpu_us - running.saved_gpu_us
+        losses[active.index] = loss._replace(stops=loss.stops + 1, gpu_us=loss.gpu_us + lost_us)
         active.done = running.done = running.saved
         self.stopped.append(active.index)
 
-    def check(self, held_us: int, now_us: int) -> None:
+    def check(self, held_us: int, losses: Mapping[int, Loss], now_us: int) -> None:
         """Check, of a simulation that is closed, that GPU time held, lost and down adds up; see `check_gpu_time`."""
         cluster, first_us = self._setting.cluster, self._setting.workload.jobs[0].submit_us
         span_us = max(0, now_us - first_us)
         down_us = down_gpu_us(self._setting.failures, cluster, first_us, now_us)
-        lost_us = sum(loss.gpu_us for loss in self.losses.values())
+        lost_us = sum(loss.gpu_us + loss.still_gpu_us for loss in losses.values())
         check_gpu_time(held_us, lost_us, down_us, span_us * self._setting.gpu_count)
 
     # Putting aside ------------------------------------------------------------------------------------------
 
-    def plain(self, running: Mapping[int, Running]) -> Plain:
-        """How many events there were, and what follows from no event: losses and checkpoints."""
-        return {
+    def plain(self, under_way: RunningShares, books: Books) -> Plain:
+        """A key of the state: how many events there were, and what follows from no event; no key without failures."""
+        if self._setting.failures is None:
+            return {}
+        own = {
             "events": self._count,
             "stopped": list(self.stopped),
-            "losses": [{"job": index, **loss._asdict()} for index, loss in self.losses.items()],
-            "saved": [[one.saved, one.saved_gpu_us] for one in running.values()],
+            "losses": [{"job": index, **loss._asdict()} for index, loss in books.outcome.losses.items()],
+            "saved": [[one.saved, one.saved_gpu_us, one.still_gpu_us] for one in under_way.running.values()],
         }
+        return {"failures": own}
 
     @staticmethod
     def shape(limits: NumberLimits) -> Shape:
-        """What `plain` gives."""
-        loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service)
-        return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(2, whole()))
+        """What `plain` gives under its key."""
+        loss = fields(job=limits.job, stops=whole(), gpu_us=limits.service, still_gpu_us=limits.service)
+        return fields(events=whole(), stopped=listed(limits.job), losses=listed(loss), saved=rows(3, whole()))
 
-    def restore(self, tree: Plain, now_us: int, running: Mapping[int, Running], active: Iterable[int]) -> None:
-        """Go on from what `plain` gave.
+    def restore(
+        self,
+        tree: Plain,
+        under_way: RunningShares,
+        books: Books,
+        active: Mapping[int, Active],
+        noted: tuple[Place, Report],
+    ) -> None:
+        """Go on from what `plain` gave, with what runs, the books and the active jobs of the same moment.
 
-        Raises
-        ------
-        ValueError
-            No simulation of this setting has it.
+        Parameters
+        ----------
+        tree
+            The state of the simulation, of the right shape.
+        under_way, books
+            Take the links that are down, checkpoints and losses.
+        active
+            The active jobs.
+        noted
+            The place of the state, and where problems are noted: no simulation of this setting has it.
         """
-        while self._count < tree["events"] and self._next is not None and self._next.time_us <= now_us:
+        if self._setting.failures is None:
+            return
+        now_us, own, (place, report) = tree["now_us"], tree["failures"], ((noted[0], "failures"), noted[1])
+        while self._count < own["events"] and self._next is not None and self._next.time_us <= now_us:
             self.advance(self._next.time_us)
-        if self._count != tree["events"]:
-            raise ValueError(f"{tree['events']} events up to now cannot be")
-        if len(tree["saved"]) != len(running):
-            raise ValueError("saved: is not one row a running job")
-        for (saved, gpu_us), one in zip(tree["saved"], running.values(), strict=True):
-            if saved > one.done or gpu_us > one.active.gpu_us:
-                raise ValueError(f"saved: job {one.active.job.name!r} has saved more than it has done")
-            one.saved, one.saved_gpu_us = saved, gpu_us
-        waiting = set(active) - running.keys()
-        if len(set(tree["stopped"])) < len(tree["stopped"]) or not waiting.issuperset(tree["stopped"]):
-            raise ValueError("stopped: not every job waits, or one is there twice")
-        self.stopped = list(tree["stopped"])
-        self.losses = {one["job"]: Loss(one["stops"], one["gpu_us"]) for one in tree["losses"]}
-        if len(self.losses) < len(tree["losses"]):
-            raise ValueError("losses: a job is there twice")
+        if self._count != own["events"]:
+            report.add((place, "events"), f"{own['events']} events up to now cannot be")
+        self._restore_saved(own["saved"], under_way.running, (place, "saved"), report)
+        waiting = active.keys() - under_way.running.keys()
+        if len(set(own["stopped"])) < len(own["stopped"]) or not waiting.issuperset(own["stopped"]):
+            report.add((place, "stopped"), "not every job waits, or one is there twice")
+        losses = {one["job"]: Loss(one["stops"], one["gpu_us"], one["still_gpu_us"]) for one in own["losses"]}
+        if len(losses) < len(own["losses"]):
+            report.add((place, "losses"), "a job is there twice")
+        try:
+            check_up(self._setting, active, under_way.shares, self.down, f"at {now_us} us")
+        except InvariantError as error:
+            report.add(place, str(error))
+        self.stopped = list(own["stopped"])
+        books.outcome.losses.update(losses)
+        under_way.dead = self.dead
+        under_way.begin(tuple(under_way.shares), now_us)
+
+    @staticmethod
+    def _restore_saved(
+        rows: Sequence[Sequence[int]], running: Mapping[int, Running], place: Place, report: Report
+    ) -> None:
+        if len(rows) != len(running):
+            report.add(place, "is not one row a running job")
+        for k, ((saved, gpu_us, still_us), one) in enumerate(zip(rows, running.values(), strict=False)):
+            if saved > one.done or max(gpu_us, still_us) > one.active.gpu_us:
+                report.add((place, k), f"job {one.active.job.name!r} has saved more than it has done")
+            one.saved, one.saved_gpu_us, one.still_gpu_us = saved, gpu_us, still_us
 
 
 def _events(setting: Setting) -> Iterator[OutageEvent]:

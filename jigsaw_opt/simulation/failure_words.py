@@ -16,19 +16,19 @@ __all__ = ["failures_of"]
 
 _HOUR_US, _SECOND_US = 3_600_000_000, 1_000_000
 _MOST_US = 9 * 10**15
-_UNITS = {"mtbf": _HOUR_US, "mttr": _HOUR_US, "checkpoint": _SECOND_US}
+_UNITS = {"mtbf": _HOUR_US, "mttr": _HOUR_US, "links": _HOUR_US, "checkpoint": _SECOND_US}
 _REQUIRED = ("mtbf", "mttr")
 
 
 def failures_of(text: str, cluster: Cluster, seed: int) -> Failures | None:
-    """The failures named as in ``mtbf=100,mttr=2,checkpoint=600``, or ``FILE`` or ``FILE,checkpoint=600``.
+    """The failures named as in ``mtbf=100,mttr=2,links=500,checkpoint=600``, or ``FILE`` or ``FILE,checkpoint=600``.
 
     Parameters
     ----------
     text
         The words; empty for no failures.
     cluster
-        Whose servers fail.
+        Whose servers and links fail.
     seed
         Of what is drawn.
 
@@ -43,7 +43,7 @@ def failures_of(text: str, cluster: Cluster, seed: int) -> Failures | None:
         return None
     if text.partition("=")[0] in _UNITS:
         times = _times(text, _REQUIRED)
-        events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], None, seed)
+        events: RandomEvents | ListedEvents = RandomEvents(times["mtbf"], times["mttr"], times.get("links"), seed)
     else:
         file, _, checkpoint = text.partition(",checkpoint=")
         times = _times(f"checkpoint={checkpoint}") if checkpoint else {}
@@ -84,6 +84,7 @@ def _listed(file: str, cluster: Cluster) -> ListedEvents:
     """The events of a file, by the numbers of servers and links."""
     numbers = {
         "server": {server.name: k for k, server in enumerate(cluster.servers)},
+        "link": {link.name: k for k, link in enumerate(cluster.links)},
     }
     read = read_outages(read_file(file), readable(file), numbers)
     return ListedEvents(

@@ -105,10 +105,21 @@ class RoundRecord:
 
 
 class Loss(NamedTuple):
-    """How often failures have stopped a job, and the GPU time that it had held each time since its last checkpoint."""
+    """What failures took from a job.
+
+    Parameters
+    ----------
+    stops
+        How often one has stopped it.
+    gpu_us
+        GPU time that it had held each time since its last checkpoint.
+    still_gpu_us
+        GPU time for which it stood still, because no route joined its servers.
+    """
 
     stops: int = 0
     gpu_us: int = 0
+    still_gpu_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

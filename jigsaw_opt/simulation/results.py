@@ -91,7 +91,7 @@ def _job_cells(setting: Setting, record: JobRecord, held_us: int, losses: Mappin
         int(job.foreground),
         f"{run_slowdown(setting, record):.4f}" if ended else "",
         loss.stops,
-        _seconds(loss.gpu_us),
+        _seconds(loss.gpu_us + loss.still_gpu_us),
     )
 
 

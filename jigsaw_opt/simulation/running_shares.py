@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import inf
 
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.invariants import check_pace
+from jigsaw_opt.simulation.link_routes import LinkRoutes
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.running import Running, Timers
 
@@ -23,16 +25,20 @@ class RunningShares:
     Attributes
     ----------
     shares
-        The factor of each share; who changes them asks for new paces.
+        The factor of each share, infinite where links that are down cut it; who changes them asks for new paces.
     running
         Their jobs by number.
+    dead
+        Links that are down.
     """
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
         self._timers = Timers()
+        self._routes = None if setting.failures is None else LinkRoutes(setting.cluster)
         self.shares: dict[Share, float] = {}
         self.running: dict[int, Running] = {}
+        self.dead: frozenset[int] = frozenset()
 
     @property
     def gpus(self) -> int:
@@ -56,7 +62,7 @@ class RunningShares:
     def set_paces(self, now_us: int, changed: Iterable[Share]) -> None:
         """Work out the paces of the shares that changed, and of those whose contention changed with them."""
         stale = dict.fromkeys(changed)
-        if self._setting.contention is not None:
+        if self._setting.contention is not None or self._routes is not None:
             shares = list(self.shares)
             for share, factor in zip(shares, self._factors(shares), strict=True):
                 if factor != self.shares[share]:
@@ -68,13 +74,22 @@ class RunningShares:
             self._time(share, now_us)
 
     def _factors(self, shares: Sequence[Share]) -> Sequence[float]:
-        """How much longer the exchanges of each share take because of the others."""
-        contention = self._setting.contention
-        return [1.0] * len(shares) if contention is None else contention.factors([share.gpus for share in shares])
+        """How much longer the exchanges of each share take because of the others, or of links that are down."""
+        contention, placements = self._setting.contention, [share.gpus for share in shares]
+        if contention is not None:
+            return contention.factors(placements, self.dead)
+        if self._routes is None or not self.dead:
+            return [1.0] * len(shares)
+        return [self._routes.detour(gpus, self.dead) for gpus in placements]
 
     def _time(self, share: Share, now_us: int) -> None:
-        """Work out the paces of the jobs of a share from where they are settled."""
+        """Work out the paces of the jobs of a share from where they are settled; one that is cut stands still."""
         running = [self.running[index] for index in share.jobs]
+        if self.shares[share] == inf:
+            for one in running:
+                one.pace = None
+                self._timers.void(one)
+            return
         members = [one.active.job for one in running]
         paces = self._setting.performance.paces(share, members, [one.active.done for one in running])
         for one, pace in zip(running, paces, strict=True):

@@ -81,7 +81,7 @@ def test_a_pace_may_change_with_the_work_done() -> None:
 
 
 class _Crowded:
-    def factors(self, placements: list[tuple[int, ...]]) -> list[float]:
+    def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> list[float]:
         return [float(len(placements))] * len(placements)
 
 

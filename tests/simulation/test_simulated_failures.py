@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.instances.topologies import TOPOLOGIES
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.contention import FairSharing
 from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
+from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
@@ -163,9 +168,9 @@ def test_every_policy_works_while_servers_fail_and_goes_on_in_an_outage(text: st
     [
         ("events", 9, "9 events up to now cannot be"),
         ("saved", [], "saved: is not one row a running job"),
-        ("saved", [[10**30, 0]], "job 'b' has saved more than it has done"),
+        ("saved", [[10**30, 0, 0]], "job 'b' has saved more than it has done"),
         ("stopped", [1], "stopped: not every job waits"),
-        ("losses", [{"job": 0, "stops": 1, "gpu_us": 0}] * 2, "losses: a job is there twice"),
+        ("losses", [{"job": 0, "stops": 1, "gpu_us": 0, "still_gpu_us": 0}] * 2, "losses: a job is there twice"),
     ],
 )
 def test_failures_that_cannot_be_are_refused(key: str, value: object, told: str) -> None:
@@ -198,8 +203,8 @@ def test_a_cluster_that_stays_down_leaves_jobs_waiting() -> None:
 
 
 def test_words_of_failures() -> None:
-    made = failures_of("mtbf=100,mttr=0.5,checkpoint=600", cluster(), 3)
-    assert made == Failures(RandomEvents(100 * HOUR_US, HOUR_US // 2, None, 3), 600 * SECOND)
+    made = failures_of("mtbf=100,mttr=0.5,links=30,checkpoint=600", cluster(), 3)
+    assert made == Failures(RandomEvents(100 * HOUR_US, HOUR_US // 2, 30 * HOUR_US, 3), 600 * SECOND)
     assert failures_of("", cluster(), 3) is None
     with pytest.raises(UsageError) as refused:
         failures_of("mtbf=-1,mtbf=2,often=3,checkpoint=nan", cluster(), 3)
@@ -237,9 +242,64 @@ def test_all_that_is_wrong_with_a_file_of_events(tmp_path: Path) -> None:
         failures_of(str(path), cluster(), 0)
     assert [(problem.path[-1], problem.message) for problem in refused.value.problems] == [
         ("2", "time_s is negative: -1"),
-        ("3", "kind is server, not 'rack'"),
+        ("3", "kind is server or link, not 'rack'"),
         ("4", "the cluster has no server 's9'"),
         ("5", "state is down or up, not 'gone'"),
         ("6", "server 's0' is up already"),
         ("8", "server 's0' has two events at the same time"),
     ]
+
+
+def ring(**changes: object) -> Setting:
+    """Four servers of one GPU in a ring, job a on the first two, which half of the time exchanges."""
+    servers = tuple(Server(f"s{k}", "gpu", 1, 10**9, 10**9) for k in range(4))
+    made = TOPOLOGIES["ring"](servers, 10**8, 0)
+    return setting(job("a", 0, 2, 100), cluster=made, performance=Shared(), round_us=0, **changes)
+
+
+def star() -> Cluster:
+    return TOPOLOGIES["star"](tuple(Server(f"s{k}", "gpu", 2, 10**9, 10**9) for k in range(2)), 10**8, 0)
+
+
+def test_a_job_takes_another_route_while_there_is_one() -> None:
+    made = ring()
+    one_way = [k for k, link in enumerate(made.cluster.links) if set(link.ends) == {"s0", "s1"}]
+    assert finish_s(run(failing(made, (50, "link", one_way[0], True)), FIFO)) == [100]
+
+
+def test_a_slower_route_slows_the_exchange_down() -> None:
+    made = ring()
+    links = tuple(replace(k, bandwidth=10**8 if set(k.ends) == {"s0", "s1"} else 5 * 10**7) for k in made.cluster.links)
+    slower = replace(made, cluster=replace(made.cluster, links=links))
+    (direct,) = (k for k, link in enumerate(links) if set(link.ends) == {"s0", "s1"})
+    events = ((40, "link", direct, True), (70, "link", direct, False))
+    # Between 40 and 70 an iteration takes half a second and twice half a second: 20 of them.
+    for contention in (None, LinkContention(slower.cluster, FairSharing())):
+        outcome = run(failing(replace(slower, contention=contention), *events), FIFO)
+        assert finish_s(outcome) == [pytest.approx(110, abs=1e-5)]
+        assert outcome.losses == {}
+
+
+@pytest.mark.parametrize("division", [None, FairSharing()])
+def test_a_job_without_a_route_stands_still_and_loses_no_work(division: FairSharing | None) -> None:
+    made = setting(job("a", 0, 4, 100), cluster=star(), performance=Shared(), round_us=0)
+    contention = None if division is None else LinkContention(made.cluster, division)
+    flaps = ((30, "link", 1, True), (70, "link", 1, False), (90, "link", 0, True), (95, "link", 0, False))
+    outage = ((110, "server", 1, True), (110, "link", 1, True), (500, "server", 1, False), (510, "link", 1, False))
+    whole = failing(replace(made, contention=contention), *flaps, *outage)
+    simulation = begun("fifo", whole)
+    simulation.run(until_us=60 * SECOND)
+    resumed = restore(snapshot(simulation, "these"), begun("fifo", whole), "these", "file")
+    resumed.run(until_us=95 * SECOND)
+    assert next(iter(resumed._active.values())).done == 50 * UNITS
+    resumed.run(until_us=110 * SECOND)
+    # Saved 100 s after its start, with 55 s of work: 10 s on four GPUs are lost, beside 45 s that it stood still.
+    assert resumed.outcome.losses == {0: Loss(1, 4 * 10 * SECOND, 4 * 45 * SECOND)}
+    assert next(iter(resumed._active.values())).done == 55 * UNITS
+    resumed.run()
+    outcome = resumed.close()
+    assert finish_s(outcome) == [510 + 45]
+    summary = summarise(whole, outcome)
+    assert summary.lost_gpu_hours == pytest.approx(4 * (10 + 45 + 10) / 3600)
+    assert summary.useful_gpu_hours == pytest.approx(4 * 100 / 3600)
+    assert summary.down_gpu_hours == pytest.approx(2 * 390 / 3600)

@@ -53,7 +53,10 @@ class Performance(Protocol):
 
 
 class Contention(Protocol):
-    """How much longer exchanges between servers take because other jobs use the same links."""
+    """How much longer exchanges between servers take because other jobs use the same links, or links are down."""
 
-    def factors(self, placements: Sequence[tuple[int, ...]]) -> Sequence[float]:
-        """For each placement (GPUs of a share) the factor, at least 1, on its exchanges when all of them run."""
+    def factors(self, placements: Sequence[tuple[int, ...]], dead: frozenset[int] = frozenset()) -> Sequence[float]:
+        """For each placement (GPUs of a share) the factor, at least 1, on its exchanges when all of them run.
+
+        Infinite where no route of links that are not `dead` joins its servers any more.
+        """

@@ -1,0 +1,72 @@
+"""What jobs that span servers use of the links, also while some of these are down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from jigsaw_opt.problem.cluster import Channel, Cluster, Routes
+
+__all__ = ["LinkRoutes"]
+
+_NONE: frozenset[int] = frozenset()
+
+
+class LinkRoutes:
+    """The ring of a job over its servers, by the least routes of the links that are up.
+
+    Parameters
+    ----------
+    cluster
+        Its servers and links.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._server_of = [k for k, server in enumerate(cluster.servers) for _ in range(server.gpus)]
+        self._whole = _LinksUp(cluster, _NONE)
+        self._left = self._whole
+
+    def whole(self, gpus: tuple[int, ...]) -> Channel | None:
+        """What a job on these GPUs uses while all links are up; None on one server, or where no route joins them."""
+        return self._whole.channel(gpus, self._server_of)
+
+    def channel(self, gpus: tuple[int, ...], dead: frozenset[int] = _NONE) -> Channel | None:
+        """What it uses while the links `dead` are down; None where it uses none, or no route is left."""
+        whole = self.whole(gpus)
+        if whole is None or dead.isdisjoint(whole.links):  # a least route stays the least while others fail
+            return whole
+        if self._left.dead != dead:
+            self._left = _LinksUp(self._cluster, dead)
+        return self._left.channel(gpus, self._server_of)
+
+    def cut(self, gpus: tuple[int, ...], dead: frozenset[int]) -> bool:
+        """Whether a job on these GPUs has lost its routes."""
+        return self.channel(gpus, dead) is None and self.whole(gpus) is not None
+
+    def detour(self, gpus: tuple[int, ...], dead: frozenset[int]) -> float:
+        """How much slower its exchanges are than with all links, when it is alone; infinite where it is cut."""
+        whole, left = self.whole(gpus), self.channel(gpus, dead)
+        if whole is None:
+            return 1.0
+        return float("inf") if left is None else max(1.0, whole.rate / left.rate)
+
+
+class _LinksUp:
+    """The channels over the links that are not dead, each worked out once."""
+
+    def __init__(self, cluster: Cluster, dead: frozenset[int]) -> None:
+        self.dead = dead
+        self._up = [k for k in range(len(cluster.links)) if k not in dead]
+        links = tuple(cluster.links[k] for k in self._up)
+        self._routes = Routes(replace(cluster, links=links) if dead else cluster)
+        self._channels: dict[tuple[int, ...], Channel | None] = {}
+
+    def channel(self, gpus: tuple[int, ...], server_of: list[int]) -> Channel | None:
+        """What a job uses, with its links by their numbers in the whole cluster; None on one server."""
+        if gpus not in self._channels:
+            workers = Counter(server_of[gpu] for gpu in gpus)
+            found = self._routes.channel(workers) if len(workers) > 1 else None
+            numbered = found and replace(found, links=tuple(self._up[k] for k in found.links))
+            self._channels[gpus] = numbered
+        return self._channels[gpus]
