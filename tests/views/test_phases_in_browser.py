@@ -1,0 +1,88 @@
+"""The page of a phased plan in a real headless Chromium: a phase is chosen by its bar or in turn, with 100 of them too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from jigsaw_opt.problem import (
+    Block,
+    Cluster,
+    Instance,
+    Iteration,
+    Job,
+    JobPlan,
+    Model,
+    Phase,
+    PhasedPlan,
+    PhaseGroup,
+    Segment,
+    Server,
+)
+from jigsaw_opt.views.phases import phases_html
+from tests.views.test_html_in_browser import browser, show
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+__all__ = ["browser"]
+
+pytestmark = pytest.mark.xdist_group("browser")
+PHASES = 100
+
+
+def staged() -> tuple[Instance, PhasedPlan]:
+    """A job in 100 phases, each longer than the one before, beside one that has a GPU and a group of its own."""
+    model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
+    cluster = Cluster((Server("a", "v", 2, 100, 1),))
+    lengths = [1 + phase for phase in range(PHASES)]
+    jobs = (Job("<i>staged</i>", "m", 1, sum(lengths)), Job("lone", "m", 1, 3))
+    step = (Iteration((Block(1, 0, 30),), ()),)
+    starts = [30 * sum(lengths[:phase]) for phase in range(PHASES)]
+    phases = (
+        Phase(start, 30, length, (JobPlan(jobs[0].name, ("a/0",), step),))
+        for start, length in zip(starts, lengths, strict=True)
+    )
+    lone = Phase(0, 30, 3, (JobPlan("lone", ("a/1",), step),))
+    groups = (PhaseGroup(tuple(phases)), PhaseGroup((lone,)))
+    end = 30 * sum(lengths)
+    return Instance("many", cluster, {"m": model}, jobs), PhasedPlan("many", "", "optimal", end, end, groups)
+
+
+SHOWN = """
+const title = document.getElementById("phase").textContent;
+const chosen = [...document.querySelectorAll(".chosen")].map(it => it.dataset.phase);
+return [title, chosen.join(), document.getElementById("before").disabled, document.getElementById("after").disabled];
+"""
+PERIOD_IS_READY = "return document.body && document.body.dataset.ready"
+
+
+def test_a_phase_is_chosen_by_its_bar_or_in_turn(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, phases_html(*staged()))
+    assert browser.execute_script("return document.querySelectorAll('.axis button').length") == PHASES + 1
+    assert browser.execute_script("return document.querySelector('.row span').textContent") == "<i>staged</i>"
+    title, *state = browser.execute_script(SHOWN)
+    assert title.startswith("group 0 phase 0: 0 to 30 us, 1 periods of 30 us")
+    assert state == ["0", True, False]
+    browser.find_element("id", "after").click()
+    title, *state = browser.execute_script(SHOWN)
+    assert title.startswith("group 0 phase 1: 30 to 90 us, 2 periods") and state == ["1", False, False]
+    browser.find_element("css selector", f".axis button[data-phase='{PHASES}']").click()
+    title, *state = browser.execute_script(SHOWN)
+    assert title.startswith("group 1 phase 0: 0 to 90 us") and state == [str(PHASES), False, True]
+
+
+def test_the_chosen_period_is_a_timeline_that_is_in_sight(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, phases_html(*staged()))
+    rows, period = (browser.find_element("id", name) for name in ("rows", "period"))
+    assert rows.rect["height"] < 0.5 * browser.execute_script("return innerHeight")
+    assert period.rect["y"] < browser.execute_script("return innerHeight")
+    browser.switch_to.frame(period)
+    try:
+        assert browser.execute_script(PERIOD_IS_READY) == "true"
+        assert browser.execute_script("return data.jobs.length") == 1
+        assert browser.execute_script("return document.querySelector('#jobs li').textContent").startswith("<i>staged")
+    finally:
+        browser.switch_to.default_content()
