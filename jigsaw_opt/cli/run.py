@@ -8,21 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jigsaw_opt.executor.replay.request import ReplayRequest
+    from jigsaw_opt.executor.replay.request import ReplaySettings
+    from jigsaw_opt.problem import Instance, PhasedPlan, Plan
 
 HELP = "carry a plan out with PyTorch and measure it"
-_CYCLIC_PASSES = 10
+_PERIODS = 10
+"""Repetitions where nobody says how many."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document")
+    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document, of either kind")
     parser.add_argument("--instance", required=True, metavar="I", help="its instance: a document, or a bundled name")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     length = parser.add_mutually_exclusive_group()
     length.add_argument(
         "--iterations", type=int, metavar="N", help="times that the plan is carried out (default: 1; cyclic: 10)"
+    )
+    length.add_argument(
+        "--repeats", type=int, metavar="N", help="of a phased plan: repetitions of each phase, at most (default: 10)"
     )
     length.add_argument("--minutes", type=float, metavar="M", help="carry it out again and again for so long")
     parser.add_argument("--pace", action="store_true", help="start nothing before its planned start")
@@ -60,30 +65,70 @@ def _configure_training(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Carry the plan out, print the summary, write the replay."""
-    from jigsaw_opt.cli.output import emit, require_output
-    from jigsaw_opt.cli.run_report import print_summary
-    from jigsaw_opt.documents.replay import encode_replay
-    from jigsaw_opt.executor.run_plan import run_plan
+    from jigsaw_opt.cli.output import require_output
+    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.problem import PhasedPlan
 
     require_output(arguments.output, arguments.instance, arguments.plan)
-    found = run_plan(_request(arguments))
+    settings = _settings(arguments)
+    instance, plan = checked_any_plan(arguments.instance, arguments.plan)
+    if isinstance(plan, PhasedPlan):
+        _run_phased(arguments, settings, instance, plan)
+    else:
+        _run_listed(arguments, settings, instance, plan)
+    return 0
+
+
+def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> None:
+    from jigsaw_opt.cli.output import emit
+    from jigsaw_opt.cli.run_report import print_summary
+    from jigsaw_opt.documents.replay import encode_replay
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.executor.replay.request import ReplayRequest
+    from jigsaw_opt.executor.run_plan import run_plan
+
+    if arguments.repeats is not None:
+        raise UsageError("--repeats is for phased plans; this one lists all iterations: take --iterations")
+    if _is_unlimited(arguments) and plan.period_us:
+        settings = replace(settings, passes=_PERIODS)
+    found = run_plan(ReplayRequest(instance, plan, **vars(settings)))
     if found is not None:
         if arguments.output is not None:
             emit(encode_replay(found), arguments.output)
         print_summary(found, arguments.json)
-    return 0
 
 
-def _request(arguments: argparse.Namespace) -> ReplayRequest:
-    """The request; what is out of range is told before any file is read."""
-    from jigsaw_opt.cli.source import checked_plan
+def _run_phased(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: PhasedPlan) -> None:
+    from jigsaw_opt.cli.run_report import print_phases
     from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.executor.replay.request import ReplayRequest, ReplaySettings
+    from jigsaw_opt.executor.replay.request import PhasedReplayRequest
+    from jigsaw_opt.executor.run_plan import run_phased_plan
 
-    unlimited = arguments.iterations is None and arguments.minutes is None
+    if arguments.iterations is not None or arguments.output is not None:
+        given = "--output" if arguments.iterations is None else "--iterations"
+        raise UsageError(
+            f"{given} is for plans that list all iterations; this one is phased: take --repeats and --json"
+        )
+    if _is_unlimited(arguments):
+        settings = replace(settings, passes=_PERIODS)
+    found = run_phased_plan(PhasedReplayRequest(instance, plan, **vars(settings)))
+    if found is not None:
+        print_phases(found, arguments.json)
+
+
+def _is_unlimited(arguments: argparse.Namespace) -> bool:
+    return arguments.iterations is None and arguments.repeats is None and arguments.minutes is None
+
+
+def _settings(arguments: argparse.Namespace) -> ReplaySettings:
+    """How to carry it out; what is out of range is told before any file is read."""
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.executor.replay.request import ReplaySettings
+
+    repeats = arguments.repeats
     momentum = {"momentum": 0.9} if arguments.optimiser == "sgd" else {}
     settings = ReplaySettings(
-        passes=1 if unlimited else arguments.iterations,
+        passes=1 if _is_unlimited(arguments) else arguments.iterations if repeats is None else repeats,
         minutes=arguments.minutes,
         device=arguments.device,
         backend=arguments.backend,
@@ -103,7 +148,4 @@ def _request(arguments: argparse.Namespace) -> ReplayRequest:
     problems = tuple(settings.problems())
     if problems:
         raise UsageError(*problems)
-    instance, plan = checked_plan(arguments.instance, arguments.plan)
-    if unlimited and plan.period_us:
-        settings = replace(settings, passes=_CYCLIC_PASSES)
-    return ReplayRequest(instance, plan, **vars(settings))
+    return settings

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from jigsaw_opt.cli.output import print_json, print_table
-from jigsaw_opt.problem.replay import Replay, ReplaySummary
+from jigsaw_opt.problem.phased_replay import MeasuredPhase, PhasedReplay
+from jigsaw_opt.problem.replay import MeasuredGpu, Replay, ReplaySummary
 
-__all__ = ["print_summary"]
+__all__ = ["print_phases", "print_summary"]
+
+_PERIOD = ("period predicted us", "measured us", "error", "block error")
 
 
 def print_summary(replay: Replay, as_json: bool) -> None:
@@ -32,14 +36,74 @@ def print_summary(replay: Replay, as_json: bool) -> None:
         "busy",
     )
     print_table(headers, [(row, *_cells(summary)) for row, summary in rows], headers[1:])
-    gpus = [(gpu.name, gpu.memory_bytes, gpu.planned_memory_bytes) for gpu in replay.gpus]
-    print()
-    print_table(("gpu", "memory bytes", "planned bytes"), gpus, ("memory bytes", "planned bytes"))
+    _print_gpus(replay.gpus)
     speed_up = replay.speed_up()
     if speed_up is not None and replay.baseline is not None:
         predicted, measured = speed_up
         found = "not measured" if measured is None else f"{measured:.3f} measured"
         print(f"\nspeed-up over {replay.baseline.policy}: {predicted:.3f} predicted, {found}")
+
+
+def print_phases(replay: PhasedReplay, as_json: bool) -> None:
+    """Period and end of every phase, predicted against measured, as a table or as JSON."""
+    if as_json:
+        print_json(_phases_as_json(replay))
+        return
+    headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error")
+    print_table(headers, map(_phase_row, replay.phases), headers[2:])
+    _print_gpus(replay.gpus)
+    row = (replay.predicted_us, replay.measured_us, _percent(_error(replay.predicted_us, replay.measured_us)))
+    print("\nmakespan: {} us predicted, {} us measured, error {}".format(*("unknown" if x is None else x for x in row)))
+    if replay.is_cut:
+        print("Repetitions that were left out count with the measured period of their phase.")
+
+
+def _phase_row(phase: MeasuredPhase) -> tuple[object, ...]:
+    found = phase.summary
+    cells: tuple[object, ...] = (None,) * len(_PERIOD)
+    if found is not None:
+        cells = (found.predicted_us, found.measured_us, _percent(found.error), _percent(found.block_error))
+    end = (
+        phase.predicted_end_us,
+        phase.measured_end_us,
+        _percent(_error(phase.predicted_end_us, phase.measured_end_us)),
+    )
+    return (phase.group, phase.number, f"{phase.repeated} of {phase.repeats}", *cells, *end)
+
+
+def _error(predicted: int, measured: int | None) -> float | None:
+    return None if measured is None else measured / predicted - 1
+
+
+def _phases_as_json(replay: PhasedReplay) -> dict[str, Any]:
+    return {
+        "machine": dict(replay.machine),
+        "predicted_us": replay.predicted_us,
+        "measured_us": replay.measured_us,
+        "extrapolated": replay.is_cut,
+        "phases": [_phase_as_json(phase) for phase in replay.phases],
+        "gpus": [asdict(gpu) for gpu in replay.gpus],
+        "parameters_sha256": dict(replay.parameters_sha256),
+    }
+
+
+def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
+    return {
+        "group": phase.group,
+        "phase": phase.number,
+        "jobs": [job.name for job in phase.timeline.jobs],
+        "repeats": phase.repeats,
+        "repeated": phase.repeated,
+        "period": phase.summary and {**asdict(phase.summary), "error": phase.summary.error},
+        "predicted_end_us": phase.predicted_end_us,
+        "measured_end_us": phase.measured_end_us,
+    }
+
+
+def _print_gpus(found: Sequence[MeasuredGpu]) -> None:
+    gpus = [(gpu.name, gpu.memory_bytes, gpu.planned_memory_bytes) for gpu in found]
+    print()
+    print_table(("gpu", "memory bytes", "planned bytes"), gpus, ("memory bytes", "planned bytes"))
 
 
 def _cells(summary: ReplaySummary) -> tuple[object, ...]:

@@ -8,8 +8,9 @@ from typing import Any
 
 from jigsaw_opt.documents.report import Place, Report, describe, quoted
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.shape import ShapedJob
 
-__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_entries", "resolve"]
+__all__ = ["FAMILIES", "KNOWN", "check_trust", "require_data_parallel", "require_entries", "resolve"]
 
 Value = int | str | tuple[int, ...]
 Arguments = Mapping[str, Value]
@@ -143,6 +144,21 @@ def _check_sense(family: str, arguments: Mapping[str, Any], place: Place, report
     for name in ("rows", "vocabulary") if family == "bert" else ():
         if arguments[name] < 2:
             report.add((place, name), "must be at least 2 for pairs of sentences; is 1")
+
+
+def require_data_parallel(instance: Instance) -> None:
+    """Refuse jobs with a shape, which are not carried out.
+
+    Raises
+    ------
+    InvalidInputError
+        With all of them.
+    """
+    report = Report()
+    for index, job in enumerate(instance.jobs):
+        if isinstance(job, ShapedJob):
+            report.add((("$", "jobs"), index), f"job {job.name!r} has a shape; only data-parallel jobs are carried out")
+    report.raise_if_any()
 
 
 def require_entries(instance: Instance, trusted: Collection[str]) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from jigsaw_opt.problem.plan import JobPlan, PlanStatus, ShapedJobPlan
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import JobPlan, Plan, PlanStatus, ShapedJobPlan
 
-__all__ = ["Phase", "PhaseGroup", "PhasedPlan"]
+__all__ = ["CyclicPhase", "Phase", "PhaseGroup", "PhasedPlan"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +69,38 @@ class PhasedPlan:
     groups: tuple[PhaseGroup, ...]
     solver: Mapping[str, Any] = field(default_factory=dict)
 
+    def as_cyclic(self, instance: Instance, phase: Phase) -> CyclicPhase:
+        """A phase as the cyclic plan that it repeats, of an instance whose jobs do what they do in one repetition."""
+        numbers = {job.name: number for number, job in enumerate(instance.jobs)}
+        own = tuple(numbers[job.name] for job in phase.jobs)
+        jobs = tuple(
+            replace(instance.jobs[number], iterations=len(job.iterations), release_us=0, deadline_us=None)
+            for number, job in zip(own, phase.jobs, strict=True)
+        )
+        part = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
+        period = phase.period_us
+        plan = Plan(self.instance, "", "feasible", period, 0, period, phase.jobs, self.solver)
+        return CyclicPhase(part, plan, own)
+
     def all_phases(self) -> Iterator[tuple[int, int, Phase]]:
         """Every phase with the number of its group and its own number in it."""
         for g, group in enumerate(self.groups):
             for p, phase in enumerate(group.phases):
                 yield g, p, phase
+
+
+@dataclass(frozen=True, slots=True)
+class CyclicPhase:
+    """A phase as a cyclic plan.
+
+    Parameters
+    ----------
+    instance, plan
+        Its jobs alone, each with the iterations of one repetition, and what they do in it.
+    numbers
+        Numbers of its jobs in the whole instance.
+    """
+
+    instance: Instance
+    plan: Plan
+    numbers: tuple[int, ...]

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
-from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.html import timeline_data
@@ -20,22 +19,10 @@ __all__ = ["period_picture", "phases_html", "phases_text"]
 
 def period_picture(instance: Instance, plan: PhasedPlan, phase: Phase) -> Picture:
     """One period of a phase of a correct plan, as that of a cyclic plan, on the lanes that it uses."""
-    numbers = {job.name: number for number, job in enumerate(instance.jobs)}
-    jobs = tuple(
-        replace(
-            instance.jobs[numbers[job.name]],
-            iterations=len(job.iterations),
-            release_us=0,
-            deadline_us=None,
-        )
-        for job in phase.jobs
-    )
-    part = replace(instance, jobs=jobs, horizon="cyclic", objective="period")
-    period_us = phase.period_us
-    cyclic = Plan(plan.instance, "", "feasible", period_us, 0, period_us, phase.jobs, plan.solver)
-    drawn = picture(part, cyclic)
+    cyclic = plan.as_cyclic(instance, phase)
+    drawn = picture(cyclic.instance, cyclic.plan)
     used = tuple(lane for lane in drawn.lanes if lane.intervals)
-    return replace(drawn, lanes=used, numbers=tuple(numbers[job.name] for job in phase.jobs))
+    return replace(drawn, lanes=used, numbers=cyclic.numbers)
 
 
 def phases_text(instance: Instance, plan: PhasedPlan, columns: int = 72) -> str:

@@ -23,7 +23,8 @@ from jigsaw_opt.documents.replay import plan_sha256
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.executor.likeness import compare
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
+from jigsaw_opt.executor.replay.request import AnyReplayRequest
 from jigsaw_opt.executor.worker import Worker
 
 __all__ = ["Checkpoint"]
@@ -59,7 +60,7 @@ class Checkpoint:
         What the states belong to: instance, plan, and how jobs train.
     """
 
-    def __init__(self, folder: Path, request: ReplayRequest) -> None:
+    def __init__(self, folder: Path, request: AnyReplayRequest) -> None:
         self._folder, self._statement = folder, folder / "checkpoint.json"
         self._belongs = {
             "format": "jigsaw-checkpoint/1",
@@ -105,6 +106,12 @@ class Checkpoint:
         if differing:
             message = f"is of another run: {', '.join(differing)} differ{'s' * (len(differing) == 1)}"
             raise InvalidInputError([Problem(str(self._statement), message)])
+
+    def resume(self, replica: HostedReplica, iteration: int) -> None:
+        """Return a worker to its state after `iteration`, at 0 the one that it has; raises as `load`."""
+        if iteration:
+            self.load(replica.job, replica.worker, iteration)
+        replica.saved = iteration
 
     def save(self, job: int, worker: Worker) -> None:
         """Write the state of a worker, and remove all but its last two.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from time import perf_counter_ns, sleep
 
 import torch
@@ -27,8 +28,22 @@ class ReplayClock:
     """
 
     def __init__(self, control: dist.ProcessGroup) -> None:
-        self._control = control
+        self._control, self._first = control, 0
         self._ahead_ns = _nanoseconds_ahead(control)
+
+    def among(self, control: dist.ProcessGroup, first: int) -> ReplayClock:
+        """The same clock for a group of some of the processes, which meet without the others.
+
+        Parameters
+        ----------
+        control
+            A Gloo group of these processes.
+        first
+            Rank of the one that says when they go on.
+        """
+        other = copy(self)
+        other._control, other._first = control, first
+        return other
 
     def now(self) -> int:
         """Microseconds since some fixed moment."""
@@ -43,7 +58,7 @@ class ReplayClock:
         """Wait for all processes, and return the moment at which all of them go on."""
         dist.barrier(self._control)
         moment = torch.tensor(self.now() + _LEAD_US)
-        dist.broadcast(moment, 0, self._control)
+        dist.broadcast(moment, self._first, self._control)
         self.wait_until(int(moment))
         return int(moment)
 

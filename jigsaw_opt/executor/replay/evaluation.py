@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median, quantiles
 from typing import Literal
 
@@ -13,7 +13,7 @@ from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport, Tr
 from jigsaw_opt.executor.replay.request import ReplayRequest
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.memory import needed_bytes
-from jigsaw_opt.problem.plan import Plan, Transfer
+from jigsaw_opt.problem.plan import JobPlan, Plan, Transfer
 from jigsaw_opt.problem.replay import (
     Baseline,
     MeasuredBlock,
@@ -26,7 +26,7 @@ from jigsaw_opt.problem.replay import (
 )
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["replay_of", "summary", "timeline"]
+__all__ = ["planned_memory", "replay_of", "summary", "timeline"]
 
 _DIGITS = 4
 
@@ -61,8 +61,8 @@ def replay_of(
         machine=machine,
         summary=summary(request.plan, timelines[0]),
         gpus=tuple(
-            MeasuredGpu(gpu, process.memory_bytes, _planned_memory(instance, request.plan, gpu))
-            for gpu, process in zip(used_gpus(instance, request.plan), found, strict=True)
+            MeasuredGpu(gpu, process.memory_bytes, planned_memory(instance, request.plan.data_parallel, gpu))
+            for gpu, process in zip(used_gpus(instance, request.plan.data_parallel), found, strict=True)
         ),
         timeline=timelines[0],
         baseline=baseline,
@@ -204,12 +204,12 @@ def _period(plan: Plan, found: Timeline) -> int | None:
     return max(1, round((ends[-1] - ends[first]) / (len(ends) - 1 - first)))
 
 
-def _planned_memory(instance: Instance, plan: Plan, gpu: str) -> int:
-    """Memory that a GPU's workers need (specification: memory)."""
-    workers = []
-    for job, placed in zip(instance.data_parallel, plan.data_parallel, strict=True):
+def planned_memory(instance: Instance, jobs: Iterable[JobPlan], gpu: str) -> int:
+    """Memory that a GPU's workers of some jobs need (specification: memory)."""
+    workers, models = [], {job.name: instance.models[job.model] for job in instance.data_parallel}
+    for placed in jobs:
         if gpu in placed.gpus:
-            model, slot = instance.models[job.model], placed.gpus.index(gpu)
+            model, slot = models[placed.name], placed.gpus.index(gpu)
             deepest = max(iteration.blocks[slot].level for iteration in placed.iterations)
             workers.append((model.state_bytes, model.activation_bytes()[deepest - 1]))
     return needed_bytes(workers)

@@ -27,16 +27,22 @@ class HostedReplica:
 
     Parameters
     ----------
-    name
-        Of its job.
+    job, name
+        Number and name of its job in the instance.
     worker, exchange
         The worker, and the exchange of its job.
     store
         A connection of its own, for the thread of its transfers.
+
+    Attributes
+    ----------
+    saved : int
+        After how many iterations its worker was last saved.
     """
 
-    def __init__(self, name: str, worker: Worker, exchange: GradientExchange, store: TCPStore) -> None:
-        self.name, self.worker, self.exchange = name, worker, exchange
+    def __init__(self, job: int, name: str, worker: Worker, exchange: GradientExchange, store: TCPStore) -> None:
+        self.job, self.name, self.worker, self.exchange = job, name, worker, exchange
+        self.saved = 0
         self.blocks: list[BlockRecord] = []
         self.transfers: list[TransferRecord] = []
         self._store = store
@@ -84,8 +90,13 @@ class HostedReplica:
             future.result()
         self._sent.clear()
 
+    def close(self) -> None:
+        """End the thread of its transfers."""
+        self._pool.shutdown()
+
     def parameters_sha256(self) -> str:
-        """Digest of the trained parameters."""
+        """Digest of the trained parameters, after the optimiser's step of the last block."""
+        self.worker.step()
         digest = sha256()
         for own in self.worker.model.own_parameters():
             for parameter in own:

@@ -6,9 +6,11 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from types import TracebackType
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -19,16 +21,20 @@ from jigsaw_opt.executor.replay.baseline import baseline_plan
 from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.evaluation import replay_of
 from jigsaw_opt.executor.replay.order import used_gpus
+from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of
+from jigsaw_opt.executor.replay.phases import jobs_in_phases
+from jigsaw_opt.executor.replay.rank_phases import run_phases
 from jigsaw_opt.executor.replay.rank_process import TIMEOUT, run_rank
 from jigsaw_opt.executor.replay.records import RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.executor.replay.request import AnyReplayRequest, PhasedReplayRequest, ReplayRequest
+from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.problem.replay import Replay
 from jigsaw_opt.text import printable
 
-__all__ = ["replay"]
+__all__ = ["replay", "replay_phases"]
 
 _LOGGER = logging.getLogger(__name__)
+_RankFunction: TypeAlias = Callable[..., list[RankReport] | None]
 
 
 def replay(request: ReplayRequest) -> Replay | None:
@@ -46,34 +52,56 @@ def replay(request: ReplayRequest) -> Replay | None:
     InvalidInputError, UsageError
         A model cannot be built, a checkpoint is not there, the processes do not fit the plan.
     """
-    gpus = used_gpus(request.instance, request.plan)
+    gpus = used_gpus(request.instance, request.plan.data_parallel)
     plans = [request.plan]
     if request.baseline is not None:
         plans.append(baseline_plan(request.instance, request.plan, request.baseline))
-    if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
-        Checkpoint(request.checkpoint, request).open(request.resume)
-    found = _joined(request, plans, gpus) if "TORCHELASTIC_RUN_ID" in os.environ else _started(request, plans, gpus)
+    found = _reports(request, gpus, run_rank, request, plans)
     return None if found is None else replay_of(request, plans, found, _machine(request, len(gpus)))
 
 
-def _started(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[RankReport]:
+def replay_phases(request: PhasedReplayRequest) -> PhasedReplay | None:
+    """Carry a phased plan out; as `replay`, with the same errors."""
+    jobs = jobs_in_phases(request.instance, request.plan)
+    gpus = used_gpus(request.instance, chain.from_iterable(jobs))
+    cut = request.cut()
+    found = _reports(cut, gpus, run_phases, cut)
+    return None if found is None else phased_replay_of(request, found, _machine(request, len(gpus)))
+
+
+def _reports(
+    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
+) -> list[RankReport] | None:
+    """What `function` found in a process for each GPU; None in all but the first where torchrun has started them."""
+    if request.checkpoint is not None and int(os.environ.get("LOCAL_RANK", 0)) == 0:
+        Checkpoint(request.checkpoint, request).open(request.resume)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return _joined(request, gpus, function, *arguments)
+    return _started(request, gpus, function, *arguments)
+
+
+def _started(
+    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
+) -> list[RankReport]:
     if request.backend == "nccl" and torch.cuda.device_count() < len(gpus):
         raise UsageError(f"NCCL needs a device for each of {len(gpus)} processes; --backend gloo lets them share")
     try:
-        found = run_group(run_rank, len(gpus), request, plans, backend=request.backend, timeout=TIMEOUT)[0]
+        found = run_group(function, len(gpus), *arguments, backend=request.backend, timeout=TIMEOUT)[0]
     except LostProcessError as error:
         raise RunFailedError(f"the process of {gpus[error.rank]} {error.how}") from error
     assert found is not None
     return found
 
 
-def _joined(request: ReplayRequest, plans: Sequence[Plan], gpus: Sequence[str]) -> list[RankReport] | None:
+def _joined(
+    request: AnyReplayRequest, gpus: Sequence[str], function: _RankFunction, *arguments: Any
+) -> list[RankReport] | None:
     count = int(os.environ["WORLD_SIZE"])
     if count != len(gpus):
         raise UsageError(f"the plan uses {len(gpus)} GPUs, one process each, but torchrun has started {count}")
     with _EndAtOnce():
         dist.init_process_group(request.backend, timeout=TIMEOUT)
-        found = run_rank(request, plans)
+        found = function(*arguments)
         dist.destroy_process_group()
     return found
 
@@ -93,7 +121,7 @@ class _EndAtOnce(AbstractContextManager[None]):
         os._exit(code)
 
 
-def _machine(request: ReplayRequest, processes: int) -> dict[str, str | int]:
+def _machine(request: AnyReplayRequest, processes: int) -> dict[str, str | int]:
     cuda = request.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),

@@ -12,14 +12,14 @@ into windows of one period; a block whose start lies ``q`` periods after 0 is pa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import job_end
 
 __all__ = ["BlockStep", "ReplayExtent", "ReplayOrder", "TransferKey", "used_gpus"]
@@ -81,11 +81,13 @@ class ReplayOrder:
         A plan that is correct for the instance.
     serial
         Whether transfers on fabrics too run one at a time, in the plan's order.
+    gpus
+        GPUs with a process, where the plan is part of a larger one; None for those of the plan.
 
     Attributes
     ----------
     gpus : tuple of str
-        GPUs with workers, in the cluster's order; the index is the rank of the process.
+        GPUs with a process, in the cluster's order; the index is the rank of the process.
     ranks : tuple of tuple of int
         By job, the rank of each worker.
     depths : tuple of int
@@ -96,9 +98,11 @@ class ReplayOrder:
         Whether passes overlap.
     """
 
-    def __init__(self, instance: Instance, plan: Plan, serial: bool = False) -> None:
+    def __init__(
+        self, instance: Instance, plan: Plan, serial: bool = False, gpus: tuple[str, ...] | None = None
+    ) -> None:
         self.jobs, self.cyclic = plan.data_parallel, plan.period_us is not None
-        self.gpus = used_gpus(instance, plan)
+        self.gpus = used_gpus(instance, plan.data_parallel) if gpus is None else gpus
         self.ranks = tuple(tuple(map(self.gpus.index, job.gpus)) for job in plan.data_parallel)
         models = [instance.models[job.model] for job in instance.data_parallel]
         self.depths = tuple(model.depth for model in models)
@@ -138,6 +142,8 @@ class ReplayOrder:
 
     def release_us(self, step: BlockStep) -> int:
         """Moment before which a block must not start, as its job is not there yet."""
+        if self.cyclic:  # nothing but the order says when a period begins
+            return 0
         turn, number = divmod(step.iteration, len(self.jobs[step.job].iterations))
         return turn * self.period_us + self._releases[step.job] if number == 0 else 0
 
@@ -230,9 +236,9 @@ class ReplayOrder:
         return {link: sorted(turns) for link, turns in found.items()}
 
 
-def used_gpus(instance: Instance, plan: Plan) -> tuple[str, ...]:
-    """GPUs that hold workers, in the cluster's order."""
-    used = {gpu for job in plan.data_parallel for gpu in job.gpus}
+def used_gpus(instance: Instance, jobs: Iterable[JobPlan | ShapedJobPlan]) -> tuple[str, ...]:
+    """GPUs that hold workers of some jobs, in the cluster's order."""
+    used = {gpu for job in jobs for gpu in job.gpus}
     cluster = instance.cluster
     names = (cluster.gpu_name(s, k) for s, server in enumerate(cluster.servers) for k in range(server.gpus))
     return tuple(name for name in names if name in used)

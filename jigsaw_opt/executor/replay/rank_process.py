@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from itertools import chain
 from resource import RUSAGE_SELF, getrusage
 
 import torch
@@ -18,14 +19,14 @@ from jigsaw_opt.executor.replay.checkpoint import Checkpoint
 from jigsaw_opt.executor.replay.clock import ReplayClock
 from jigsaw_opt.executor.replay.hosted_replica import HostedReplica
 from jigsaw_opt.executor.replay.link_order import LinkOrder, Store, TCPStore, Windows
-from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder
+from jigsaw_opt.executor.replay.order import ReplayExtent, ReplayOrder, used_gpus
 from jigsaw_opt.executor.replay.records import Part, RankReport
-from jigsaw_opt.executor.replay.request import ReplayRequest
+from jigsaw_opt.executor.replay.request import AnyReplayRequest, ReplayRequest
 from jigsaw_opt.executor.replay.run import Run
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan
 
-__all__ = ["TIMEOUT", "run_rank"]
+__all__ = ["TIMEOUT", "RankProcess", "peak_memory", "run_rank"]
 
 TIMEOUT = timedelta(minutes=30)
 """Longest wait for another process; one that has ended is noticed at once."""
@@ -44,52 +45,86 @@ def run_rank(request: ReplayRequest, plans: Sequence[Plan]) -> list[RankReport] 
 
     Returns
     -------
-    list of Found or None
+    list of RankReport or None
         In the first process, what each one found.
     """
-    here = _RankProcess(request, plans)
-    own = here.replay()
-    found: list[RankReport] | None = [own] * dist.get_world_size() if here.rank == 0 else None
-    dist.gather_object(own, found, 0, here.control)
-    dist.barrier(here.control)  # nobody leaves while another may still need the store
-    return found
+    here = _PlanProcess(request, plans)
+    return here.hand_over(here.replay())
 
 
-class _RankProcess:
-    """One process, its workers, and what it shares with the others."""
+class RankProcess:
+    """One process, what it shares with the others, and how it makes its workers.
 
-    def __init__(self, request: ReplayRequest, plans: Sequence[Plan]) -> None:
+    Parameters
+    ----------
+    request
+        What to do.
+    jobs
+        For each job of the instance, what it does in all plans that are carried out.
+
+    Attributes
+    ----------
+    ranks : list of tuple of int
+        By job, the rank of each worker.
+    """
+
+    def __init__(self, request: AnyReplayRequest, jobs: Sequence[Sequence[JobPlan]]) -> None:
         self.request, self.rank = request, dist.get_rank()
-        self._device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
+        self.device = _device(request, int(os.environ.get("LOCAL_RANK", self.rank)))
         self.control = dist.new_group(backend="gloo", timeout=TIMEOUT)
         self._main_store, self.store = _store(self.control)
-        self.orders = [ReplayOrder(request.instance, plan, serial=request.backend == "nccl") for plan in plans]
-        self._levels = [_distinct_levels(self.orders, job) for job in range(len(plans[0].jobs))]
-        self.replicas = self._hosted()
+        self.gpus = used_gpus(request.instance, chain.from_iterable(jobs))
+        self.ranks = [tuple(map(self.gpus.index, parts[0].gpus)) for parts in jobs]
+        self._levels = [_distinct_levels(parts) for parts in jobs]
+        self._exchanges = [self._exchange(job) for job in range(len(jobs))]
 
-    def _hosted(self) -> dict[int, HostedReplica]:
-        order, request = self.orders[0], self.request
-        hosted = order.hosted(self.rank)
-        found = {}
-        for number, (job, ranks) in enumerate(zip(request.instance.data_parallel, order.ranks, strict=True)):
-            exchange = GradientExchange(ranks, Averaging(request.averaging))
-            exchange.prepare(self._levels[number], order.depths[number])
-            if number in hosted:
-                seed = request.seed + number
-                replica = build(job.model, request.instance.models[job.model], request.trusted, seed)
-                recipe = TrainingRecipe(request.optimiser, request.options, seed)
-                worker = Worker(hosted[number], replica, recipe, self._device)
-                found[number] = HostedReplica(job.name, worker, exchange, self.store.connect())
+    def _exchange(self, job: int) -> GradientExchange:
+        asked = self.request.instance.data_parallel[job]
+        exchange = GradientExchange(self.ranks[job], Averaging(self.request.averaging))
+        exchange.prepare(self._levels[job], self.request.instance.models[asked.model].depth)
+        return exchange
+
+    def host(self, job: int) -> HostedReplica:
+        """Build the worker of a job that stays in this process."""
+        request, asked = self.request, self.request.instance.data_parallel[job]
+        seed = request.seed + job
+        replica = build(asked.model, request.instance.models[asked.model], request.trusted, seed)
+        recipe = TrainingRecipe(request.optimiser, request.options, seed)
+        worker = Worker(self.ranks[job].index(self.rank), replica, recipe, self.device)
+        return HostedReplica(job, asked.name, worker, self._exchanges[job], self.store.connect())
+
+    def warm_up(self, replica: HostedReplica) -> None:
+        """Run iterations that nobody measures."""
+        for levels in self._levels[replica.job][:_MOST_WARM] * self.request.warm_up:
+            replica.warm_up(levels)
+
+    def hand_over(self, own: RankReport) -> list[RankReport] | None:
+        """What each process found, in the first one."""
+        found: list[RankReport] | None = [own] * dist.get_world_size() if self.rank == 0 else None
+        dist.gather_object(own, found, 0, self.control)
+        dist.barrier(self.control)  # nobody leaves while another may still need the store
         return found
+
+
+class _PlanProcess(RankProcess):
+    """One process of those that carry out a plan, and after it the baseline."""
+
+    def __init__(self, request: ReplayRequest, plans: Sequence[Plan]) -> None:
+        jobs = list(zip(*(plan.data_parallel for plan in plans), strict=True))
+        super().__init__(request, jobs)
+        self.request: ReplayRequest = request
+        self.orders = [ReplayOrder(request.instance, plan, serial=request.backend == "nccl") for plan in plans]
+        self.replicas = {job: self.host(job) for job, ranks in enumerate(self.ranks) if self.rank in ranks}
 
     def replay(self) -> RankReport:
         folder = self.request.checkpoint
         checkpoint = Checkpoint(folder, self.request) if folder is not None else None
-        done = self._resumed(checkpoint) if checkpoint and self.request.resume else [0] * len(self._levels)
+        done = self._resumed(checkpoint) if checkpoint and self.request.resume else [0] * len(self.ranks)
         initial = {job: replica.worker.state() for job, replica in self.replicas.items()}
-        self._warm_up()
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
+        for replica in self.replicas.values():
+            self.warm_up(replica)
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
         clock = ReplayClock(self.control)
         parts: list[Part] = []
         digests: dict[tuple[int, int], str] = {}
@@ -99,18 +134,18 @@ class _RankProcess:
                 replica.worker.load(initial[job])
             parts.append(self._carry_out(order, clock, parts, done, checkpoint))
             if order is self.orders[0]:
-                digests, memory = self._digests(), _peak_memory(self._device)
+                digests = {(job, r.worker.number): r.parameters_sha256() for job, r in self.replicas.items()}
+                memory = peak_memory(self.device)
         return RankReport(parts, digests, memory, done)
 
     def _resumed(self, checkpoint: Checkpoint) -> list[int]:
         """Return all workers to their last whole checkpoint, and say how many iterations each job has behind it."""
         order, passes = self.orders[0], self.request.passes
-        done = checkpoint.last_whole(order.ranks, self.control)
+        done = checkpoint.last_whole(self.ranks, self.control)
         if passes and all(d >= passes * len(job.iterations) for d, job in zip(done, order.jobs, strict=True)):
             raise UsageError(f"the checkpoint has all of {passes} passes over the plan; --iterations takes more")
         for job, replica in self.replicas.items():
-            if done[job]:
-                checkpoint.load(job, replica.worker, done[job])
+            checkpoint.resume(replica, done[job])
         return done
 
     def _carry_out(
@@ -139,18 +174,8 @@ class _RankProcess:
             run.checkpoint, run.every = checkpoint, request.every
         return run.carry_out()
 
-    def _warm_up(self) -> None:
-        for job, levels in enumerate(self._levels):
-            for turn in levels[:_MOST_WARM] * self.request.warm_up if job in self.replicas else ():
-                self.replicas[job].warm_up(turn)
 
-    def _digests(self) -> dict[tuple[int, int], str]:
-        for replica in self.replicas.values():
-            replica.worker.step()
-        return {(job, r.worker.number): r.parameters_sha256() for job, r in self.replicas.items()}
-
-
-def _device(request: ReplayRequest, local: int) -> torch.device:
+def _device(request: AnyReplayRequest, local: int) -> torch.device:
     """The device of this process; on a CPU, its share of the cores and threads."""
     torch.set_num_threads(request.threads)
     if request.device == "cpu":
@@ -170,13 +195,13 @@ def _store(control: dist.ProcessGroup) -> tuple[TCPStore | None, Store]:
     return first, Store(host, int(port), TIMEOUT)
 
 
-def _distinct_levels(orders: Sequence[ReplayOrder], job: int) -> list[tuple[int, ...]]:
-    """Levels of all workers that occur in some iteration of some plan, in a fixed order."""
-    numbers = range(len(orders[0].jobs[job].iterations))
-    return sorted({order.levels(job, number) for order in orders for number in numbers})
+def _distinct_levels(parts: Sequence[JobPlan]) -> list[tuple[int, ...]]:
+    """Levels of all workers that occur in some iteration of a job in some plan, in a fixed order."""
+    return sorted({tuple(block.level for block in it.blocks) for part in parts for it in part.iterations})
 
 
-def _peak_memory(device: torch.device) -> int:
+def peak_memory(device: torch.device) -> int:
+    """The most bytes that this process held: of torch's allocator, or on a CPU resident."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return getrusage(RUSAGE_SELF).ru_maxrss * 1024

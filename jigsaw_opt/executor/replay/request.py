@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.problem.replay import Policy
 from jigsaw_opt.solvers.options import MOST_WORKERS
 
-__all__ = ["ReplayRequest", "ReplaySettings"]
+__all__ = ["AnyReplayRequest", "PhasedReplayRequest", "ReplayRequest", "ReplaySettings"]
 
 _MOST = 1e6
 _NUMBERS = (
@@ -33,7 +34,8 @@ class ReplaySettings:
     Parameters
     ----------
     passes, minutes
-        How often to carry it out, or for how long; exactly one is given.
+        How often to carry it out, or for how long; exactly one is given. Of a phased plan, the most repetitions of
+        each phase.
     device, backend, threads
         ``cpu`` or ``cuda``, ``gloo`` or ``nccl``, and threads of each process on the CPU.
     trusted
@@ -100,3 +102,38 @@ class ReplayRequest(ReplaySettings):
 
     instance: Instance
     plan: Plan
+
+
+@dataclass(frozen=True)
+class PhasedReplayRequest(ReplaySettings):
+    """A phased plan and how to carry it out.
+
+    Parameters
+    ----------
+    instance, plan
+        A phased plan that is correct for the instance.
+    """
+
+    instance: Instance
+    plan: PhasedPlan
+
+    def problems(self) -> Iterator[str]:
+        """Everything that is out of range, does not fit together, or is not for phased plans."""
+        yield from super().problems()
+        if self.minutes is not None:
+            yield "phases of a plan are repeated a number of times, not for a number of minutes"
+        if self.baseline is not None:
+            yield "a baseline is compared with a plan that lists all iterations, not with a phased plan"
+
+    def cut(self) -> PhasedReplayRequest:
+        """The same with no more repetitions in the plan than are carried out."""
+        assert self.passes is not None, "problems were refused"
+        most = self.passes
+        groups = tuple(
+            replace(group, phases=tuple(replace(phase, repeats=min(phase.repeats, most)) for phase in group.phases))
+            for group in self.plan.groups
+        )
+        return replace(self, plan=replace(self.plan, groups=groups))
+
+
+AnyReplayRequest: TypeAlias = ReplayRequest | PhasedReplayRequest

@@ -84,7 +84,7 @@ class Run:
         if self.exclusive:
             self._wait()
         replica.wait()
-        self._save(step.job, replica)
+        self._save(replica)
         levels = self.order.levels(step.job, step.iteration)
         starts = [0] * self.order.depths[step.job]
         if self.pace and len(levels) > 1:
@@ -97,16 +97,16 @@ class Run:
         for replica in self.replicas.values():
             replica.wait()
 
-    def _save(self, job: int, replica: HostedReplica) -> None:
-        finished = replica.worker.iteration
-        if self.checkpoint and self.every and finished > self.progress.done[job] and finished % self.every == 0:
-            self.checkpoint.save(job, replica.worker)
+    def _save(self, replica: HostedReplica, at_end: bool = False) -> None:
+        due = at_end or (self.every is not None and replica.worker.iteration % self.every == 0)
+        if self.checkpoint and due and replica.worker.iteration > replica.saved:
+            self.checkpoint.save(replica.job, replica.worker)
+            replica.saved = replica.worker.iteration
 
     def _save_all(self) -> None:
         """At the end, so that a longer run can go on from there."""
-        for job, replica in self.replicas.items():
-            if self.checkpoint and replica.worker.iteration > self.progress.done[job]:
-                self.checkpoint.save(job, replica.worker)
+        for replica in self.replicas.values():
+            self._save(replica, at_end=True)
 
     def _part(self, begin: int, origins: list[int], passes: int) -> Part:
         blocks = [b for replica in self.replicas.values() for b in replica.blocks]

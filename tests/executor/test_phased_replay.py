@@ -1,0 +1,184 @@
+"""A phased plan carried out: every job trains as it would alone, and ends are told where repetitions are left out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
+
+from replayed import instance, run  # noqa: E402
+
+import jigsaw_opt.executor as room  # noqa: E402
+from jigsaw_opt.documents import save_instance, save_plan  # noqa: E402
+from jigsaw_opt.executor.building import build  # noqa: E402
+from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
+from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of  # noqa: E402
+from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
+from jigsaw_opt.executor.replay.request import PhasedReplayRequest  # noqa: E402
+from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
+from jigsaw_opt.problem import Instance, PhasedPlan  # noqa: E402
+from jigsaw_opt.problem.phased_replay import PhasedReplay  # noqa: E402
+from jigsaw_opt.solvers.options import Options  # noqa: E402
+from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
+from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402
+from tests.checking.test_phased_plans import document  # noqa: E402
+
+SMALL = {"model": "net", "depth": {"rule": "staircase"}}
+PAIR = [{"name": "a", **SMALL, "workers": 2, "iterations": 3}, {"name": "b", **SMALL, "workers": 2, "iterations": 7}]
+ALONE = {"name": "c", **SMALL, "workers": 1, "iterations": 4}
+
+
+def problem(*jobs: dict[str, Any], **changes: Any) -> Instance:
+    """Two hosts with a cable, and a third one by itself."""
+    host = {"gpu_type": "box", "gpus": 1, "gpu_memory": 10**9, "fabric_bandwidth": 10**9}
+    hosts = ("h0", "h1", "h2")
+    cable = {"name": "cable", "ends": hosts[:2], "bandwidth": 10**9, "latency_us": 50}
+    cluster = {"servers": [{"name": name, **host} for name in hosts], "links": [cable]}
+    return instance(cluster=cluster, jobs=jobs, **changes)
+
+
+def planned(asked: Instance) -> PhasedPlan:
+    plan = solve_phased(asked, Options(workers=1)).plan
+    assert plan is not None
+    return plan
+
+
+def written(folder: Path, asked: Instance) -> list[object]:
+    """Arguments that carry a phased plan for it out."""
+    save_instance(asked, folder / "instance.json")
+    save_plan(planned(asked), folder / "plan.json")
+    return ["run", folder / "plan.json", "--instance", folder / "instance.json"]
+
+
+def levels_of(plan: PhasedPlan, name: str, most: int) -> list[list[int]]:
+    """Levels of a job in all of its iterations, of no more than `most` repetitions of each phase."""
+    return [
+        [block.level for block in iteration.blocks]
+        for _, _, phase in plan.all_phases()
+        for _ in range(min(phase.repeats, most))
+        for job in phase.jobs
+        if job.name == name
+        for iteration in job.iterations
+    ]
+
+
+def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[int]]) -> str:
+    """Digest of the parameters of a job that trains by itself, its workers one after another in this process."""
+    job = asked.data_parallel[number]
+    recipe = TrainingRecipe("sgd", {"lr": 0.01, "momentum": 0.9}, number)
+    replicas = [build(job.model, asked.models[job.model], seed=number) for _ in range(job.workers)]
+    workers = [Worker(k, replica, recipe, torch.device("cpu")) for k, replica in enumerate(replicas)]
+    for levels in iterations:
+        for worker, level in zip(workers, levels, strict=True):
+            worker.block(level, lambda _: None)
+        for bucket in range(1, workers[0].model.depth + 1) if len(workers) > 1 else ():
+            own = [w.buckets.buffers[bucket - 1] for w, level in zip(workers, levels, strict=True) if level >= bucket]
+            mean = sum(part / Averaging.AVG_W_COUNT.divisor(levels, bucket) for part in own)
+            for worker in workers:
+                worker.buckets.buffers[bucket - 1].copy_(mean)
+    digest = sha256()
+    workers[0].step()
+    for part in workers[0].model.own_parameters():
+        for parameter in part:
+            digest.update(parameter.detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
+@pytest.mark.parametrize("most", [2, 100])
+def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], most: int) -> None:
+    asked = problem(*PAIR, ALONE)
+    plan = planned(asked)
+    assert [len(group.phases) for group in plan.groups] == [2, 1], "partners change once beside a group of one job"
+    assert run(*written(tmp_path, asked), "--repeats", most, "--warm-up", 1, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    for number, job in enumerate(asked.data_parallel):
+        expected = trained_alone(asked, number, levels_of(plan, job.name, most))
+        assert told["parameters_sha256"][job.name] == [expected] * job.workers
+    phases = [phase for _, _, phase in plan.all_phases()]
+    assert [phase["repeated"] for phase in told["phases"]] == [min(most, phase.repeats) for phase in phases]
+    assert [phase["period"]["predicted_us"] for phase in told["phases"]] == [phase.period_us for phase in phases]
+    assert [phase["predicted_end_us"] for phase in told["phases"]] == [phase.end_us for phase in phases]
+    assert told["predicted_us"] == plan.objective and told["extrapolated"] is (most == 2)
+    assert most == 2 or told["phases"][1]["measured_end_us"] > told["phases"][0]["measured_end_us"] > 0
+
+
+def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    times = {"forward_us": {"box": 300}, "backward_us": {"box": 500}, "activation_bytes": 4096}
+    segments = [{"name": n, "parameter_bytes": size, **times} for n, size in (("0", 4 * 9 * 16), ("1-2", 4 * 17 * 3))]
+    trigger = tmp_path / "trigger"
+    entry = {"zoo": "faulty:net", "arguments": {"trigger": str(trigger)}, "batch_size": 4}
+    command = written(tmp_path, problem(*PAIR, models={"net": {"segments": segments, "executor": entry}}))
+    command += ["--trust", "faulty:net", "--warm-up", 0, "--json"]
+    assert run(*command) == 0
+    whole = json.loads(capsys.readouterr().out)
+    trigger.write_text("raise 7")
+    saving = ["--checkpoint", tmp_path / "checkpoint"]
+    assert run(*command, *saving) == 1
+    assert "a fault on purpose" in capsys.readouterr().err
+    trigger.unlink()
+    assert run(*command, *saving, "--resume", "--repeats", 1) == 3, "a run that is cut is another run"
+    assert run(*command, *saving, "--resume") == 0
+    rest = json.loads(capsys.readouterr().out)
+    assert rest["parameters_sha256"] == whole["parameters_sha256"]
+    assert [phase["period"] is None for phase in rest["phases"]] == [True, False]
+    assert [phase["measured_end_us"] for phase in rest["phases"]] == [None, None] and rest["measured_us"] is None
+
+
+def measured(asked: Instance, plan: PhasedPlan, block_us: int, done: int = 0, **settings: Any) -> PhasedReplay:
+    """The replay of a job of one worker whose blocks take so long, one behind the other."""
+    request = PhasedReplayRequest(asked, plan, **settings)
+    phases = [phase for _, _, phase in request.cut().plan.all_phases()]
+    parts = [
+        Part(
+            [BlockRecord(0, k, 0, 3, k * block_us, (k + 1) * block_us, 0.5) for k in range(done, phase.repeats)],
+            [],
+            [],
+            phase.repeats,
+        )
+        for phase in phases
+    ]
+    return phased_replay_of(request, [RankReport(parts, {(0, 0): ""}, 1, [done])], {})
+
+
+def test_repetitions_that_are_left_out_count_with_the_measured_period() -> None:
+    asked = problem({**ALONE, "iterations": 1000, "release_us": 50})
+    plan = planned(asked)
+    (phase,) = plan.groups[0].phases
+    assert (phase.repeats, phase.period_us, phase.end_us) == (1000, 2400, 2_400_050)
+    found = measured(asked, plan, 3000, passes=5)
+    assert found.is_cut and found.phases[0].summary is not None
+    assert (found.phases[0].summary.measured_us, found.predicted_us, found.measured_us) == (3000, 2_400_050, 3_000_050)
+    assert measured(asked, plan, 3000, passes=2).measured_us is None, "too few to tell the period"
+    assert measured(asked, plan, 3000, passes=5, done=1).measured_us is None, "an earlier run did some of it"
+    paced = replace(plan, groups=(replace(plan.groups[0], phases=(replace(phase, start_us=90),)),))
+    assert measured(asked, paced, 3000, passes=5, pace=True).measured_us == 3_000_090
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--iterations", 2], ["-o", "replay.json"], ["--minutes", 0.1], ["--baseline", "gang"], ["--repeats", 0]],
+)
+def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[object]) -> None:
+    assert run(*written(tmp_path, problem(ALONE)), *options) == 2
+
+
+def test_jobs_with_a_shape_are_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_instance(SHAPED, tmp_path / "instance.json")
+    (tmp_path / "plan.json").write_text(json.dumps(document()))
+    assert run("run", tmp_path / "plan.json", "--instance", tmp_path / "instance.json") == 3
+    assert "$.jobs[3]: job 'pipe' has a shape" in capsys.readouterr().err
+
+
+def test_without_torch_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    assert run(*written(tmp_path, problem(ALONE))) == 6
+    assert "jigsaw-opt[torch]" in capsys.readouterr().err
