@@ -130,6 +130,10 @@ class Chains:
             if step.start_us <= floor:
                 return
 
+    def waits(self, activity: int) -> list[ChainStep]:
+        """What is between the moment from which its own job lets an activity start and its start, in order of time."""
+        return self._wait(activity, self._starts[activity], self._cause(activity, 0))
+
     def _steps(self, activity: int, upper: int, floor: int, shift: int) -> Iterator[ChainStep]:
         while True:
             start = self._starts[activity] + shift
