@@ -12,7 +12,7 @@ HELP = "say where the time of the jobs of a plan or a simulation goes, and what 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.usage = "%(prog)s INSTANCE PLAN [JOB] | FOLDER [JOB]"
+    parser.usage = "%(prog)s INSTANCE PLAN [JOB] [-o PAGE] [--json] | FOLDER [JOB] [--json]"
     parser.add_argument(
         "instance",
         metavar="INSTANCE",
@@ -20,12 +20,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("plan", nargs="?", metavar="PLAN", help="a plan document")
     parser.add_argument("job", nargs="?", metavar="JOB", help="a job to look at closely (default: an overview of all)")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PAGE", help="write the timeline with the critical chain of JOB as HTML"
+    )
     parser.add_argument("--json", action="store_true", help="print all figures as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Work the explanations out and print them."""
+    from jigsaw_opt.cli.output import require_output
+
     folder = Path(arguments.instance)
+    require_output(arguments.output, arguments.instance, arguments.plan)
+    if arguments.output is not None and arguments.job is None:
+        raise UsageError("-o draws the critical chain of a job of a plan, which is missing")
     if folder.is_dir():
         if arguments.job is not None:
             raise UsageError(f"{folder} is the folder of a simulation, of which one job is asked for at most")
@@ -55,7 +63,7 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
 
 def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_report import as_json, print_job, print_overview
-    from jigsaw_opt.cli.output import print_json
+    from jigsaw_opt.cli.output import emit, print_json
     from jigsaw_opt.cli.source import checked_plan
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
@@ -63,6 +71,12 @@ def _of_plan(arguments: argparse.Namespace) -> int:
 
     instance, plan = checked_plan(arguments.instance, Path(arguments.plan))
     jobs = explain(instance, plan, arguments.job)
+    if arguments.output is not None:
+        from jigsaw_opt.views.explained import explained_picture
+        from jigsaw_opt.views.html import timeline_html
+
+        emit(timeline_html(explained_picture(instance, plan, jobs[0])).encode(), arguments.output)
+        return 0
     gains = None if arguments.job is None else changes(instance, plan, arguments.job)
     reason = bound_reason(instance, plan.bound)
     if arguments.json:

@@ -12,24 +12,15 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.simulation.job_times import JobTime
 from jigsaw_opt.solvers.bounds.relaxation import Bound
 from jigsaw_opt.solvers.explanation import JobExplanation
-from jigsaw_opt.solvers.explanation.chain import KINDS, StepKind
+from jigsaw_opt.solvers.explanation.chain import KINDS
 from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.text import printable
+from jigsaw_opt.views.explained import TITLES, wait_text
 
 __all__ = ["as_json", "print_job", "print_overview", "print_times"]
 
-_TITLES: dict[StepKind, str] = {
-    "compute": "compute",
-    "exchange": "exchange",
-    "partner": "waits for a partner",
-    "gpu": "waits for a GPU",
-    "link": "waits for a link",
-    "memory": "waits for memory",
-    "release": "waits for its release",
-    "slack": "nothing in the way",
-}
 _LINES = 40
 _MOST_WAITS = 10
 
@@ -55,7 +46,7 @@ def print_overview(instance: Instance, plan: Plan, jobs: Sequence[JobExplanation
     """A line a job: the shares of its critical chain."""
     shown = [kind for kind in KINDS if any(job.time_us[kind] for job in jobs)]
     ends = "end us" if instance.horizon == "finite" else "period us"
-    headers = ["job", ends, *(_TITLES[kind] for kind in shown), "longest wait"]
+    headers = ["job", ends, *(TITLES[kind] for kind in shown), "longest wait"]
     rows = []
     for job in jobs:
         longest = job.waits[0] if job.waits else None
@@ -74,16 +65,16 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     else:
         print(f"job {printable(job.job)} has its iterations in a period of {job.explained_us:,} us")
     print()
-    spent = [(_TITLES[kind], f"{us:,}", _share(us, job.explained_us)) for kind, us in job.time_us.items() if us]
+    spent = [(TITLES[kind], f"{us:,}", _share(us, job.explained_us)) for kind, us in job.time_us.items() if us]
     print_table(("critical chain", "us", "share"), spent, ("us", "share"))
     for wait in job.waits[:_MOST_WAITS]:
-        print(f"  {_TITLES[wait.kind]}: {printable(wait.on + _holder(wait.by))}: {wait.us:,} us")
+        print(f"  {TITLES[wait.kind]}: {printable(wait.on + _holder(wait.by))}: {wait.us:,} us")
     print()
     _print_chain(job)
     print()
     kinds = [kind for kind in KINDS if any(worker.time_us[kind] for worker in job.workers)]
     rows = [[worker.gpu, *(f"{worker.time_us[kind]:,}" for kind in kinds)] for worker in job.workers]
-    titles = [_TITLES[kind] for kind in kinds]
+    titles = [TITLES[kind] for kind in kinds]
     print_table(("time of its GPUs, us", *titles), rows, titles)
     print()
     value = "end us" if instance.horizon == "finite" else "period us"
@@ -124,8 +115,7 @@ def _sentence(step: NamedStep, last: NamedStep) -> str:
     what = first if first == end else f"{first} ... {end}"
     if step.kind in ("compute", "exchange"):
         return what
-    place = f": {step.on}{_holder(step.by)}" if step.on else ""
-    return f"{_TITLES[step.kind]}{place} (before {what})"
+    return f"{wait_text(step)} (before {what})"
 
 
 def _holder(job: str) -> str:

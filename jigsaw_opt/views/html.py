@@ -45,6 +45,10 @@ def timeline_data(picture: Picture) -> dict[str, object]:
                 picture.instance.jobs, picture.colours, picture.depths, picture.operations, strict=True
             )
         ],
+        "marks": {
+            f"{job}/{iteration}/{printable(name)}": "\n".join(map(printable, text.split("\n")))
+            for (job, iteration, name), text in picture.marks.items()
+        },
         "lanes": [*_lanes(picture)],
     }
 

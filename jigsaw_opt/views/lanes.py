@@ -78,6 +78,9 @@ class Picture:
         Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
     numbers
         What decides the colour of each job, where the instance is a part of another one.
+    marks
+        What is said of operations that stand out, by number of the job, iteration and name of the operation, which is
+        its kind and its name or number.
     """
 
     instance: Instance
@@ -88,6 +91,7 @@ class Picture:
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
     foreground: frozenset[str] = frozenset()
     numbers: tuple[int, ...] | None = None
+    marks: Mapping[tuple[int, int, str], str] = field(default_factory=dict)
 
     @property
     def colours(self) -> list[str]:

@@ -42,6 +42,8 @@ from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.views.explained import explained_picture
+from jigsaw_opt.views.html import timeline_data
 from tests.random_instances import GOALS, random_instance
 from tests.random_shapes import random_mixed_instance, random_shaped_instance, with_objective
 from tests.solvers.test_failures import chained
@@ -316,3 +318,19 @@ def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
     plan = solve(instance, "greedy", Options(workers=1)).plan
     assert plan is not None
     require_sums(explain(instance, plan)[0])
+
+
+def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    instance, plan = late()
+    data = timeline_data(explained_picture(instance, plan, explain(instance, plan, "a")[0]))
+    assert list(data["marks"]) == ["0/0/block A"]  # type: ignore[call-overload]
+    said = data["marks"]["0/0/block A"].split("\n")  # type: ignore[index]
+    assert said[2] == "before it for 3 µs: waits for a GPU: a/0, held by b" and len(said) == 4
+    assert ("waits for a GPU", "16.7 %") in data["facts"]  # type: ignore[operator]
+    files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
+    Path(files[0]).write_bytes(encode_instance(instance))
+    Path(files[1]).write_bytes(encode_plan(plan))
+    assert main(["explain", *files, "a", "-o", str(tmp_path / "page.html")]) == 0
+    assert "before it for 3 µs" in (tmp_path / "page.html").read_text()
+    assert main(["explain", *files, "-o", str(tmp_path / "other.html")]) == 2
+    assert not (tmp_path / "other.html").exists()
