@@ -19,13 +19,17 @@ from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.placing import FreeGpus, require_equal_gpus
-from jigsaw_opt.simulation.policy import Moment, Setting, Stateless, find
+from jigsaw_opt.simulation.placing import FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Setting, Stateless, find
 
 
 @dataclass(slots=True)
 class _Scheduler(Stateless):
-    setting: Setting
+    setting: ClusterSetting
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """Jobs of more GPUs than there are."""
+        return too_wide(self.setting, "smallest", job)
 
     def decide(self, moment: Moment) -> Decision:
         """Leave alone what runs; start the smallest jobs for which there is room, and never one before a smaller."""
@@ -54,7 +58,7 @@ class SmallestFirst:
         """Nothing to choose."""
         return {}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Scheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Scheduler:
         """Begin; the policy takes GPUs without looking at them, so they must be alike."""
         require_equal_gpus(setting, self.name)
         return _Scheduler(setting)

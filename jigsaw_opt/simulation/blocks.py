@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.policy import ClusterSetting
 
 __all__ = ["Blocks", "Team"]
 
@@ -50,7 +50,7 @@ class Blocks:
 
     def __init__(
         self,
-        setting: Setting,
+        setting: ClusterSetting,
         servers: Sequence[Sequence[int]],
         held: Mapping[int, tuple[int, ...]],
         down: frozenset[int] = frozenset(),

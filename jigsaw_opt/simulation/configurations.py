@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
 from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting
 
 __all__ = ["Configured", "all_configurations", "place"]
 
@@ -22,7 +22,7 @@ class Configured:
     gpus: int
 
 
-def all_configurations(setting: Setting) -> tuple[Configured, ...]:
+def all_configurations(setting: ClusterSetting) -> tuple[Configured, ...]:
     """The configurations of every type of GPU, in the order of the cluster.
 
     Raises
@@ -40,7 +40,10 @@ def all_configurations(setting: Setting) -> tuple[Configured, ...]:
 
 
 def place(
-    setting: Setting, wanted: Mapping[int, Configured], jobs: Mapping[int, Active], down: frozenset[int] = frozenset()
+    setting: ClusterSetting,
+    wanted: Mapping[int, Configured],
+    jobs: Mapping[int, Active],
+    down: frozenset[int] = frozenset(),
 ) -> tuple[Share, ...]:
     """Shares of jobs with the configurations that they are to have; those that have them already stay.
 
@@ -61,7 +64,7 @@ def place(
     return tuple(shares)
 
 
-def _has(setting: Setting, active: Active, wanted: Configured) -> bool:
+def _has(setting: ClusterSetting, active: Active, wanted: Configured) -> bool:
     share = active.share
     if share is None or len(share.gpus) != wanted.gpus:
         return False
@@ -71,7 +74,7 @@ def _has(setting: Setting, active: Active, wanted: Configured) -> bool:
 class _Type:
     """The servers of one type and who holds their GPUs that are up."""
 
-    def __init__(self, setting: Setting, gpu_type: str, down: frozenset[int]) -> None:
+    def __init__(self, setting: ClusterSetting, gpu_type: str, down: frozenset[int]) -> None:
         self._server_of = setting.server_of
         servers = [k for k, server in enumerate(setting.cluster.servers) if server.gpu_type == gpu_type]
         self._free = {k: set(setting.gpus_of[k]) - down for k in servers}

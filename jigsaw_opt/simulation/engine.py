@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Mapping
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.errors import InvalidInputError, JigsawError
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.plain import Plain
-from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting
+from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting, refusal
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running
@@ -46,7 +46,10 @@ class Simulation:
         self.now_us = 0
         self._books = Books()
         self._policy_name = policy.name
-        self._scheduler: Scheduler = policy.start(setting, options)
+        self._scheduler: Scheduler = policy.start(setting.for_policy, options)
+        reason = refusal(self._scheduler, setting.workload.jobs)
+        if reason is not None:
+            raise UsageError(reason)
         self._active: dict[int, Active] = {}
         self._lives: dict[int, Life] = {}
         self._under_way = RunningShares(setting)

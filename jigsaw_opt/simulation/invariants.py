@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from jigsaw_opt.simulation.allocation import Share
 from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting
 
 __all__ = ["InvariantError", "check_gpu_time", "check_pace", "check_progress", "check_shares", "check_up"]
 
@@ -17,7 +17,7 @@ class InvariantError(RuntimeError):
 
 
 def check_shares(
-    setting: Setting,
+    setting: ClusterSetting,
     jobs: Mapping[int, Active],
     shares: Sequence[Share],
     known: Iterable[Share],
@@ -62,7 +62,7 @@ def check_shares(
 
 
 def check_up(
-    setting: Setting, jobs: Mapping[int, Active], shares: Iterable[Share], down: frozenset[int], when: str
+    setting: ClusterSetting, jobs: Mapping[int, Active], shares: Iterable[Share], down: frozenset[int], when: str
 ) -> None:
     """Check that no share has a GPU that is `down`.
 
@@ -137,7 +137,7 @@ def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str
             _require(first == share.jobs[0], when, f"GPU {gpu} is given to {_called(jobs, first)} and to another share")
 
 
-def _check_share(setting: Setting, jobs: Mapping[int, Active], share: Share, when: str, remains: bool) -> None:
+def _check_share(setting: ClusterSetting, jobs: Mapping[int, Active], share: Share, when: str, remains: bool) -> None:
     _require(bool(share.jobs and share.gpus), when, "a share has no job or no GPU")
     name, count = _called(jobs, share.jobs[0]), len(share.gpus)
     in_order = all(low < high for low, high in pairwise(share.gpus))

@@ -5,38 +5,43 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting
 
-__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_equal_gpus"]
+__all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_equal_gpus", "too_wide"]
 
 PLACEMENTS = ("packed", "emptiest", "consolidated")
 """How jobs are placed: on few servers where that can be, on the emptiest servers, or only on as few as they can be."""
 
 
-def require_equal_gpus(setting: Setting, policy: str) -> None:
+def require_equal_gpus(setting: ClusterSetting, policy: str) -> None:
     """Refuse what a policy cannot place that gives each job as many GPUs as it asks for without looking at them.
 
     Raises
     ------
     UsageError
-        The GPUs are of several types or have different memory, or a job asks for more than there are.
+        The GPUs are of several types or have different memory.
     """
     types = dict.fromkeys(server.gpu_type for server in setting.cluster.servers)
     if len(types) > 1:
         raise UsageError(f"policy {policy!r} is for GPUs of one type, not of {', '.join(types)}")
     if len({server.gpu_memory for server in setting.cluster.servers}) > 1:
         raise UsageError(f"policy {policy!r} is for GPUs with the same memory")
-    for job in setting.workload.jobs:
-        if job.gpus > setting.gpu_count:
-            raise UsageError(
-                f"policy {policy!r} gives jobs as many GPUs as they ask for:"
-                f" job {job.name!r} asks for {job.gpus} and the cluster has {setting.gpu_count}"
-            )
+
+
+def too_wide(setting: ClusterSetting, policy: str, job: TraceJob) -> str | None:
+    """Why a policy that gives each job as many GPUs as it asks for cannot run `job`: there are fewer; or None."""
+    if job.gpus <= setting.gpu_count:
+        return None
+    return (
+        f"policy {policy!r} gives jobs as many GPUs as they ask for:"
+        f" job {job.name!r} asks for {job.gpus} and the cluster has {setting.gpu_count}"
+    )
 
 
 def by_priority(
-    setting: Setting, order: Iterable[Active], placement: str = "packed", down: Collection[int] = ()
+    setting: ClusterSetting, order: Iterable[Active], placement: str = "packed", down: Collection[int] = ()
 ) -> tuple[Share, ...]:
     """Shares of the jobs that run, with preemption, where those first in `order` come first.
 
@@ -75,7 +80,7 @@ def by_priority(
     return (*kept, *started)
 
 
-def _consolidated(setting: Setting, order: Sequence[Active], down: Collection[int]) -> tuple[Share, ...]:
+def _consolidated(setting: ClusterSetting, order: Sequence[Active], down: Collection[int]) -> tuple[Share, ...]:
     """Each job in turn keeps its GPUs, or has some that nobody holds, or some of jobs that come later."""
     open_to = FreeGpus(setting, (), down)
     unheld = FreeGpus(setting, [active.share for active in order if active.share is not None], down)
@@ -117,7 +122,7 @@ class FreeGpus:
         GPUs that are down.
     """
 
-    def __init__(self, setting: Setting, shares: Iterable[Share] = (), down: Collection[int] = ()) -> None:
+    def __init__(self, setting: ClusterSetting, shares: Iterable[Share] = (), down: Collection[int] = ()) -> None:
         self._server_of = setting.server_of
         held = {gpu for share in shares for gpu in share.gpus}.union(down)
         self._free = [[gpu for gpu in gpus if gpu not in held] for gpus in setting.gpus_of]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from itertools import pairwise
@@ -20,15 +20,19 @@ from jigsaw_opt.system.plugins import load, nearest, registered
 __all__ = [
     "GROUP",
     "Active",
+    "ClusterSetting",
     "Moment",
     "Policy",
+    "PolicySetting",
     "Resumable",
     "Scheduler",
+    "Selective",
     "Setting",
     "Stateless",
     "choose",
     "find",
     "names",
+    "refusal",
 ]
 
 GROUP = "jigsaw_opt.policies"
@@ -36,38 +40,28 @@ ROUND_US = 60_000_000
 RESTART_US = 30_000_000
 
 
-@dataclass(frozen=True)
-class Setting:
-    """Everything about a simulation that does not change while it runs.
+class ClusterSetting:
+    """What settings have in common: a cluster, how fast jobs run there, and how often is decided.
 
-    Parameters
+    Attributes
     ----------
     cluster
         The servers, whose GPUs are numbered through from 0.
-    workload
-        The jobs, numbered from 0 in order of submission.
     performance
-        How fast they run.
-    contention
-        How jobs that span servers slow each other down; None for not at all.
+        How fast jobs run.
     round_us
         Decisions are made at multiples of this; 0 for at once when a job arrives or ends.
     restart_us
         Time without progress when a job starts on other GPUs, its first start included.
     seed
         For policies that draw lots.
-    failures
-        What fails and when; None for nothing.
     """
 
     cluster: Cluster
-    workload: Workload
     performance: Performance
-    contention: Contention | None = None
-    round_us: int = ROUND_US
-    restart_us: int = RESTART_US
-    seed: int = 0
-    failures: Failures | None = None
+    round_us: int
+    restart_us: int
+    seed: int
 
     @cached_property
     def server_of(self) -> tuple[int, ...]:
@@ -97,6 +91,48 @@ class Setting:
         """Time without progress when `job` starts on other GPUs."""
         own = self.performance.restart_us(job)
         return self.restart_us if own is None else own
+
+
+@dataclass(frozen=True)
+class PolicySetting(ClusterSetting):
+    """What a policy knows from the start. Jobs, failures and the load of links it learns as they come."""
+
+    cluster: Cluster
+    performance: Performance
+    round_us: int = ROUND_US
+    restart_us: int = RESTART_US
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Setting(ClusterSetting):
+    """Everything about a simulation that does not change while it runs.
+
+    Parameters
+    ----------
+    cluster, performance, round_us, restart_us, seed
+        See `ClusterSetting`.
+    workload
+        The jobs, numbered from 0 in order of submission.
+    contention
+        How jobs that span servers slow each other down; None for not at all.
+    failures
+        What fails and when; None for nothing.
+    """
+
+    cluster: Cluster
+    workload: Workload
+    performance: Performance
+    contention: Contention | None = None
+    round_us: int = ROUND_US
+    restart_us: int = RESTART_US
+    seed: int = 0
+    failures: Failures | None = None
+
+    @property
+    def for_policy(self) -> PolicySetting:
+        """What a policy may know of it."""
+        return PolicySetting(self.cluster, self.performance, self.round_us, self.restart_us, self.seed)
 
 
 @dataclass(slots=True)
@@ -158,7 +194,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a policy sees when it is asked.
+    """What a policy sees when it is asked: what has happened, and nothing of what is still to come.
 
     Parameters
     ----------
@@ -195,6 +231,21 @@ class Scheduler(Protocol):
 
     def decide(self, moment: Moment) -> Decision:
         """Say what runs from now on."""
+
+
+@runtime_checkable
+class Selective(Scheduler, Protocol):
+    """A policy at work that cannot run every job."""
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """Why it cannot run `job` in its setting, whatever else there is, or None. It keeps nothing of the job."""
+
+
+def refusal(scheduler: Scheduler, jobs: Iterable[TraceJob]) -> str | None:
+    """Why a policy at work cannot run the first of `jobs` that it refuses; None where it takes all."""
+    if not isinstance(scheduler, Selective):
+        return None
+    return next((reason for job in jobs if (reason := scheduler.refuses(job)) is not None), None)
 
 
 @runtime_checkable
@@ -250,8 +301,8 @@ class Policy(Protocol):
     def options(self) -> Mapping[str, Sequence[str]]:
         """Values that each option may have, the default first; an empty mapping where there is nothing to choose."""
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> Scheduler:
-        """Begin with an empty cluster; `options` has a value for every option.
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
+        """Begin with an empty cluster and no jobs; `options` has a value for every option.
 
         Raises
         ------

@@ -12,7 +12,7 @@ from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.performance import UNITS, Contention, Pace, rate_of
 from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.policy import Moment, Policy, Setting
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Policy, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 
 SECOND = 1_000_000
@@ -60,7 +60,7 @@ class Scripted:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> Scripted:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scripted:
         return self
 
 

@@ -11,7 +11,7 @@ import pytest
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance import UNITS, rate_of
-from jigsaw_opt.simulation.policy import Moment, Setting
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment
 from tests.simulation.cases import SECOND, Shared, random_jobs, run, setting
 
 GPUS = 8
@@ -30,7 +30,7 @@ class _Random:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _Random:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Random:
         return self
 
     def decide(self, moment: Moment) -> Decision:

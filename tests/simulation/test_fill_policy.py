@@ -147,14 +147,17 @@ def test_what_is_left_when_either_kind_ends() -> None:
     assert share.without(5).without(6) == Share((4,), (0, 1))
 
 
-def test_jobs_of_unknown_segments_or_without_a_foreground_are_refused() -> None:
+def test_jobs_of_unknown_segments_are_refused_by_fill_alone() -> None:
     unknown = setting(replace(job("a", 0, 1, 10), foreground=True))
     with pytest.raises(UsageError, match="segments"):
         FILL.start(unknown, {"slowdown": "1.1", "order": "submission", "placement": "packed"})
-    for policy in (FILL, SEPARATE):
-        with pytest.raises(UsageError, match="--foreground-gpus"):
-            run(of(back("a")), policy)
     assert run(unknown, SEPARATE).jobs[0].finish_us == 10 * 10**6
+
+
+def test_without_a_foreground_all_jobs_run_in_the_background() -> None:
+    for policy in (FILL, SEPARATE):
+        outcome = run(of(back("a"), back("b")), policy)
+        assert [record.start_us for record in outcome.jobs] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,6 @@ def test_jobs_of_unknown_segments_or_without_a_foreground_are_refused() -> None:
     [
         ("2", [], 3, "trace.csv:3: foreground is 0 or 1, not 2"),
         ("0", ["--foreground-gpus", "0"], 2, "--foreground-gpus is at least 1, not 0"),
-        ("0", [], 2, "policy 'separate' needs jobs in the foreground"),
         ("", ["--foreground-gpus", "2"], 0, ""),
         ("1", [], 0, ""),
     ],

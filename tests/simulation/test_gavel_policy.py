@@ -22,6 +22,7 @@ from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
 from jigsaw_opt.simulation.snapshot import restore, snapshot
+from tests.simulation.cases import run
 
 RATES: Throughputs = {
     "fast": {
@@ -89,7 +90,7 @@ def test_a_type_with_fewer_gpus_than_a_job_asks_for_is_none_for_it() -> None:
     assert table.unknown(wide) == "'a' on 2 GPUs was not measured on slow"
     assert "finds as many of no type" in str(table.unknown(replace(wide, gpus=4)))
     with pytest.raises(UsageError, match="runs on no single type of GPU"):
-        GAVEL.start(where, {"objective": "max_sum"})
+        run(where, GAVEL)
 
 
 def test_what_was_not_measured_on_many_servers_runs_as_on_few() -> None:
@@ -146,13 +147,13 @@ def test_gavel_needs_throughputs_by_type() -> None:
     with pytest.raises(UsageError, match="every type of GPU"):
         GAVEL.start(Setting(made, Workload("w", jobs(("a", 1, 1))), Seconds()), {"objective": "max_sum"})
     with pytest.raises(UsageError, match="no single type"):
-        GAVEL.start(setting("1x1:fast+1x1:slow", jobs(("c", 1, 1))), {"objective": "max_sum"})
+        run(setting("1x1:fast+1x1:slow", jobs(("c", 1, 1))), GAVEL)
 
 
 def test_rounds_are_longer_than_a_start() -> None:
     where = setting("1x1:fast+1x1:slow", jobs(("a", 1, 1)), restart_us=60_000_000)
     with pytest.raises(UsageError, match="--round 120"):
-        GAVEL.start(where, {"objective": "max_sum"})
+        run(where, GAVEL)
 
 
 def test_a_shared_trace_with_measured_throughputs(shared_data: Path) -> None:

@@ -14,7 +14,7 @@ from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
-from jigsaw_opt.simulation.policy import Moment, Setting, names
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, names
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting
@@ -103,7 +103,7 @@ class Keeping(Scripted):
 
     kept: object = None
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> Keeping:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Keeping:
         return self
 
     def state(self) -> object:

@@ -6,17 +6,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus
-from jigsaw_opt.simulation.policy import Moment, Setting, Stateless
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Stateless
 
 __all__ = ["FIFO"]
 
 
 @dataclass(slots=True)
 class _FifoScheduler(Stateless):
-    setting: Setting
+    setting: ClusterSetting
     placement: str
+
+    def refuses(self, job: TraceJob) -> str | None:
+        return too_wide(self.setting, "fifo", job)
 
     def decide(self, moment: Moment) -> Decision:
         shares = list(moment.shares)
@@ -40,7 +44,7 @@ class _Fifo:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"placement": PLACEMENTS}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _FifoScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _FifoScheduler:
         require_equal_gpus(setting, self.name)
         return _FifoScheduler(setting, options["placement"])
 

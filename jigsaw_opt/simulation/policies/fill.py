@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus
-from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
+from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 
 __all__ = ["FILL", "SEPARATE"]
 
@@ -63,11 +64,15 @@ class _ForegroundFirst(Stateless):
         What background jobs may slow a foreground job down to; None where they share no GPUs.
     """
 
-    setting: Setting
+    setting: ClusterSetting
     placement: str
     shortest: bool
     slowdown: float | None
     _worth: dict[tuple[str, tuple[int, ...], _Models, str], int] = field(default_factory=dict, init=False)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """A job of more GPUs than there are."""
+        return too_wide(self.setting, "separate" if self.slowdown is None else "fill", job)
 
     def decide(self, moment: Moment) -> Decision:
         """Place the foreground, then the background on GPUs of its own, then the rest of it in holes."""
@@ -166,8 +171,8 @@ class _Separate:
         placements = ("consolidated", *(name for name in PLACEMENTS if name != "consolidated"))
         return {"order": ("submission", "shortest"), "placement": placements}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _ForegroundFirst:
-        _require_foreground(setting, self.name)
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
+        require_equal_gpus(setting, self.name)
         return _ForegroundFirst(setting, options["placement"], options["order"] == "shortest", None)
 
 
@@ -180,19 +185,12 @@ class _Fill:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"slowdown": _SLOWDOWNS, **SEPARATE.options}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _ForegroundFirst:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _ForegroundFirst:
         if not isinstance(setting.performance, Profiled):
             raise UsageError("policy 'fill' needs jobs whose models are known by segments")
-        _require_foreground(setting, self.name)
+        require_equal_gpus(setting, self.name)
         shortest = options["order"] == "shortest"
         return _ForegroundFirst(setting, options["placement"], shortest, float(options["slowdown"]))
-
-
-def _require_foreground(setting: Setting, policy: str) -> None:
-    """Refuse what cannot be placed, or has nothing to put first."""
-    require_equal_gpus(setting, policy)
-    if not any(job.foreground for job in setting.workload.jobs):
-        raise UsageError(f"policy {policy!r} needs jobs in the foreground: a column 'foreground', or --foreground-gpus")
 
 
 SEPARATE = _Separate()

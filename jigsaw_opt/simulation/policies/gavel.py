@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance.by_type import ByType
 from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, number, optional, whole
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats
@@ -30,7 +31,7 @@ _DIGITS = 5
 
 @dataclass(slots=True)
 class _GavelScheduler:
-    setting: Setting
+    setting: ClusterSetting
     performance: ByType
     objective: str
     types: tuple[str, ...]
@@ -38,6 +39,17 @@ class _GavelScheduler:
     job_us: dict[int, dict[str, float]] = field(default_factory=dict)
     type_us: dict[str, float] = field(default_factory=dict)
     held: dict[int, str] = field(default_factory=dict)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        restart_us = self.setting.restart_of(job)
+        if restart_us >= (self.setting.round_us or _ROUND_US):
+            return (
+                f"job {job.name!r} takes {restart_us / 1_000_000:g} s to start on other GPUs, and policy 'gavel' may"
+                f" move it every round: the rounds must be longer, as in --round {2 * restart_us / 1_000_000:g}"
+            )
+        if not any(self.performance.throughput(job, gpu_type) > 0 for gpu_type in self.types):
+            return f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them"
+        return None
 
     def decide(self, moment: Moment) -> Decision:
         self._count(moment)
@@ -64,11 +76,11 @@ class _GavelScheduler:
         }
 
     def restore(self, state: Plain, moment: Moment) -> None:
-        count, jobs = len(self.types), len(self.setting.workload.jobs)
+        count, jobs = len(self.types), 1 + max(moment.known, default=-1)
         half = (self.setting.round_us or _ROUND_US) / 2
         of_job = listed(number(half, half + moment.now_us), count, count)
         of_type = listed(number(0, jobs * (half + moment.now_us)), count, count)
-        job = fields(job=whole(jobs - 1), times_us=of_job, held=optional(whole(count - 1)))
+        job = fields(job=whole(), times_us=of_job, held=optional(whole(count - 1)))
         checked(state, fields(decided_us=whole(moment.now_us), jobs=listed(job), times_us=of_type))
         if sorted(tree["job"] for tree in state["jobs"]) != sorted(moment.known):
             raise ValueError("the jobs are not those that there are, each once")
@@ -175,22 +187,13 @@ class _Gavel:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"objective": ("max_sum", "max_min", "makespan")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _GavelScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _GavelScheduler:
         if not isinstance(setting.performance, ByType):
             raise UsageError(
                 "policy 'gavel' needs a performance model that knows every type of GPU ('goodput', 'table'),"
                 f" not {setting.performance.name!r}"
             )
         types = tuple(dict.fromkeys(server.gpu_type for server in setting.cluster.servers))
-        longest_s = max(map(setting.restart_of, setting.workload.jobs)) / 1_000_000
-        if longest_s >= (setting.round_us or _ROUND_US) / 1_000_000:
-            raise UsageError(
-                f"jobs take up to {longest_s:g} s to start on other GPUs, and policy 'gavel' may move them every round:"
-                f" the rounds must be longer, as in --round {2 * longest_s:g}"
-            )
-        for job in setting.workload.jobs:
-            if not any(setting.performance.throughput(job, gpu_type) > 0 for gpu_type in types):
-                raise UsageError(f"job {job.name!r} runs on no single type of GPU: it asks for {job.gpus} of them")
         return _GavelScheduler(setting, setting.performance, options["objective"], types)
 
 

@@ -18,7 +18,7 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.placing import FreeGpus
-from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 __all__ = ["INTERLEAVE", "Interleaving"]
@@ -49,7 +49,7 @@ class Interleaving(Stateless):
         Whether jobs on several GPUs may stop their backward passes early.
     """
 
-    setting: Setting
+    setting: ClusterSetting
     stages: Stages
     method: Method
     known: bool
@@ -173,7 +173,7 @@ class _Interleave:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"service": ("left", "attained"), "groups": ("exact", "matching")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> Interleaving:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Interleaving:
         if not isinstance(setting.performance, Stages):
             raise UsageError("policy 'interleave' needs jobs whose iterations are known by stages")
         method: Method = "exact" if options["groups"] == "exact" else "matching"

@@ -9,7 +9,7 @@ groups of `interleave` run timetables instead of rotations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jigsaw_opt.errors import UsageError
@@ -23,7 +23,7 @@ from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.performance.stages import Stages
 from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policies.interleave import Interleaving
-from jigsaw_opt.simulation.policy import Active, Moment, Scheduler, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Scheduler
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, Timetables, fill, pack
 
 __all__ = ["JIGSAW", "JigsawScheduler"]
@@ -47,7 +47,7 @@ class JigsawScheduler:
         Whether the packing is found by column generation, or by filling one server after the other.
     """
 
-    setting: Setting
+    setting: ClusterSetting
     depth: Depth
     columns: bool
     types: tuple[ServerType, ...] = field(init=False)
@@ -60,21 +60,23 @@ class JigsawScheduler:
         performance = self.setting.performance
         assert isinstance(performance, Profiled)
         self.types, self.servers = _types(self.setting)
-        kinds = dict.fromkeys(self._kind(job) for job in self.setting.workload.jobs)
-        # Classes of all kinds, so that the gangs are the same in every round.
-        classes = tuple(QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in kinds)
-        self.empty = PackingProblem(self.types, performance.models, classes)
-        self.busy = busy_shares(self.empty, kinds)
-        for job in self.setting.workload.jobs:
-            if self._kind(job) not in self.busy:
-                raise UsageError(
-                    f"policy 'jigsaw' gives a job servers that are alike: of those that can run model {job.model!r}"
-                    f" none have the {job.gpus} GPUs that job {job.name!r} asks for"
-                )
+        self.empty = PackingProblem(self.types, performance.models, ())
+        self.busy = {}
         self.memory = Memory(Timetables(ITERATIONS if isinstance(self.depth, FreeDepth) else 1))
+
+    def refuses(self, job: TraceJob) -> str | None:
+        """A job that no servers that are alike can run."""
+        kind = self._kind(job)
+        if kind in self.busy or busy_shares(self.empty, [kind]):
+            return None
+        return (
+            f"policy 'jigsaw' gives a job servers that are alike: of those that can run model {job.model!r}"
+            f" none have the {job.gpus} GPUs that job {job.name!r} asks for"
+        )
 
     def decide(self, moment: Moment) -> Decision:
         """Pack the jobs at the front of the queue."""
+        self._learn(self._kind(active.job) for active in moment.jobs.values())
         order = sorted(moment.jobs.values(), key=self._left_us)
         front = self._front(order)
         classes = tuple(self._class(active, len(order) - place) for place, active in enumerate(front))
@@ -97,29 +99,54 @@ class JigsawScheduler:
         return Decision(tuple(self._share(team, gpus) for team, gpus in places.items()))
 
     def state(self) -> Plain:
-        """The patterns that the next packing begins with; timetables can be found again."""
-        recipes = self.memory.recipes
-        return [
+        """The kinds of jobs so far and the patterns that the next packing begins with; timetables are found again."""
+        recipes = [
             {"type": number, "servers": servers, "teams": [{"jobs": list(jobs), "copies": n} for jobs, n in teams]}
-            for number, servers, teams in recipes
+            for number, servers, teams in self.memory.recipes
         ]
+        kinds = [{"model": kind.model, "gpus": kind.workers} for kind in self.busy]
+        return {"kinds": kinds, "recipes": recipes}
 
     def restore(self, state: Plain, moment: Moment) -> None:
         """Take patterns that servers have room for; those of jobs that have ended are not used."""
-        team = fields(jobs=listed({"type": "string"}, 1, 2), copies=whole(self.setting.gpu_count, 1))
+        text, gpus = {"type": "string"}, whole(self.setting.gpu_count, 1)
+        team = fields(jobs=listed(text, 1, 2), copies=gpus)
         number, servers = whole(len(self.types) - 1), whole(len(self.setting.cluster.servers), 1)
-        checked(state, listed(fields(type=number, servers=servers, teams=listed(team, 1))))
+        recipe = fields(type=number, servers=servers, teams=listed(team, 1))
+        checked(state, fields(kinds=listed(fields(model=text, gpus=gpus)), recipes=listed(recipe)))
+        self._restore_kinds(state["kinds"], moment)
         widths = {c.name: c.workers for c in self.empty.classes}
-        widths |= {str(index): job.gpus for index, job in enumerate(self.setting.workload.jobs)}
-        for tree in state:
+        # Patterns of jobs that have ended are not used again, and how wide these were is no longer known.
+        widths |= {str(k): moment.jobs[k].job.gpus if k in moment.jobs else 0 for k in moment.known}
+        for tree in state["recipes"]:
             own, teams = self.types[tree["type"]], tree["teams"]
             if not all(name in widths for team in teams for name in team["jobs"]):
                 raise ValueError("a pattern is of jobs that there are not")
             wanted = sum(team["copies"] * max(widths[name] for name in team["jobs"]) for team in teams)
             if tree["servers"] > own.count or wanted > tree["servers"] * own.server.gpus:
                 raise ValueError("a pattern takes more than its servers have")
-            recipe = tuple((tuple(team["jobs"]), team["copies"]) for team in teams)
-            self.memory.recipes[tree["type"], tree["servers"], recipe] = None
+            pattern = tuple((tuple(team["jobs"]), team["copies"]) for team in teams)
+            self.memory.recipes[tree["type"], tree["servers"], pattern] = None
+
+    def _restore_kinds(self, trees: Sequence[Plain], moment: Moment) -> None:
+        """Learn the kinds in the order in which they came, which is that of the gangs."""
+        if not all(tree["model"] in self.empty.models for tree in trees):
+            raise ValueError("a kind is of a model that there is not")
+        kinds = [self._kind_of(tree["model"], tree["gpus"]) for tree in trees]
+        known = {self._kind(moment.jobs[index].job) for index in moment.known & moment.jobs.keys()}
+        if len(set(kinds)) < len(kinds) or not known <= set(kinds) or len(busy_shares(self.empty, kinds)) < len(kinds):
+            raise ValueError("the kinds are not those of the jobs so far, each once")
+        self._learn(kinds)
+
+    def _learn(self, kinds: Iterable[JobKind]) -> None:
+        """Note kinds of jobs that come for the first time.
+
+        The packing has a class without jobs for each, so that the gangs stay the same when the last of a kind ends.
+        """
+        new = [kind for kind in dict.fromkeys(kinds) if kind not in self.busy]
+        classes = (QueuedJobs(f"{k.model}/{k.workers}", k.model, k.workers, 0, 0.0, k.depth) for k in new)
+        self.empty = replace(self.empty, classes=(*self.empty.classes, *classes))
+        self.busy.update(busy_shares(self.empty, new))
 
     def _types_up(self, down: frozenset[int]) -> tuple[ServerType, ...]:
         """The types, each with the number of its servers that are up."""
@@ -142,7 +169,10 @@ class JigsawScheduler:
         return apart
 
     def _kind(self, job: TraceJob) -> JobKind:
-        return JobKind(job.model, job.gpus, self.depth if job.gpus > 1 else FullDepth())
+        return self._kind_of(job.model, job.gpus)
+
+    def _kind_of(self, model: str, gpus: int) -> JobKind:
+        return JobKind(model, gpus, self.depth if gpus > 1 else FullDepth())
 
     def _left_us(self, active: Active) -> tuple[float, int]:
         """GPU time that the job still keeps busy, with its start if it does not run."""
@@ -171,7 +201,7 @@ class JigsawScheduler:
         return Share(team.jobs, gpus, tuple(self.depth for _ in team.jobs))
 
 
-def _types(setting: Setting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
+def _types(setting: ClusterSetting) -> tuple[tuple[ServerType, ...], tuple[tuple[int, ...], ...]]:
     """Servers that are alike, by hardware and by their fastest link."""
     cluster = setting.cluster
     alike: dict[ServerType, list[int]] = {}
@@ -238,7 +268,7 @@ class _Jigsaw:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"depth": tuple(_DEPTHS), "packing": ("fill", "columns")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> Scheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Scheduler:
         if isinstance(setting.performance, Stages):
             bent = options["depth"] != "full"
             return Interleaving(setting, setting.performance, "exact", known=True, timing="planned", staircase=bent)

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus
+from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus, too_wide
 from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
 
 __all__ = ["LAS"]
 
@@ -22,11 +23,14 @@ _HOUR_US = 3_600_000_000
 
 @dataclass(slots=True)
 class _LasScheduler:
-    setting: Setting
+    setting: ClusterSetting
     threshold: int
     placement: str
     upper: list[int] = field(default_factory=list)
     lower: list[int] = field(default_factory=list)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        return too_wide(self.setting, "las", job)
 
     def decide(self, moment: Moment) -> Decision:
         jobs = moment.jobs
@@ -65,7 +69,7 @@ class _Las:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"threshold": ("16", "1", "4", "64"), "placement": ("emptiest", "packed", "consolidated")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _LasScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _LasScheduler:
         require_equal_gpus(setting, self.name)
         return _LasScheduler(setting, int(options["threshold"]) * _HOUR_US, options["placement"])
 

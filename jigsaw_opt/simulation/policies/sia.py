@@ -10,12 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 from jigsaw_opt.simulation.performance.goodput import Goodput
 from jigsaw_opt.simulation.performance.throughput import Measured
 from jigsaw_opt.simulation.plain import Plain, Shape, checked, fields, listed, number, optional, whole
-from jigsaw_opt.simulation.policy import Active, Moment, Setting
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
 
 __all__ = ["SIA"]
 
@@ -69,11 +70,16 @@ class _Past:
 
 @dataclass(slots=True)
 class _SiaScheduler:
-    setting: Setting
+    setting: ClusterSetting
     performance: Goodput
     configurations: tuple[Configured, ...]
     power: float
     past: dict[int, _Past] = field(default_factory=dict)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        if any(job.fewest <= one.gpus <= job.most for one in self.configurations):
+            return None
+        return f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has"
 
     def decide(self, moment: Moment) -> Decision:
         self.past = {index: self.past.get(index, _Past()) for index in moment.jobs}
@@ -178,13 +184,10 @@ class _Sia:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"power": ("-0.5", "-1", "0.5", "1")}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _SiaScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SiaScheduler:
         if not isinstance(setting.performance, Goodput):
             raise UsageError(f"policy 'sia' needs performance 'goodput', not {setting.performance.name!r}")
         found = all_configurations(setting)
-        for job in setting.workload.jobs:
-            if not any(job.fewest <= one.gpus <= job.most for one in found):
-                raise UsageError(f"job {job.name!r} asks for {job.gpus} GPUs, which no configuration of Sia has")
         return _SiaScheduler(setting, setting.performance, found, float(options["power"]))
 
 

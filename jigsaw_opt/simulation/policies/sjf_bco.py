@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.placing import require_equal_gpus
+from jigsaw_opt.simulation.placing import require_equal_gpus, too_wide
 from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.simulation.policy import Moment, Setting
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
 __all__ = ["SJF_BCO"]
@@ -25,7 +26,8 @@ __all__ = ["SJF_BCO"]
 class _LiveLedger:
     """What the rules see: loads are times that jobs take alone, as far as they are known before they run."""
 
-    setting: Setting
+    setting: ClusterSetting
+    jobs: Mapping[int, TraceJob]
     loads: list[int]
     free: set[int]
 
@@ -38,7 +40,7 @@ class _LiveLedger:
         return self.setting.server_of
 
     def workers(self, job: int) -> int:
-        return self.setting.workload.jobs[job].gpus
+        return self.jobs[job].gpus
 
     def candidates(self, job: int) -> list[int]:
         return sorted(self.free)
@@ -46,21 +48,28 @@ class _LiveLedger:
 
 @dataclass(slots=True)
 class _SjfBcoScheduler:
-    setting: Setting
+    setting: ClusterSetting
     variant: Variant
     threshold: int
     spread: int
     loads: list[int]
+    jobs: dict[int, TraceJob] = field(default_factory=dict)
     waiting: list[tuple[int, int]] = field(default_factory=list)
     placed: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
+    def refuses(self, job: TraceJob) -> str | None:
+        return too_wide(self.setting, "sjf_bco", job)
+
     def decide(self, moment: Moment) -> Decision:
+        self.jobs.update((index, moment.jobs[index].job) for index in moment.arrived)
         for index in moment.arrived:
             insort(self.waiting, (moment.jobs[index].job.gpus, index))
         for index in moment.stopped:
             insort(self.waiting, (moment.jobs[index].job.gpus, index))
         for index in (*moment.ended, *moment.stopped):
             self._forget(index)
+        for index in moment.ended:
+            self.jobs.pop(index, None)
         held = (share.gpus for share in moment.shares)
         free = set(range(self.setting.gpu_count)).difference(moment.down, *held)
         return Decision((*moment.shares, *self._started(free)))
@@ -72,6 +81,7 @@ class _SjfBcoScheduler:
         """Only loads as printed are of jobs that are no longer there."""
         count = self.setting.gpu_count if self.variant == "literal" else 0
         checked(state, fields(loads=listed(whole(), count, count)))
+        self.jobs = {index: moment.jobs[index].job for index in moment.known & moment.jobs.keys()}
         self.placed = {
             index: share.gpus for share in moment.shares for index in share.jobs if index not in moment.arrived
         }
@@ -84,7 +94,7 @@ class _SjfBcoScheduler:
             self._load(index, gpus, 1)
 
     def _started(self, free: set[int]) -> list[Share]:
-        board = _LiveLedger(self.setting, self.loads, free)
+        board = _LiveLedger(self.setting, self.jobs, self.loads, free)
         rule = rule_of(self.variant, self.threshold, Fraction(self.spread))
         shares: list[Share] = []
         for _, index in self.waiting:
@@ -108,9 +118,8 @@ class _SjfBcoScheduler:
             self._load(index, gpus, -1)
 
     def _load(self, index: int, gpus: Sequence[int], sign: int) -> None:
-        alone_us = self.setting.performance.alone_us(self.setting.workload.jobs[index])
         for gpu in gpus:
-            self.loads[gpu] += sign * alone_us
+            self.loads[gpu] += sign * self.setting.performance.alone_us(self.jobs[index])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ class _SjfBco:
             "spread": ("1", "2", "4", "8"),
         }
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _SjfBcoScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SjfBcoScheduler:
         require_equal_gpus(setting, self.name)
         variant: Variant = "intent" if options["variant"] == "intent" else "literal"
         loads = [0] * setting.gpu_count

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.allocation import Decision
-from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus
+from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus, too_wide
 from jigsaw_opt.simulation.plain import Plain
-from jigsaw_opt.simulation.policy import Active, Moment, Setting, Stateless
+from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 
 __all__ = ["SRTF"]
 
 
 @dataclass(slots=True)
 class _SrtfScheduler(Stateless):
-    setting: Setting
+    setting: ClusterSetting
     service: bool
     placement: str
     alone_us: dict[int, int] = field(default_factory=dict)
+
+    def refuses(self, job: TraceJob) -> str | None:
+        return too_wide(self.setting, "srtf", job)
 
     def decide(self, moment: Moment) -> Decision:
         for index in moment.ended:
@@ -50,7 +54,7 @@ class _Srtf:
     def options(self) -> Mapping[str, Sequence[str]]:
         return {"measure": ("time", "service"), "placement": PLACEMENTS}
 
-    def start(self, setting: Setting, options: Mapping[str, str]) -> _SrtfScheduler:
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _SrtfScheduler:
         require_equal_gpus(setting, self.name)
         return _SrtfScheduler(setting, options["measure"] == "service", options["placement"])
 

@@ -1,0 +1,79 @@
+"""A policy sees what has happened: it decides the same whatever is still to be submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.simulation.engine import Simulation
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Policy, Scheduler, Setting, choose, refusal
+from tests.simulation.cases import Scripted, job, run, setting
+from tests.simulation.resumable import CASES
+
+
+@dataclass
+class _Noted:
+    """A policy whose decisions are noted with their times."""
+
+    inner: Policy
+    name: str = "noted"
+    display_name: str = "another policy, whose decisions are noted"
+    scheduler: Scheduler | None = None
+    decided: list[tuple[int, Decision]] = field(default_factory=list)
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return self.inner.options
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> _Noted:
+        assert not hasattr(setting, "workload")
+        self.scheduler = self.inner.start(setting, options)
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        assert self.scheduler is not None
+        self.decided.append((moment.now_us, self.scheduler.decide(moment)))
+        return self.decided[-1][1]
+
+
+def decided(text: str, where: Setting, before_us: int) -> list[tuple[int, Decision]]:
+    policy, options = choose(text)
+    noted = _Noted(policy)
+    Simulation(where, noted, options).run(until_us=before_us - 1)
+    return noted.decided
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_jobs_that_are_still_to_come_change_no_decision(text: str) -> None:
+    whole = CASES[text]()
+    jobs = whole.workload.jobs
+    kept = next(k for k in range(len(jobs) // 2, len(jobs)) if jobs[k].submit_us > jobs[k - 1].submit_us)
+    cut = replace(whole, workload=replace(whole.workload, jobs=jobs[:kept]))
+    first = decided(text, whole, jobs[kept].submit_us)
+    assert first
+    assert decided(text, cut, jobs[kept].submit_us) == first
+
+
+class _Narrow:
+    """Refuses jobs by their width."""
+
+    def refuses(self, job: TraceJob) -> str | None:
+        return f"job {job.name!r} is too wide" if job.gpus > 2 else None
+
+    def decide(self, moment: Moment) -> Decision:
+        raise AssertionError("it is never asked")
+
+
+def test_the_first_job_that_a_policy_refuses_is_named_before_anything_runs() -> None:
+    jobs = (job("a", 0, 1, 10), job("b", 5, 4, 10), job("c", 9, 8, 10))
+    assert refusal(_Narrow(), jobs) == "job 'b' is too wide"
+    assert refusal(_Narrow(), jobs[:1]) is None
+    assert refusal(Scripted(lambda moment: Decision()), jobs) is None
+    policy, options = choose("fifo")
+    with pytest.raises(UsageError, match="job 'd' asks for 9"):
+        run(setting(*jobs, job("d", 99, 9, 10)), policy, **options)
