@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Any
 
 from jigsaw_opt.cli.output import print_table
@@ -72,16 +73,26 @@ def print_job(instance: Instance, plan: Plan, job: JobExplanation, gains: Sequen
     print()
     _print_chain(job)
     print()
-    kinds = [kind for kind in KINDS if any(worker.time_us[kind] for worker in job.workers)]
-    rows = [[worker.gpu, *(f"{worker.time_us[kind]:,}" for kind in kinds)] for worker in job.workers]
-    titles = [TITLES[kind] for kind in kinds]
-    print_table(("time of its GPUs, us", *titles), rows, titles)
+    _print_workers(job)
     print()
     value = "end us" if instance.horizon == "finite" else "period us"
     estimates = [(it.change, f"{it.end_us:,}", f"{it.gain_us:,}") for it in gains]
     print_table(("alone changed, the order kept", value, "gain us"), estimates, (value, "gain us"))
     print()
     _print_bound(instance, plan, reason)
+
+
+def _print_workers(job: JobExplanation) -> None:
+    """Where the time of its GPUs goes; neighbours with the same times are one line."""
+    kinds = [kind for kind in KINDS if any(worker.time_us[kind] for worker in job.workers)]
+    titles, rows = [TITLES[kind] for kind in kinds], []
+    for times, group in groupby(job.workers, key=lambda worker: tuple(worker.time_us[kind] for kind in kinds)):
+        gpus = [worker.gpu for worker in group]
+        name = gpus[0] if len(gpus) == 1 else f"{gpus[0]} ... {gpus[-1]}, each of {len(gpus)}"
+        rows.append([name, *(f"{us:,}" for us in times)])
+    print_table(("time of its GPUs, us", *titles), rows[:_LINES], titles)
+    if len(rows) > _LINES:
+        print(f"and {len(rows) - _LINES:,} more lines (all with --json)")
 
 
 def print_times(times: Sequence[JobTime]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from jigsaw_opt.checking import check
 from jigsaw_opt.cli import main
+from jigsaw_opt.cli.explain_report import print_job
 from jigsaw_opt.documents import encode_instance, encode_plan, instance_sha256
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem import (
@@ -39,6 +40,7 @@ from jigsaw_opt.solvers.explanation import JobExplanation, explain
 from jigsaw_opt.solvers.explanation.chain import Chains
 from jigsaw_opt.solvers.explanation.changes import changes
 from jigsaw_opt.solvers.explanation.folding import folded
+from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 from jigsaw_opt.solvers.solve import solve
@@ -264,7 +266,7 @@ def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
     assert seen > 3
 
 
-def test_levels_that_the_rule_allows() -> None:
+def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None:
     model = Model((Segment("in", {"v": 1}, {"v": 4}, 1, 0), Segment("out", {"v": 1}, {"v": 2}, 1, 0)), state_factor=1)
     job = Job("d", "m", 2, 2, depth=FreeDepth())
     cluster = Cluster((Server("a", "v", 2, 10, 10**6),))
@@ -276,6 +278,9 @@ def test_levels_that_the_rule_allows() -> None:
     best = solve(full, "greedy", Options(workers=1)).plan
     assert best is not None and found["full depth"].end_us == best.objective
     assert found["full depth"].gain_us <= 0
+    print_job(full, best, explain(full, best, "d")[0], [], bound_reason(full, best.bound))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["a/0", "...", "a/1,", "each", "of", "2", "16", "2"] in lines
     assert "full depth" not in {it.change for it in changes(full, replace(best, instance_sha256=""), "d")}
 
 
