@@ -1,9 +1,9 @@
 """CPU time of a simulated week: 5000 jobs of Philly on 64 servers of 8 V100, policy by policy.
 
-Run it as ``python benchmarks/simulated_week.py [--stretch N] [--foreground-gpus K] [POLICY...]``. Submissions, GPUs and
-durations are those of the first 5000 jobs of a week of Philly (``JIGSAW_SHARED``) that ask for at most 512 GPUs, models
-are drawn from the bundled instance ``server/plain``. As it is the week leaves GPUs free; with durations stretched four
-times jobs queue.
+Run it as ``python benchmarks/simulated_week.py [--stretch N] [--foreground-gpus K] [--failures WORDS] [POLICY...]``.
+Submissions, GPUs and durations are those of the first 5000 jobs of a week of Philly (``JIGSAW_SHARED``) that ask for at
+most 512 GPUs, models are drawn from the bundled instance ``server/plain``. As it is the week leaves GPUs free; with
+durations stretched four times jobs queue. Failures are in the words of ``jigsaw simulate``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from jigsaw_opt.instances import load
 from jigsaw_opt.problem.workload import Workload
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.failure_words import failures_of
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policy import Setting, choose
@@ -28,6 +29,7 @@ SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "share
 TRACE = SHARED / "data" / "cluster" / "philly" / "philly_jobs_2017w46.csv"
 JOBS = 5000
 HEADS = ("policy", "CPU s", "rounds", "most waiting", "mean completion h", "utilisation", "efficiency", "p95 policy ms")
+FAILURE_HEADS = ("makespan h", "restarts", "stops", "lost GPU-h", "lost of held", "availability")
 FOREGROUND_HEADS = ("background mean h", "foreground mean h", "slow-down", "at worst", "makespan h", "restarts")
 
 
@@ -38,9 +40,12 @@ def main() -> None:
     parser.add_argument(
         "--foreground-gpus", type=int, metavar="K", help="jobs of at least K GPUs are in the foreground"
     )
+    parser.add_argument("--failures", default="", metavar="WORDS", help="as in mtbf=500,mttr=4")
     arguments = parser.parse_args()
     setting = week(arguments.stretch, arguments.foreground_gpus)
+    setting = replace(setting, failures=failures_of(arguments.failures, setting.cluster, setting.seed))
     heads = HEADS if arguments.foreground_gpus is None else (*HEADS, *FOREGROUND_HEADS)
+    heads = heads if setting.failures is None else (*HEADS, *FAILURE_HEADS)
     print(f"| {' | '.join(heads)} |")
     print(f"|{'---|' * len(heads)}")
     for text in arguments.policies:
@@ -73,8 +78,17 @@ def row(setting: Setting, text: str) -> tuple[str, ...]:
         *(summary.mean_background_completion_h, summary.mean_foreground_completion_h),
         *(summary.mean_foreground_slowdown, summary.worst_foreground_slowdown, summary.makespan_h),
     )
-    shown = ("-" if measure is None else f"{measure:.3f}" for measure in (*measures, *of_kinds))
-    return (f"`{text}`", f"{seconds:.1f}", f"{summary.rounds}", f"{waiting}", *shown, f"{summary.restarts}")
+    shown = ["-" if measure is None else f"{measure:.3f}" for measure in (*measures, *of_kinds)]
+    first = (f"`{text}`", f"{seconds:.1f}", f"{summary.rounds}", f"{waiting}")
+    if setting.failures is None:
+        return (*first, *shown, f"{summary.restarts}")
+    return (*first, *shown[: len(measures)], *of_failures(summary))
+
+
+def of_failures(summary: SimulationSummary) -> tuple[str, ...]:
+    lost = summary.lost_gpu_hours / summary.gpu_hours
+    counts = (f"{summary.makespan_h:.0f}", f"{summary.restarts}", f"{summary.failure_stops}")
+    return (*counts, f"{summary.lost_gpu_hours:.0f}", f"{lost:.4f}", f"{summary.availability:.4f}")
 
 
 if __name__ == "__main__":

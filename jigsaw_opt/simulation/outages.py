@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.problem.cluster import Cluster
 
-__all__ = ["CHECKPOINT_US", "Failures", "ListedEvents", "OutageEvent", "RandomEvents", "down_gpu_us"]
+__all__ = ["CHECKPOINT_US", "Failures", "ListedEvents", "OutageEvent", "RandomEvents", "down_gpu_us", "server_outages"]
 
 CHECKPOINT_US = 1_800_000_000
 """Between two checkpoints of a job where nothing else is said: half an hour, chosen here."""
@@ -95,15 +95,21 @@ class Failures:
     checkpoint_us: int = CHECKPOINT_US
 
 
-def down_gpu_us(failures: Failures | None, cluster: Cluster, start_us: int, end_us: int) -> int:
-    """GPU-microseconds of servers that are down between two times."""
+def server_outages(failures: Failures | None, cluster: Cluster, end_us: int) -> Iterator[tuple[int, int, int]]:
+    """The number of each server that is down, and from when to when, up to a time."""
     if failures is None:
-        return 0
-    total, since = 0, dict[int, int]()
+        return
+    since = dict[int, int]()
     servers = (event for event in failures.events.of(cluster) if event.kind == "server")
     for time_us, _, number, down in takewhile(lambda event: event.time_us < end_us, servers):
         if down:
             since[number] = time_us
         else:
-            total += cluster.servers[number].gpus * max(0, time_us - max(start_us, since.pop(number)))
-    return total + sum(cluster.servers[k].gpus * (end_us - max(start_us, t)) for k, t in since.items() if t < end_us)
+            yield number, since.pop(number), time_us
+    yield from ((number, start_us, end_us) for number, start_us in since.items())
+
+
+def down_gpu_us(failures: Failures | None, cluster: Cluster, start_us: int, end_us: int) -> int:
+    """GPU-microseconds of servers that are down between two times."""
+    outages = server_outages(failures, cluster, end_us)
+    return sum(cluster.servers[k].gpus * max(0, up_us - max(start_us, down_us)) for k, down_us, up_us in outages)

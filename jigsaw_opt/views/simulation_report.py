@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import accumulate
 
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us
+from jigsaw_opt.simulation.outages import server_outages
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
 from jigsaw_opt.text import printable
@@ -56,11 +57,20 @@ def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obje
     rounds = outcome.rounds
     moved = list(accumulate(record.moved for record in rounds))
     waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
+    down = [] if setting.failures is None else [_down(setting, outcome.end_us)]
     return [
         {"name": "GPUs in use", "most": setting.gpu_count, "values": _binned(_use(outcome), outcome.end_us)},
         {"name": "jobs waiting", "values": _binned(waiting, outcome.end_us)},
         {"name": "starts on other GPUs", "values": _binned(_steps(rounds, moved, outcome.end_us), outcome.end_us)},
+        *down,
     ]
+
+
+def _down(setting: Setting, end_us: int) -> dict[str, object]:
+    """GPUs of servers that are down over time."""
+    outages = server_outages(setting.failures, setting.cluster, end_us)
+    gpus = ((down_us, up_us, setting.cluster.servers[server].gpus) for server, down_us, up_us in outages)
+    return {"name": "GPUs down", "most": setting.gpu_count, "values": _binned(gpus, end_us)}
 
 
 def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) -> Iterable[_Interval]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
@@ -41,6 +43,16 @@ def data_of(page: str) -> dict[str, object]:
     assert found is not None
     data: dict[str, object] = json.loads(found[1])
     return data
+
+
+def test_gpus_that_are_down_have_a_chart_where_anything_fails(simulated: tuple[Setting, SimulationOutcome]) -> None:
+    made, outcome = simulated
+    assert "GPUs down" not in {chart["name"] for chart in data_of(page_of(made, outcome))["charts"]}  # type: ignore[attr-defined]
+    events = (OutageEvent(200 * SECOND, "server", 1, True), OutageEvent(700 * SECOND, "server", 1, False))
+    failing = replace(made, failures=Failures(ListedEvents(events)))
+    ended = run(failing, FIFO)
+    (chart,) = (one for one in data_of(page_of(failing, ended))["charts"] if one["name"] == "GPUs down")  # type: ignore[attr-defined]
+    assert sum(chart["values"]) / len(chart["values"]) * ended.end_us == pytest.approx(4 * 500 * SECOND, rel=1e-3)
 
 
 def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, SimulationOutcome]) -> None:
