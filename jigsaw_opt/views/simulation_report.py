@@ -57,7 +57,7 @@ def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obje
     rounds = outcome.rounds
     moved = list(accumulate(record.moved for record in rounds))
     waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
-    down = [] if setting.failures is None else [_down(setting, outcome.end_us)]
+    down = _down(setting, outcome.end_us)
     return [
         {"name": "GPUs in use", "most": setting.gpu_count, "values": _binned(_use(outcome), outcome.end_us)},
         {"name": "jobs waiting", "values": _binned(waiting, outcome.end_us)},
@@ -66,11 +66,11 @@ def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obje
     ]
 
 
-def _down(setting: Setting, end_us: int) -> dict[str, object]:
-    """GPUs of servers that are down over time."""
+def _down(setting: Setting, end_us: int) -> list[dict[str, object]]:
+    """GPUs of servers that are down over time; nothing where none ever is."""
     outages = server_outages(setting.failures, setting.cluster, end_us)
-    gpus = ((down_us, up_us, setting.cluster.servers[server].gpus) for server, down_us, up_us in outages)
-    return {"name": "GPUs down", "most": setting.gpu_count, "values": _binned(gpus, end_us)}
+    gpus = [(down_us, up_us, setting.cluster.servers[server].gpus) for server, down_us, up_us in outages]
+    return [{"name": "GPUs down", "most": setting.gpu_count, "values": _binned(gpus, end_us)}] if gpus else []
 
 
 def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) -> Iterable[_Interval]:

@@ -23,6 +23,7 @@ from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
+from jigsaw_opt.simulation.results import jobs_csv
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting
 from tests.simulation.resumable import CASES, begun
@@ -100,7 +101,11 @@ def test_a_policy_that_uses_a_dead_server_is_told_which() -> None:
 
 def test_without_an_event_nothing_is_different() -> None:
     made = setting(*random_jobs(5, 40), restart_s=10)
-    assert without_cpu(run(failing(made), FIFO)) == without_cpu(run(made, FIFO))
+    plain, failed = run(made, FIFO), run(failing(made), FIFO)
+    assert without_cpu(failed) == without_cpu(plain)
+    assert jobs_csv(failing(made), failed) == jobs_csv(made, plain)
+    timed = {"median_policy_ms": None, "p95_policy_ms": None}
+    assert replace(summarise(failing(made), failed), **timed) == replace(summarise(made, plain), **timed)
 
 
 def test_events_are_the_same_whatever_else_is_there() -> None:
