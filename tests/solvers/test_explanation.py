@@ -266,6 +266,57 @@ def test_sums_on_random_plans(goal: tuple[str, str]) -> None:
     assert seen > 3
 
 
+def retimed(instance: Instance, plan: Plan, name: str) -> int:
+    """End of a job, or the period, of the plan in its order on another cluster; it passes the check."""
+    order = KeptOrder.of(instance, plan)
+    timing = order.timed_as(order.flat)
+    assert timing is not None
+    _, timetable = order.timetable(timing, (), order.operations.routes)
+    jobs = {job.name: job for job in timetable.plans}
+    in_order, digest = tuple(jobs[job.name] for job in instance.jobs), instance_sha256(instance)
+    early = replace(plan, jobs=in_order, period_us=timing.period, instance_sha256=digest, bound=0, status="feasible")
+    assert check(instance, with_objective(instance, early)) == ()
+    ends = {job.name: end for job, end in zip(order.jobs, order.ends(timing), strict=True)}
+    return timing.period or ends[name]
+
+
+@pytest.mark.parametrize("goal", GOALS)
+def test_changes_are_plans_of_changed_instances(goal: tuple[str, str]) -> None:
+    seen = 0
+    for seed in range(5):
+        instance = random_mixed_instance(seed, *goal)  # type: ignore[arg-type]
+        plan = solve(instance, "greedy", Options(workers=1)).plan
+        if plan is None:
+            continue
+        job, cluster = plan.jobs[0], instance.cluster
+        found = {it.change: it.end_us for it in changes(instance, plan, job.name)}
+        more = replace(cluster, servers=tuple(replace(server, gpus=2 * server.gpus) for server in cluster.servers))
+        size = {server.name: server.gpus for server in cluster.servers}
+        split = [gpu.split("/") for gpu in job.gpus]
+        apart = replace(job, gpus=tuple(f"{server}/{int(k) + size[server]}" for server, k in split))
+        own = replace(plan, jobs=(apart, *plan.jobs[1:]))
+        assert retimed(replace(instance, cluster=more), own, job.name) == found["GPUs of its own"]
+        alone = replace(instance, jobs=instance.jobs[:1])
+        assert retimed(alone, replace(plan, jobs=(job,)), job.name) == found.get(
+            "alone in the cluster", found["GPUs of its own"]
+        )
+        links = used_links(instance, plan)
+        if links:
+            wide = tuple(replace(it, bandwidth=2 * it.bandwidth) if it.name in links else it for it in cluster.links)
+            wider = replace(instance, cluster=replace(cluster, links=wide))
+            assert retimed(wider, plan, job.name) == found["twice the bandwidth of its links"]
+        seen += 1
+    assert seen > 1
+
+
+def used_links(instance: Instance, plan: Plan) -> set[str]:
+    """Links on which transfers of the first job of a plan are."""
+    order, links = KeptOrder.of(instance, plan), instance.cluster.links
+    job = next(at for at, it in enumerate(order.jobs) if it.name == plan.jobs[0].name)
+    used = {it for at, own in enumerate(order.flat.resources) if order.flat.job[at] == job for it in own}
+    return {links[it - instance.cluster.gpu_count].name for it in used if it >= instance.cluster.gpu_count}
+
+
 def test_levels_that_the_rule_allows(capsys: pytest.CaptureFixture[str]) -> None:
     model = Model((Segment("in", {"v": 1}, {"v": 4}, 1, 0), Segment("out", {"v": 1}, {"v": 2}, 1, 0)), state_factor=1)
     job = Job("d", "m", 2, 2, depth=FreeDepth())
