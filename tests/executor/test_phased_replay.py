@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -16,14 +19,23 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import instance, run  # noqa: E402
 
 import jigsaw_opt.executor as room  # noqa: E402
-from jigsaw_opt.documents import save_instance, save_plan  # noqa: E402
+from jigsaw_opt.documents import instance_sha256, save_instance, save_plan  # noqa: E402
 from jigsaw_opt.executor.building import build  # noqa: E402
 from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
 from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of  # noqa: E402
 from jigsaw_opt.executor.replay.records import BlockRecord, Part, RankReport  # noqa: E402
 from jigsaw_opt.executor.replay.request import PhasedReplayRequest  # noqa: E402
 from jigsaw_opt.executor.worker import TrainingRecipe, Worker  # noqa: E402
-from jigsaw_opt.problem import Instance, PhasedPlan  # noqa: E402
+from jigsaw_opt.problem import (  # noqa: E402
+    Block,
+    Instance,
+    Iteration,
+    JobPlan,
+    Phase,
+    PhasedPlan,
+    PhaseGroup,
+    Transfer,
+)
 from jigsaw_opt.problem.phased_replay import PhasedReplay  # noqa: E402
 from jigsaw_opt.solvers.options import Options  # noqa: E402
 from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
@@ -50,11 +62,33 @@ def planned(asked: Instance) -> PhasedPlan:
     return plan
 
 
-def written(folder: Path, asked: Instance) -> list[object]:
+def written(folder: Path, asked: Instance, plan: PhasedPlan | None = None) -> list[object]:
     """Arguments that carry a phased plan for it out."""
     save_instance(asked, folder / "instance.json")
-    save_plan(planned(asked), folder / "plan.json")
+    save_plan(plan or planned(asked), folder / "plan.json")
     return ["run", folder / "plan.json", "--instance", folder / "instance.json"]
+
+
+def placed(name: str, *pairs: tuple[int, int]) -> JobPlan:
+    """A job of two workers that goes to the level and ends at the moment of each pair."""
+    level_us = (0, 1400, 1900, 2400)
+    lengths = (103, 117, 59)
+    blocks = tuple(Block(level, end - level_us[level], end) for level, end in pairs)
+    moved, free = [], 0
+    for bucket in (1, 2, 3):
+        start = max(free, *(b.start_us + level_us[bucket] for b in blocks if b.level >= bucket))
+        free = start + lengths[bucket - 1]
+        moved.append(Transfer(bucket, start, free))
+    return JobPlan(name, ("h0/0", "h1/0"), (Iteration(blocks, tuple(moved)),))
+
+
+def by_hand(asked: Instance) -> PhasedPlan:
+    """Jobs a and b in turn, then b alone; c beside them."""
+    both = Phase(0, 4300, 3, (placed("a", (3, 2400), (2, 1900)), placed("b", (2, 4300), (3, 4300))))
+    rest = Phase(13076, 2459, 4, (placed("b", (3, 2400), (2, 1900)),))
+    one = Phase(0, 2400, 4, (JobPlan("c", ("h2/0",), (Iteration((Block(3, 0, 2400),), ()),)),))
+    groups = (PhaseGroup((both, rest)), PhaseGroup((one,)))
+    return PhasedPlan(asked.name, instance_sha256(asked), "feasible", rest.end_us, 0, groups)
 
 
 def levels_of(plan: PhasedPlan, name: str, most: int) -> list[list[int]]:
@@ -94,9 +128,8 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
 @pytest.mark.parametrize("most", [2, 100])
 def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], most: int) -> None:
     asked = problem(*PAIR, ALONE)
-    plan = planned(asked)
-    assert [len(group.phases) for group in plan.groups] == [2, 1], "partners change once beside a group of one job"
-    assert run(*written(tmp_path, asked), "--repeats", most, "--warm-up", 1, "--json") == 0
+    plan = by_hand(asked)
+    assert run(*written(tmp_path, asked, plan), "--repeats", most, "--warm-up", 1, "--json") == 0
     told = json.loads(capsys.readouterr().out)
     for number, job in enumerate(asked.data_parallel):
         expected = trained_alone(asked, number, levels_of(plan, job.name, most))
@@ -127,8 +160,35 @@ def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.
     assert run(*command, *saving, "--resume") == 0
     rest = json.loads(capsys.readouterr().out)
     assert rest["parameters_sha256"] == whole["parameters_sha256"]
-    assert [phase["period"] is None for phase in rest["phases"]] == [True, False]
-    assert [phase["measured_end_us"] for phase in rest["phases"]] == [None, None] and rest["measured_us"] is None
+    assert rest["phases"][0]["period"] is None and rest["phases"][-1]["period"] is not None
+    assert {phase["measured_end_us"] for phase in rest["phases"]} == {None} and rest["measured_us"] is None
+
+
+def test_ctrl_c_keeps_the_checkpoint_of_the_seam(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked = problem(PAIR[0], {**PAIR[1], "iterations": 10**6}, {**ALONE, "iterations": 10**6})
+    plan = by_hand(asked)
+    (both, rest), (one,) = (group.phases for group in plan.groups)
+    groups = PhaseGroup((both, replace(rest, repeats=10**6 - 3))), PhaseGroup((replace(one, repeats=10**6),))
+    plan = replace(plan, groups=groups)
+    plan = replace(plan, objective=max(phase.end_us for _, _, phase in plan.all_phases()))
+    folder, main = tmp_path / "checkpoint", threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + 60
+        while len(list(folder.glob("job*.pt"))) < 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    caller = threading.Thread(target=interrupt)
+    caller.start()
+    code = run(*written(tmp_path, asked, plan), "--repeats", 10**6, "--checkpoint", folder)
+    caller.join()
+    signal.signal(signal.SIGINT, before)
+    assert code == 130 and capfd.readouterr().err == "interrupted\n"
+    saved = {path.name: torch.load(path, weights_only=True)["iteration"] for path in folder.glob("job*.pt")}
+    assert saved == {f"job{job}-worker{worker}-iteration3.pt": 3 for job in (0, 1) for worker in (0, 1)}
 
 
 def measured(asked: Instance, plan: PhasedPlan, block_us: int, done: int = 0, **settings: Any) -> PhasedReplay:
