@@ -49,7 +49,7 @@ def print_phases(replay: PhasedReplay, as_json: bool) -> None:
     if as_json:
         print_json(_phases_as_json(replay))
         return
-    headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error")
+    headers = ("group", "phase", "repeated", *_PERIOD, "end predicted us", "end measured us", "end error", "seam us")
     print_table(headers, map(_phase_row, replay.phases), headers[2:])
     _print_gpus(replay.gpus)
     row = (replay.predicted_us, replay.measured_us, _percent(_error(replay.predicted_us, replay.measured_us)))
@@ -68,7 +68,7 @@ def _phase_row(phase: MeasuredPhase) -> tuple[object, ...]:
         phase.measured_end_us,
         _percent(_error(phase.predicted_end_us, phase.measured_end_us)),
     )
-    return (phase.group, phase.number, f"{phase.repeated} of {phase.repeats}", *cells, *end)
+    return (phase.group, phase.number, f"{phase.repeated} of {phase.repeats}", *cells, *end, phase.seam_us)
 
 
 def _error(predicted: int, measured: int | None) -> float | None:
@@ -97,6 +97,7 @@ def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
         "period": phase.summary and {**asdict(phase.summary), "error": phase.summary.error},
         "predicted_end_us": phase.predicted_end_us,
         "measured_end_us": phase.measured_end_us,
+        "seam_us": phase.seam_us,
     }
 
 

@@ -27,6 +27,9 @@ class MeasuredPhase:
     measured_end_us
         When it ends by what was measured, counted as in the plan. Repetitions that are left out count with the measured
         period. None where that is not known, or where an earlier run did some of the phase or of one before it.
+    seam_us
+        From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
+        no end. None of the first phase, and where an earlier run did all of the one before.
     timeline
         From the moment when the phase began.
     """
@@ -38,6 +41,7 @@ class MeasuredPhase:
     summary: ReplaySummary | None
     predicted_end_us: int
     measured_end_us: int | None
+    seam_us: int | None
     timeline: Timeline
 
 

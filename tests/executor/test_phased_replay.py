@@ -140,6 +140,8 @@ def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.Captu
     assert [phase["predicted_end_us"] for phase in told["phases"]] == [phase.end_us for phase in phases]
     assert told["predicted_us"] == plan.objective and told["extrapolated"] is (most == 2)
     assert most == 2 or told["phases"][1]["measured_end_us"] > told["phases"][0]["measured_end_us"] > 0
+    first, second, other = (phase["seam_us"] for phase in told["phases"])
+    assert first is other is None and second > 0
 
 
 def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,6 +164,7 @@ def test_a_run_that_failed_goes_on_from_the_seam(tmp_path: Path, capsys: pytest.
     assert rest["parameters_sha256"] == whole["parameters_sha256"]
     assert rest["phases"][0]["period"] is None and rest["phases"][-1]["period"] is not None
     assert {phase["measured_end_us"] for phase in rest["phases"]} == {None} and rest["measured_us"] is None
+    assert rest["phases"][1]["seam_us"] is None, "it begins where an earlier run ended"
 
 
 def test_ctrl_c_keeps_the_checkpoint_of_the_seam(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.documents.replay import plan_sha256
@@ -66,6 +67,7 @@ def _phases(
         used = {gpu for part in parts for job in part.phase.jobs for gpu in job.gpus}
         hosts = [process for gpu, process in zip(gpus, found, strict=True) if gpu in used]
         end: int | None = 0
+        finish: int | None = None
         for number, part in enumerate(parts):
             own = {
                 (k, slot): parameters[job, slot]
@@ -75,10 +77,20 @@ def _phases(
             measured = timeline(part.cyclic.plan, [p.parts[number] for p in hosts], part.done(found[0].done), own)
             asked = whole[group][number].phase
             left_out = asked.repeats - part.phase.repeats
-            has_any = any(job.iterations for job in measured.jobs)
-            compared = summary(part.cyclic.plan, measured) if has_any else None
+            length, begin = _length_us(measured), hosts[0].parts[number].begin_us
+            compared = summary(part.cyclic.plan, measured) if length else None
             end = _end_us(request, part, measured, compared, left_out, end)
-            yield MeasuredPhase(group, number, asked.repeats, part.phase.repeats, compared, asked.end_us, end, measured)
+            seam = None if finish is None else begin - finish
+            finish = begin + length if length else None
+            ends = (asked.end_us, end, seam)
+            yield MeasuredPhase(group, number, asked.repeats, part.phase.repeats, compared, *ends, measured)
+
+
+def _length_us(measured: Timeline) -> int:
+    """From the begin of a phase to its last operation; 0 where none was left."""
+    last = [job.iterations[-1] for job in measured.jobs if job.iterations]
+    ends = ([*(b.end_us for b in it.blocks), *(t.end_us for t in it.transfers)] for it in last)
+    return max(chain.from_iterable(ends), default=0)
 
 
 def _end_us(
@@ -94,13 +106,10 @@ def _end_us(
     if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
         return None
     begin = max(before, part.phase.start_us if request.pace else 0)
-    length = 0
     for number, job in zip(part.cyclic.numbers, measured.jobs, strict=True):
         first = min(block.start_us for block in job.iterations[0].blocks)
         begin = max(begin, request.instance.jobs[number].release_us - first)
-        last = job.iterations[-1]
-        length = max([length, *(b.end_us for b in last.blocks), *(t.end_us for t in last.transfers)])
-    return begin + length + left_out * (compared.measured_us or 0)
+    return begin + _length_us(measured) + left_out * (compared.measured_us or 0)
 
 
 def _most_planned(request: PhasedReplayRequest, gpu: str) -> int:

@@ -45,12 +45,15 @@ class Part:
         When each pass of a finite plan began.
     passes
         How many there were.
+    begin_us
+        When the run began, the same for all of its processes.
     """
 
     blocks: list[BlockRecord]
     transfers: list[TransferRecord]
     origins_us: list[int]
     passes: int
+    begin_us: int = 0
 
 
 @dataclass(frozen=True)

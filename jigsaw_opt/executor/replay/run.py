@@ -118,4 +118,5 @@ class Run:
             [t._replace(start_us=t.start_us - begin, end_us=t.end_us - begin) for t in transfers],
             origins,
             passes,
+            begin,
         )
