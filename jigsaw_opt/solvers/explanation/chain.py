@@ -38,7 +38,7 @@ class ChainStep:
     on
         Where it waits: number of a GPU or link among the resources; None for any other kind.
     by
-        The activity that is in the way there; None where there is none.
+        An activity of the job that is in the way there; None where there is none.
     """
 
     kind: StepKind
@@ -189,7 +189,21 @@ class Chains:
             steps.append(ChainStep(kind, low, high, activity, it.resource, it.by))
         if free < start:
             steps.append(ChainStep("slack", free, start, activity))
-        return _joined(steps)
+        return self._joined(steps)
+
+    def _joined(self, steps: Sequence[ChainStep]) -> list[ChainStep]:
+        """Steps in order of time, with neighbours in which the same job is in the way at one place as one."""
+        found: list[ChainStep] = []
+        for step in steps:
+            if found and self._alike(found[-1], step):
+                found[-1] = replace(found[-1], end_us=step.end_us)
+            else:
+                found.append(step)
+        return found
+
+    def _alike(self, one: ChainStep, other: ChainStep) -> bool:
+        jobs = [None if it.by is None else self._flat.job[it.by] for it in (one, other)]
+        return (one.kind, one.on, jobs[0]) == (other.kind, other.on, jobs[1])
 
     def _full(self, activity: int, since: int, start: int) -> Iterator[_Obstacle]:
         """When there is no room for what an activity begins to hold."""
@@ -207,15 +221,3 @@ def _in_the_way(obstacles: Sequence[_Obstacle], moment: int) -> _Obstacle:
     if not there:
         return next(it for it in obstacles if it.start_us > moment)
     return next((it for it in there if it.by is not None), there[0])
-
-
-def _joined(steps: Sequence[ChainStep]) -> list[ChainStep]:
-    """Steps in order of time, with neighbours that are alike as one."""
-    found: list[ChainStep] = []
-    for step in steps:
-        last = found[-1] if found else step
-        if found and (last.kind, last.on, last.by) == (step.kind, step.on, step.by):
-            found[-1] = replace(last, end_us=step.end_us)
-        else:
-            found.append(step)
-    return found
