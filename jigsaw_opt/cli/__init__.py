@@ -26,6 +26,7 @@ COMMANDS = (
     "failures",
     "validate",
     "instances",
+    "new",
     "generate",
     "convert",
     "burst",

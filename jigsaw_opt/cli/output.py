@@ -11,7 +11,17 @@ from pathlib import Path
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 from jigsaw_opt.text import json_text, printable
 
-__all__ = ["emit", "flush", "note", "print_error", "print_json", "print_problems", "print_table", "require_output"]
+__all__ = [
+    "answer",
+    "emit",
+    "flush",
+    "note",
+    "print_error",
+    "print_json",
+    "print_problems",
+    "print_table",
+    "require_output",
+]
 
 _SHOWN_PROBLEMS = 50
 
@@ -24,6 +34,12 @@ def print_json(value: object) -> None:
 def note(message: str) -> None:
     """Say something on standard error, in one line whatever names are in it."""
     print(printable(message), file=sys.stderr, flush=True)
+
+
+def answer(question: str) -> str:
+    """A line from the terminal; the question goes to standard error, as data may go to standard output."""
+    print(printable(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip()
 
 
 def print_table(

@@ -107,10 +107,10 @@ class InstanceBuilder:
     def add_model(
         self,
         name: str,
-        segments: Iterable[Segment],
+        segments: Iterable[Segment] | Model | Mapping[str, Any],
         *,
         levels: Sequence[int] | None = None,
-        state_factor: int = 4,
+        state_factor: int | None = None,
         executor: Mapping[str, Any] | None = None,
     ) -> None:
         """Add a model.
@@ -120,16 +120,20 @@ class InstanceBuilder:
         name
             Its name, which jobs refer to.
         segments
-            Its segments, from the input to the output.
+            Its segments, from the input to the output; or a whole model: a `Model`, what ``jigsaw profile -o`` wrote,
+            or what ``jigsaw profile --json`` printed, both as read from JSON. What is given besides takes the place of
+            its own.
         levels
-            How many segments each level backpropagates, strictly increasing up to all; None for 1, 2, and so on.
+            How many segments each level backpropagates, strictly increasing up to all; None for those of the model,
+            or 1, 2, and so on.
         state_factor
-            Bytes held for weights, gradients and optimiser state per byte of parameters.
+            Bytes held for weights, gradients and optimiser state per byte of parameters; None for that of the model,
+            or 4.
         executor
-            How the executor builds it; None where it is not to be run.
+            How the executor builds it; None for what the model says, or where it is not to be run.
         """
-        model = {"segments": list(segments), "levels": levels, "state_factor": state_factor, "executor": executor}
-        self._models.append((name, {key: value for key, value in model.items() if value is not None}))
+        given = {"levels": levels, "state_factor": state_factor, "executor": executor}
+        self._models.append((name, {**_whole(segments), **{key: it for key, it in given.items() if it is not None}}))
 
     def add_models(self, models: Mapping[str, Model]) -> None:
         """Add models by name, such as those of another instance."""
@@ -244,6 +248,16 @@ class InstanceBuilder:
             "objective": self._objective,
         }
         return decode_instance_tree(lambda report: _plain(tree, "$", report))
+
+
+def _whole(model: Iterable[Segment] | Model | Mapping[str, Any]) -> Mapping[str, Any]:
+    """A model as the document has it, from whatever it is made of."""
+    if isinstance(model, Model):
+        return dict(encode_part(model))
+    if not isinstance(model, Mapping):
+        return {"segments": list(model)}
+    report = model.get("model")  # what `jigsaw profile --json` prints has the model beside what was measured
+    return report if "segments" not in model and isinstance(report, Mapping) else model
 
 
 def _given(**values: int | str | None) -> Json:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jigsaw_opt.problem.instance import Objective
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
 
-__all__ = ["BALANCED", "COVERED", "FAMILIES", "FREE", "FULL", "GBIT", "SHALLOW", "STAIRCASE", "Recipe"]
+__all__ = ["BALANCED", "BATCHES", "COVERED", "FAMILIES", "FREE", "FULL", "GBIT", "SHALLOW", "STAIRCASE", "Recipe"]
 
 GBIT = 125_000_000
 """Bytes per second of a gigabit per second."""
@@ -144,6 +144,8 @@ def _tiny() -> tuple[Recipe, ...]:
 
 _VISION = (("resnet50", 64), ("vgg16", 32))
 _LANGUAGE = (("bert_large", 16), ("gpt2_small", 4), ("gpt2_medium", 2))
+BATCHES: Mapping[str, int] = dict((*_VISION, *_LANGUAGE))
+"""Samples a worker and iteration that a network has where nobody says."""
 
 
 def _stressed(base: Recipe) -> tuple[Recipe, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from decimal import Decimal
 from enum import IntEnum
 from pathlib import Path
@@ -27,6 +29,7 @@ from jigsaw_opt import (
     load_instance,
     validate,
 )
+from jigsaw_opt.documents import encode_model
 from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem.route_policy import RoutePolicy
 
@@ -193,4 +196,23 @@ def test_an_instance_made_by_hand_is_validated() -> None:
         "$.models.m.levels",
         "$.jobs[0].model",
         "$.jobs[0].workers",
+    }
+
+
+def test_models_are_taken_whole() -> None:
+    whole = Model((BODY, HEAD), levels=(2,), state_factor=3, executor={"zoo": "mlp", "arguments": {}, "batch_size": 4})
+    tree = json.loads(encode_model(whole))
+    builder = InstanceBuilder("whole")
+    builder.add_server("s", gpu_type="v100", gpus=1, gpu_memory=10**10, fabric_bandwidth=1)
+    builder.add_model("object", whole)
+    builder.add_model("file", tree)
+    builder.add_model("report", {"device": "cpu", "model": tree, "profile": None})
+    builder.add_model("changed", tree, state_factor=5)
+    builder.add_job("a", model="file", workers=1, iterations=1)
+    models = builder.build().models
+    assert models == {
+        "object": whole,
+        "file": whole,
+        "report": whole,
+        "changed": replace(whole, state_factor=5),
     }

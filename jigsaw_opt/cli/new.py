@@ -1,0 +1,170 @@
+"""Make an instance of your own jobs from a few words; what nobody said is assumed, and told."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from jigsaw_opt.documents.report import Report
+    from jigsaw_opt.errors import Problem
+    from jigsaw_opt.simulation.own_jobs import Assumption, OwnJob, OwnRequest
+
+HELP = "make an instance of your own jobs"
+_CLUSTER = "2x4:v100"
+_MODEL = "resnet50"
+Read = TypeVar("Read")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "--cluster", metavar="SERVERSxGPUS:TYPE", help=f"as in 4x8:v100 or 2x4:v100+1x8:a100 (default: {_CLUSTER})"
+    )
+    parser.add_argument(
+        "--job",
+        action="append",
+        default=[],
+        metavar="NAME:MODEL:WORKERS:ITERATIONS",
+        help="a job, as in a:resnet50:4:100, a:resnet50@128:4:100 (batch) or a:gpt2_small:4:30s; several times",
+    )
+    parser.add_argument("--jobs", metavar="FILE", help="jobs in CSV, as of a workload of jigsaw simulate")
+    parser.add_argument("--columns", default="", metavar="OURS=THEIRS,...", help="what the CSV calls its columns")
+    parser.add_argument(
+        "--model", default=_MODEL, metavar="MODEL", help=f"of jobs in CSV that state a duration (default: {_MODEL})"
+    )
+    parser.add_argument(
+        "--profile", action="append", default=[], metavar="NAME=FILE", help="a model measured by jigsaw profile"
+    )
+    parser.add_argument("--bandwidth", type=int, metavar="BYTES", help="per second of a server's link")
+    parser.add_argument("--segments", type=int, default=6, metavar="N", help="most, of an estimated model (default: 6)")
+    parser.add_argument("--depth", default="full", metavar="RULE", help="full, staircase or free (default: full)")
+    parser.add_argument("--objective", default="makespan", metavar="NAME", help="makespan, weighted_completion, period")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write (default: standard output)")
+    parser.add_argument("--json", action="store_true", help="print what was assumed as JSON; takes -o")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the words, or ask for them; make the instance; write it and tell what was assumed."""
+    from jigsaw_opt.cli.output import emit, require_output
+    from jigsaw_opt.documents import encode_instance
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.simulation.own_jobs import own_instance
+
+    if arguments.json and arguments.output is None:
+        raise UsageError("--json prints what was assumed, so the instance goes to a file: -o")
+    files = [word.partition("=")[2] for word in arguments.profile]
+    require_output(arguments.output, arguments.jobs, *files)
+    _ask(arguments)
+    instance, assumed = own_instance(_request(arguments))
+    emit(encode_instance(instance), arguments.output)
+    _tell(assumed, arguments.json)
+    return 0
+
+
+def _tell(assumed: Sequence[Assumption], as_json: bool) -> None:
+    from dataclasses import asdict
+
+    from jigsaw_opt.cli.output import note, print_json
+
+    if as_json:
+        print_json({"assumed": [asdict(one) for one in assumed]})
+        return
+    for one in assumed:
+        note(f"assumed: {one.what}: {one.value}")
+
+
+def _ask(arguments: argparse.Namespace) -> None:
+    """Ask at a terminal for what was not given, where no job was."""
+    from jigsaw_opt.cli.output import answer
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.instances.architectures import ARCHITECTURES
+
+    if arguments.job or arguments.jobs:
+        return
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("no jobs: give --job NAME:MODEL:WORKERS:ITERATIONS, or --jobs FILE")
+    if arguments.cluster is None:
+        arguments.cluster = answer(f"cluster, SERVERSxGPUS:TYPE [{_CLUSTER}]: ") or None
+    known = ", ".join((*ARCHITECTURES, *(word.partition("=")[0] for word in arguments.profile)))
+    while job := answer(f"job, NAME:MODEL:WORKERS:ITERATIONS, of {known} (nothing: done): "):
+        arguments.job.append(job)
+
+
+def _request(arguments: argparse.Namespace) -> OwnRequest:
+    """The words, read.
+
+    Raises
+    ------
+    InvalidInputError
+        With every word and every file that cannot be read.
+    """
+    from jigsaw_opt.errors import InvalidInputError
+    from jigsaw_opt.simulation.own_jobs import OwnRequest, own_job
+
+    problems: list[Problem] = []
+    jobs = [job for text in arguments.job if (job := _read(partial(own_job, text), "--job", problems))]
+    if arguments.jobs:
+        jobs += _read(partial(_table, arguments), "--jobs", problems) or ()
+    measured: dict[str, Mapping[str, Any]] = {}
+    for word in arguments.profile:
+        measured |= _read(partial(_profile, word, measured), "--profile", problems) or {}
+    if problems:
+        raise InvalidInputError(problems)
+    return OwnRequest(
+        arguments.output.stem if arguments.output else "own",
+        arguments.cluster or _CLUSTER,
+        jobs,
+        measured,
+        arguments.bandwidth,
+        arguments.segments,
+        arguments.depth,
+        arguments.objective,
+    )
+
+
+def _read(read: Callable[[], Read], where: str, problems: list[Problem]) -> Read | None:
+    """What is read, or None with what is wrong added."""
+    from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+
+    try:
+        return read()
+    except InvalidInputError as error:
+        problems.extend(error.problems)
+    except UsageError as error:
+        problems.extend(Problem(where, str(message)) for message in error.args)
+    return None
+
+
+def _table(arguments: argparse.Namespace) -> tuple[OwnJob, ...]:
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.documents.workload_csv import columns_of, decode_workload
+    from jigsaw_opt.simulation.own_jobs import jobs_of
+    from jigsaw_opt.text import readable
+
+    columns = columns_of(arguments.columns)
+    workload = decode_workload(read_file(arguments.jobs), readable(arguments.jobs), columns=columns)
+    return jobs_of(workload, arguments.model)
+
+
+def _profile(word: str, known: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """A measured model by its name; what it holds is checked with the instance."""
+    from jigsaw_opt.documents.parsing import parsed
+    from jigsaw_opt.documents.reading import read_file
+    from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.text import readable
+
+    name, _, file = word.partition("=")
+    if not name or not file or name in known:
+        raise UsageError(f"a profile is NAME=FILE, each name once, not {word!r}")
+    tree = parsed(read_file(file), readable(file), _require_object)
+    return {name: tree}
+
+
+def _require_object(tree: Any, report: Report) -> None:
+    if not isinstance(tree, dict):
+        report.add("$", "a measured model is an object")

@@ -1,0 +1,309 @@
+"""Instances of jobs that a user names in a few words, with what was assumed beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, get_args
+
+from jigsaw_opt.documents import InstanceBuilder
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.instances.architectures import ARCHITECTURES
+from jigsaw_opt.instances.gpus import GPU_TYPES
+from jigsaw_opt.instances.measured import DEPTHS
+from jigsaw_opt.instances.profiles import profile
+from jigsaw_opt.instances.recipes import BATCHES
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.simulation.performance.seconds import Seconds
+
+__all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job"]
+
+_FORM = "NAME:MODEL[@BATCH]:WORKERS:ITERATIONS, or a duration as in 2h, 30min or 90s in place of the iterations"
+_WORDS = re.compile(
+    r"(?P<name>[^:]+):(?P<model>[^:]+):(?P<workers>[0-9]{1,9})"
+    r":(?P<amount>[0-9]{1,15}(?:\.[0-9]{1,9})?)(?P<unit>h|min|s)?"
+)
+_MODEL = re.compile(r"(?P<network>.+?)@(?P<batch>[0-9]{1,9})")
+_UNITS_US = {"h": 3_600_000_000, "min": 60_000_000, "s": 1_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class OwnJob:
+    """A job in a few words.
+
+    Parameters
+    ----------
+    name, model, workers
+        Its name; a measured model, or a known network as in ``resnet50`` or ``resnet50@128``; number of workers.
+    iterations, duration_us
+        How many iterations, or for how many microseconds it runs alone on as many GPUs; one of the two.
+    release_us, weight
+        As of a job of an instance.
+    """
+
+    name: str
+    model: str
+    workers: int
+    iterations: int | None = None
+    duration_us: int | None = None
+    release_us: int = 0
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What the instance states and the user did not say."""
+
+    what: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRequest:
+    """The wanted instance in words.
+
+    Parameters
+    ----------
+    name
+        Of the instance.
+    cluster
+        As `grid` reads it.
+    jobs
+        At least one.
+    measured
+        Models by name, each a tree as `encode_model` writes it.
+    bandwidth
+        Bytes per second of a server's link; None for that of `grid`.
+    segments
+        Most segments of an estimated model.
+    depth, objective
+        Depth rule of all jobs, a name in `DEPTHS`; objective of the instance. ``period`` makes the horizon cyclic.
+    """
+
+    name: str
+    cluster: str
+    jobs: Sequence[OwnJob]
+    measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bandwidth: int | None = None
+    segments: int = 6
+    depth: str = "full"
+    objective: Objective = "makespan"
+
+
+def own_job(text: str) -> OwnJob:
+    """A job from words such as ``train:resnet50:4:100`` or ``train:resnet50@128:4:2h``.
+
+    Raises
+    ------
+    UsageError
+        It reads otherwise.
+    """
+    found = _WORDS.fullmatch(text.strip())
+    if found is None or (found["unit"] is None and "." in found["amount"]):
+        raise UsageError(f"a job is {_FORM}; not {text!r}")
+    amount, unit = Decimal(found["amount"]), found["unit"]
+    words = found["name"], found["model"], int(found["workers"])
+    return OwnJob(*words, duration_us=round(amount * _UNITS_US[unit])) if unit else OwnJob(*words, int(amount))
+
+
+def jobs_of(workload: Workload, model: str) -> tuple[OwnJob, ...]:
+    """The jobs of a workload; those that state only their duration have the model `model`.
+
+    Raises
+    ------
+    UsageError
+        With every job that has neither iterations nor a duration.
+    """
+    wrong = [f"job {job.name!r} has no number of iterations" for job in workload.jobs if job.iterations is None]
+    if wrong:
+        raise UsageError(*wrong)
+    return tuple(_of_trace(job, model) for job in workload.jobs)
+
+
+def _of_trace(job: TraceJob, model: str) -> OwnJob:
+    if job.model != Seconds.name:
+        return OwnJob(job.name, job.model, job.gpus, job.iterations, None, job.submit_us, job.weight)
+    assert job.iterations is not None
+    return OwnJob(job.name, model, job.gpus, None, job.iterations * 1_000_000, job.submit_us, job.weight)
+
+
+def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]:
+    """The instance that was asked for, and what it states that nobody said.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem: of the words; or, where they are right, of the models and jobs by their path in the
+        document; or, where that is right too, jobs that the cluster cannot run.
+    """
+    problems: list[Problem] = []
+    _check_words(request, problems)
+    cluster = _cluster(request, problems)
+    networks = _networks(request, cluster, problems)
+    if problems or cluster is None:
+        raise InvalidInputError(problems)
+    drawn = _drawn(request, cluster, networks)
+    performance = Profiled(drawn.cluster, drawn.models)
+    alone = [TraceJob(job.name, 0, job.model, job.workers, 1) for job in drawn.data_parallel]
+    for index, job in enumerate(alone):
+        reason = performance.unknown(job)
+        if reason is not None:
+            problems.append(Problem(f"$.jobs[{index}]", reason))
+    if problems:
+        raise InvalidInputError(problems)
+    paces = [performance.alone_us(job) for job in alone]
+    counts = [_iterations(own, pace) for own, pace in zip(request.jobs, paces, strict=True)]
+    jobs = tuple(replace(job, iterations=n) for job, n in zip(drawn.data_parallel, counts, strict=True))
+    assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
+    return replace(drawn, jobs=jobs), assumed
+
+
+def _iterations(job: OwnJob, pace_us: int) -> int:
+    if job.duration_us is not None:
+        return max(1, round(job.duration_us / pace_us))
+    return 1 if job.iterations is None else job.iterations
+
+
+def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
+    """What is wrong with the words that concern the whole instance."""
+    for what, value, known in (
+        ("depth", request.depth, tuple(DEPTHS)),
+        ("objective", request.objective, get_args(Objective)),
+    ):
+        if value not in known:
+            problems.append(Problem(what, f"is one of {', '.join(known)}, not {value!r}"))
+    for what, number in (("bandwidth", request.bandwidth), ("segments", request.segments)):
+        if number is not None and number < 1:
+            problems.append(Problem(what, f"is at least 1, not {number}"))
+    if not request.jobs:
+        problems.append(Problem("jobs", "there is none", f"a job is {_FORM}"))
+    if request.objective == "period":
+        timed = (job.name for job in request.jobs if job.duration_us is not None)
+        problems.extend(Problem(f"job {name}", "has a duration; a period has iterations") for name in timed)
+
+
+def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
+    """The cluster, or None with what is wrong with its words."""
+    try:
+        cluster = grid(request.cluster)
+    except UsageError as error:
+        problems.append(Problem("cluster", str(error)))
+        return None
+    if cluster is None:
+        problems.append(Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}"))
+        return None
+    if request.bandwidth is None:
+        return cluster
+    return replace(cluster, links=tuple(replace(link, bandwidth=request.bandwidth) for link in cluster.links))
+
+
+def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Problem]) -> dict[str, Model]:
+    """Estimated models by the words that jobs use for them; words of measured models are left out."""
+    found: dict[str, Model] = {}
+    for word in dict.fromkeys(job.model for job in request.jobs):
+        network, batch = _network(word)
+        if word in request.measured:
+            continue
+        if network not in ARCHITECTURES:
+            known = ", ".join((*ARCHITECTURES, *request.measured))
+            problems.append(Problem(f"model {word}", "is not known", f"known are {known}; a profile adds others"))
+        elif batch < 1:
+            problems.append(Problem(f"model {word}", "has a batch of at least 1"))
+        elif cluster is not None and _data_sheets(word, cluster, problems) and request.segments >= 1:
+            types = tuple(dict.fromkeys(server.gpu_type for server in cluster.servers))
+            found[word] = profile(network, batch, types, min(request.segments, len(ARCHITECTURES[network]())))
+    return found
+
+
+def _network(word: str) -> tuple[str, int]:
+    """Network and batch, the usual one where the word has none."""
+    found = _MODEL.fullmatch(word)
+    return (found["network"], int(found["batch"])) if found else (word, BATCHES.get(word, 1))
+
+
+def _data_sheets(word: str, cluster: Cluster, problems: list[Problem]) -> bool:
+    """Whether all types of GPUs have figures to estimate from."""
+    unknown = sorted({server.gpu_type for server in cluster.servers} - set(GPU_TYPES))
+    for kind in unknown:
+        hint = f"known are {', '.join(GPU_TYPES)}; others take a measured profile"
+        problems.append(Problem(f"model {word}", f"cannot be estimated on GPUs of type {kind!r}", hint))
+    return not unknown
+
+
+def _key(word: str) -> str:
+    """What the document calls an estimated model."""
+    network, batch = _network(word)
+    return f"{network}-b{batch}-estimate"
+
+
+def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model]) -> Instance:
+    """The instance, with one iteration of jobs by duration.
+
+    Raises
+    ------
+    InvalidInputError
+        It breaks a rule of the document.
+    """
+    horizon: Horizon = "cyclic" if request.objective == "period" else "finite"
+    builder = InstanceBuilder(request.name, horizon=horizon, objective=request.objective)
+    builder.add_cluster(cluster)
+    builder.add_models({_key(word): model for word, model in networks.items()})
+    used = {job.model for job in request.jobs}
+    for name, tree in request.measured.items():
+        if name in used:
+            builder.add_model(name, tree)
+    for job in request.jobs:
+        builder.add_job(
+            job.name,
+            model=_key(job.model) if job.model in networks else job.model,
+            workers=job.workers,
+            iterations=1 if job.iterations is None else job.iterations,
+            release_us=job.release_us,
+            weight=job.weight,
+            depth=DEPTHS[request.depth],
+        )
+    return builder.build()
+
+
+def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
+    assumed = [
+        Assumption("topology", "all servers behind one switch"),
+        *(
+            Assumption(f"GPUs of type {kind}", f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server")
+            for kind, memory, fabric in dict.fromkeys(
+                (server.gpu_type, server.gpu_memory, server.fabric_bandwidth) for server in cluster.servers
+            )
+        ),
+        Assumption("depth rule of all jobs", request.depth),
+        Assumption("objective", request.objective),
+    ]
+    if request.bandwidth is None:
+        assumed.insert(1, Assumption("bandwidth of a server's link", f"{cluster.links[0].bandwidth * 8 / 1e9:g} Gb/s"))
+    return assumed
+
+
+def _of_models(request: OwnRequest, networks: Mapping[str, Model]) -> list[Assumption]:
+    return [
+        Assumption(
+            f"model {word}",
+            f"estimated from data sheets, not measured: batch {_network(word)[1]} a worker, "
+            f"{len(model.segments)} segments, "
+            + ", ".join(f"{model.block_us(kind)[-1]} us a block on {kind}" for kind in model.gpu_types),
+        )
+        for word, model in networks.items()
+    ]
+
+
+def _of_jobs(request: OwnRequest, counts: Sequence[int], paces: Sequence[int]) -> list[Assumption]:
+    return [
+        Assumption(f"job {job.name}", f"{count} iterations of {job.model}, each of {pace} us alone")
+        for job, count, pace in zip(request.jobs, counts, paces, strict=True)
+        if job.duration_us is not None
+    ]

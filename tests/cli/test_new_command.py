@@ -1,0 +1,79 @@
+"""`jigsaw new`: words, tables and profiles become an instance; problems are told at once."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import encode_model, load_instance
+from jigsaw_opt.instances import profile
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_words_and_a_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    measured, output = tmp_path / "net.json", tmp_path / "mine.json"
+    measured.write_bytes(encode_model(profile("vgg16", 4, ["v100"], 3)))
+    words = ["--job", "a:resnet50:4:10", "--job", "b:net:2:5", "--profile", f"net={measured}", "-o", str(output)]
+    assert main(["new", *words, "--json"]) == 0
+    assumed = {one["what"] for one in json.loads(capsys.readouterr().out)["assumed"]}
+    assert {"topology", "model resnet50", "objective"} <= assumed
+    instance = load_instance(output)
+    assert (instance.name, sorted(instance.models)) == ("mine", ["net", "resnet50-b64-estimate"])
+
+
+def test_a_table_of_durations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, output = tmp_path / "jobs.csv", tmp_path / "mine.json"
+    table.write_text("id,user,num_gpu,time,run\nx,me,4,0,60\n")
+    columns = "name=id,gpus=num_gpu,submit_s=time,duration_s=run"
+    words = ["--jobs", str(table), "--columns", columns, "--model", "bert_large", "-o", str(output)]
+    assert main(["new", *words]) == 0
+    assert "assumed: job x: " in capsys.readouterr().err
+    (job,) = load_instance(output).data_parallel
+    assert (job.name, job.model, job.workers) == ("x", "bert_large-b16-estimate", 4)
+
+
+def test_questions_at_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal("1x2:a100\na:vgg16:2:3\n\n"))
+    assert main(["new"]) == 0
+    streams = capsys.readouterr()
+    assert json.loads(streams.out)["cluster"]["servers"][0]["gpu_type"] == "a100"
+    assert "of resnet50, vgg16, bert_large, gpt2_small, gpt2_medium (nothing: done): " in streams.err
+
+
+def test_everything_that_is_wrong_with_words_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken, output = tmp_path / "net.json", tmp_path / "mine.json"
+    broken.write_text("[]")
+    words = ["--job", "a", "--jobs", str(tmp_path / "none.csv"), "--profile", "x", "--profile", f"n={broken}"]
+    assert main(["new", *words, "-o", str(output)]) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("error: 4 problems\n")
+    assert all(word in told for word in ("--job: a job is ", "none.csv", "--profile: a profile is ", "net.json"))
+    assert main(["new", "--job", "a:resnet5:1:1", "-o", str(output)]) == 3
+    assert "known are resnet50, vgg16" in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_calls_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert main(["new"]) == 2
+    assert main(["new", "--job", "a:vgg16:1:1", "--json"]) == 2
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_commands_of_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / page).read_text()
+    (words,) = re.findall(r"^\$ jigsaw (new .*)$", text, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(words, comments=True)) == 0
+    assert len(load_instance("my.json").jobs) == 2
