@@ -1,4 +1,4 @@
-"""The page of a phased plan in a real headless Chromium: a phase is chosen by its bar or in turn, with 100 of them too."""
+"""The page of a phased plan in a real headless Chromium: its 100 phases are chosen by their bars or in turn."""
 
 from __future__ import annotations
 
