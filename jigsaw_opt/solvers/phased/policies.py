@@ -39,7 +39,9 @@ def policies(jobs: Mapping[str, Job], shelves: Sequence[Plan], timing: Timing) -
     def apart(name: str, running: Sequence[str]) -> bool:
         return all(gpus[name].isdisjoint(gpus[other]) for other in running)
 
-    yield PhasePolicy(sorted(jobs, key=shelf_of.__getitem__), same_shelf, _ending_together)
+    placed = {job.name: len(job.iterations) for shelf in shelves for job in shelf.jobs if job.name in jobs}
+    by_shelf = sorted(jobs, key=shelf_of.__getitem__)
+    yield PhasePolicy(by_shelf, same_shelf, _as_placed(placed))
     if len(jobs) == 1:
         return
     alone_us = {name: timing({name: 1}).objective for name in jobs}
@@ -53,6 +55,7 @@ def policies(jobs: Mapping[str, Job], shelves: Sequence[Plan], timing: Timing) -
         yield PhasePolicy(order, apart, pace)
     yield PhasePolicy(by_release, _never, _ending_together)
     yield PhasePolicy(sorted(by_ratio, key=shelf_of.__getitem__), same_shelf, pace)
+    yield PhasePolicy(by_shelf, same_shelf, _ending_together)
 
 
 def _never(name: str, running: Sequence[str]) -> bool:
@@ -61,6 +64,16 @@ def _never(name: str, running: Sequence[str]) -> bool:
 
 def _ending_together(remaining: Mapping[str, int]) -> dict[str, int]:
     return {name: min(count, remaining[name]) for name, count in iteration_counts(remaining).items()}
+
+
+def _as_placed(placed: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[str, int]]:
+    """As many iterations as in the shelf, while all have so many left; then they end together."""
+
+    def counts(remaining: Mapping[str, int]) -> dict[str, int]:
+        whole = all(placed[name] <= left for name, left in remaining.items())
+        return {name: placed[name] for name in remaining} if whole else _ending_together(remaining)
+
+    return counts
 
 
 def _own_pace(alone_us: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[str, int]]:

@@ -14,7 +14,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS, cut
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
-from jigsaw_opt.problem.plan import Plan, PlanStatus
+from jigsaw_opt.problem.plan import PlanStatus
 from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
@@ -22,27 +22,21 @@ from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
-from jigsaw_opt.solvers.phased.shelves import cyclic_part, placed_shelves, sharing_groups
-from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
+from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
+from jigsaw_opt.solvers.phased.timer import PhaseTimer
 from jigsaw_opt.solvers.result import Conflict, Status, relative_gap
-from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.solvers.stronger import BOUND_WORK
 
 __all__ = ["PhasedResult", "is_long", "solve_phased"]
 
 _AMPLE = 2**53 - 1
 _MOST = 4
-_PLACINGS = (("greedy", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
+_PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
-_LAST_PLACING = ("auto", _MOST)
-"""The same, where there is a time limit and some of it is left."""
 _PLACING_SHARE = 0.4
-"""Of what is left then, for placing."""
+"""Of what is left, for placing by `auto`, which takes part only within a time limit."""
 _BOUND_SHARE = 0.1
 """Of a time limit, for the bound."""
-_LEAST_SECONDS = 1.0
-"""For a cyclic plan without which a group has no phases at all."""
-_INSTANT = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +114,9 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     bound, causes = _bound(instance, options, started), _causes(instance)
     if causes:
         return none(Status.INFEASIBLE, bound.value, bound.proof, conflicts=causes)
-    try:
-        plan = _planned(instance, options, bound, started)
-    except OutOfTimeError:
-        plan = None
+    plan = _planned(instance, options, bound, started)
     seconds = time.monotonic() - started
-    if plan is None or _rank(instance, plan)[0] > 0:
+    if plan is None:
         return none(Status.UNKNOWN, bound.value, bound.proof, seconds=seconds)
     plan = replace(plan, solver={**plan.solver, "seconds": round(seconds, 3)})
     require_correct(instance, plan, "the solver of phased plans")
@@ -175,46 +166,69 @@ def _require(instance: Instance) -> None:
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
     """The best plan on several placements, as far as time goes; no more once one is at the bound."""
-    best: PhasedPlan | None = None
-    for placing in _PLACINGS if options.time_limit is None else (*_PLACINGS, _LAST_PLACING):
-        timer = _Timer(instance, options, started, first=best is None)
-        if options.cancel.is_set() or (best is not None and timer.is_over):
-            break
-        try:
-            plan = _planned_on(instance, timer, placing, bound, options.seed)
-        except OutOfTimeError:
-            break
-        if plan is not None and (best is None or _rank(instance, plan) < _rank(instance, best)):
-            best = plan
-        if best is not None and _rank(instance, best) <= (0, bound.value):
-            break
-    return best
+    placed: list[_PlacedGroups] = []
+    timer = PhaseTimer(instance, options, started)
+    try:
+        for placing in _PLACINGS:
+            if placing[0] == "auto" and options.time_limit is None:
+                continue
+            if placed and timer.is_over:
+                break
+            placed += _placed(instance, timer, placing)
+            timer.first = not placed  # From the first plan on the limit is kept.
+            if placed and placed[-1].rank <= (0, bound.value):
+                break
+        placed.sort(key=lambda one: one.rank)
+        for one in placed:
+            if placed[0].rank > (0, bound.value):
+                _improve(one.groups, bound.value)
+    except OutOfTimeError:
+        pass
+    best = min(placed, key=lambda one: one.rank, default=None)
+    return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options.seed)
 
 
-def _planned_on(
-    instance: Instance, timer: _Timer, placing: tuple[str, int], bound: Bound, seed: int
-) -> PhasedPlan | None:
-    """The best plan on one placement; None where there is none."""
+def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[_PlacedGroups]:
+    """Groups on one placement, each with phases; nothing where there is none."""
     name, most = placing
-    shelves = placed_shelves(instance, instance.data_parallel, partial(timer.placed, name), most)
+    share = _PLACING_SHARE if name == "auto" else 1.0
+    shelves = placed_shelves(instance, instance.data_parallel, partial(timer.placed, name, share), most)
     if shelves is None:
-        return None
+        return
     timing = partial(timer.timed, shelves)
     groups = []
     for names in sharing_groups(instance, shelves):
         jobs = {job.name: job for job in instance.data_parallel if job.name in names}
         groups.append(_GroupSearch(instance, jobs, policies(jobs, shelves, timing), timing))
-    timer.first = False  # Now that every group has phases, the limit is kept.
-    _improve(groups, bound.value)
-    objective = _objective(instance, _ends_us([phase for group in groups for phase in group.phases]))
+    yield _PlacedGroups(name, groups, instance.objective == "makespan")
+
+
+def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> PhasedPlan:
+    objective = placed.rank[1]
     status: PlanStatus = "optimal" if bound.value == objective else "feasible"
-    found = tuple(PhaseGroup(tuple(group.phases)) for group in groups)
-    solver = {"name": "phased", "seed": seed, "placed_by": name}
+    found = tuple(PhaseGroup(tuple(group.phases)) for group in placed.groups)
+    solver = {"name": "phased", "seed": seed, "placed_by": placed.name}
     return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound.value, found, solver)
 
 
+@dataclass(frozen=True, slots=True)
+class _PlacedGroups:
+    """Groups of one placement, what made it, and whether the last end counts or the sum."""
+
+    name: str
+    groups: Sequence[_GroupSearch]
+    last: bool
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """How late jobs are in all, then the objective."""
+        values = [group.value for group in self.groups]
+        parts = [part for _, part in values]
+        return sum(late for late, _ in values), max(parts) if self.last else sum(parts)
+
+
 class _GroupSearch:
-    """The best phases of a group so far, and the policies that are left to try.
+    """The best phases of a group so far, how late and how good they are, and the policies that are left to try.
 
     Raises
     ------
@@ -227,11 +241,11 @@ class _GroupSearch:
     ) -> None:
         self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
         self.phases = phases_of(jobs, next(ways), timing)
-        self._value = _value(instance, jobs, self.phases)
+        self.value = _value(instance, jobs, self.phases)
 
     def may_help(self, bound: int) -> bool:
         """Whether a better group may make a better plan."""
-        return self._instance.objective != "makespan" or self._value > (0, bound)
+        return self._instance.objective != "makespan" or self.value > (0, bound)
 
     def step(self) -> bool:
         """Try a policy; says whether there was one left."""
@@ -240,65 +254,16 @@ class _GroupSearch:
             return False
         tried = phases_of(self._jobs, policy, self._timing)
         value = _value(self._instance, self._jobs, tried)
-        if value < self._value:
-            self._value, self.phases = value, tried
+        if value < self.value:
+            self.value, self.phases = value, tried
         return True
 
 
 def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
-    """Let the groups try policies in turn, as far as time goes."""
+    """Let the groups try policies in turn."""
     left = list(groups)
-    try:
-        while left:
-            left = [group for group in left if group.may_help(bound) and group.step()]
-    except OutOfTimeError:
-        return
-
-
-class _Timer:
-    """Makes cyclic plans within a time limit, each of them once."""
-
-    def __init__(self, instance: Instance, options: Options, started: float, first: bool) -> None:
-        self._instance, self._options = instance, options
-        self._end = None if options.time_limit is None else started + options.time_limit
-        self._known: dict[tuple[tuple[str, int], ...], Plan] = {}
-        self.first = first
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the limit is reached."""
-        return self._end is not None and time.monotonic() >= self._end
-
-    def placed(self, solver: str, part: Instance) -> Plan | None:
-        """A cyclic plan of some jobs, wherever they are."""
-        share = _PLACING_SHARE if (solver, _MOST) == _LAST_PLACING else 1.0
-        return solve(part, solver, self._within(share, _LEAST_SECONDS if self.first else 0.0)).plan
-
-    def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
-        """A cyclic plan of jobs that run together, on the GPUs that their shelf has.
-
-        Raises
-        ------
-        OutOfTimeError
-            There was no time for one.
-        """
-        key = tuple(sorted(counts.items()))
-        if key not in self._known:
-            placements = {job.name: job.gpus for plan in shelves for job in plan.jobs if job.name in counts}
-            part = cyclic_part(self._instance, counts)
-            result = solve(
-                part, FixedPlacementTiming(placements), self._within(1.0, _LEAST_SECONDS if self.first else 0.0)
-            )
-            if result.plan is None:
-                raise OutOfTimeError("no time was left for the cyclic plan of a phase")
-            self._known[key] = result.plan
-        return self._known[key]
-
-    def _within(self, share: float, least: float) -> Options:
-        """A share of the time that is left, and so many seconds at least."""
-        limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
-        asked = self._options
-        return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+    while left:
+        left = [group for group in left if group.may_help(bound) and group.step()]
 
 
 def _ends_us(phases: Sequence[Phase]) -> dict[str, int]:
@@ -314,11 +279,6 @@ def _objective(instance: Instance, ends: Mapping[str, int]) -> int:
     if instance.objective == "makespan":
         return max(ends.values())
     return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
-
-
-def _rank(instance: Instance, plan: PhasedPlan) -> tuple[int, int]:
-    """How late jobs are in all, then the objective."""
-    return _value(instance, {job.name: job for job in instance.data_parallel}, [it for _, _, it in plan.all_phases()])
 
 
 def _value(instance: Instance, jobs: Mapping[str, Job], phases: Sequence[Phase]) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Cyclic plans of jobs that stay on their GPUs, by modulo insertion at shorter and shorter periods."""
+"""Cyclic plans of jobs that stay on their GPUs: insertion at shorter and shorter periods, then annealed orders."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
 from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
+from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
 __all__ = ["FixedPlacementTiming"]
@@ -21,6 +23,10 @@ __all__ = ["FixedPlacementTiming"]
 _FRUITLESS = 2
 """Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
 _WORTH = 0.002
+_VISITS, _STEPS_AN_OPERATION, _MOST_STEPS = 1_000_000, 20, 4_000
+"""Limits of one annealing of an order."""
+_TEMPERATURE = 0.01
+"""Share of the period that its first steps may lose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +37,12 @@ class FixedPlacementTiming:
     ----------
     placements
         By name of a job, the names of its workers' GPUs.
+    known
+        A plan of the same jobs there, or None.
     """
 
     placements: Mapping[str, Sequence[str]]
+    known: Timetable | None = None
     name: str = "timing"
     display_name: str = "cyclic timetables of a given placement"
 
@@ -49,10 +58,10 @@ class FixedPlacementTiming:
 
     def run(self, control: Control) -> Result:
         """Offer plans with shorter and shorter periods."""
-        return control.conclude(lambda: _timed(control, self.placements))
+        return control.conclude(lambda: _timed(control, self.placements, self.known))
 
 
-def _timed(control: Control, placements: Mapping[str, Sequence[str]]) -> StoppedBy:
+def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
     operations, rng = control.operations, random.Random(control.options.seed)
     asked = demands(operations)
     if asked is None:
@@ -61,15 +70,33 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]]) -> Stopped
     assignments = _assignments(data, placements)
     if assignments is None:
         return StoppedBy.COMPLETED
+    best = None if known is None else _offered(control, known)
+    orders: SequenceSearch | None = None
     fruitless = 0
     while fruitless < _FRUITLESS and control.reason() is None:
         most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
-        best = most if control.objective is None else control.objective
-        for timetable in reinserted(data, assignments, best, rng, lambda: control.reason() is not None):
-            control.offer(timetable)
-        gained = best - (best if control.objective is None else control.objective)
-        fruitless = 0 if gained > best * _WORTH else fruitless + 1
+        before = most if control.objective is None else control.objective
+        for timetable in reinserted(data, assignments, before, rng, lambda: control.reason() is not None):
+            best = _offered(control, timetable)
+        if best is not None and len(assignments) > 1 and control.reason() is None:
+            orders = orders or SequenceSearch(data, rng)
+            best = _offered(control, _annealed(orders, best, control))
+        gained = before - (before if control.objective is None else control.objective)
+        fruitless = 0 if gained > before * _WORTH else fruitless + 1
     return control.reason() or StoppedBy.COMPLETED
+
+
+def _offered(control: Control, timetable: Timetable) -> Timetable:
+    control.offer(timetable)
+    return timetable
+
+
+def _annealed(orders: SequenceSearch, timetable: Timetable, control: Control) -> Timetable:
+    """The timetable with its operations in a better order, if annealing finds one."""
+    given = orders.given(timetable)
+    steps = max(1, min(_MOST_STEPS, _VISITS // orders.size, _STEPS_AN_OPERATION * orders.size))
+    found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: control.reason() is not None)
+    return orders.timetable(found) if found.value < given.value else timetable
 
 
 def _assignments(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:

@@ -1,0 +1,86 @@
+"""Cyclic plans of shelves and phases within a time limit, each of them made once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.shelves import cyclic_part
+from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["PhaseTimer"]
+
+_LEAST_SECONDS = 1.0
+"""For a cyclic plan without which a group has no phases at all."""
+_INSTANT = 0.001
+
+
+class PhaseTimer:
+    """Makes cyclic plans.
+
+    Parameters
+    ----------
+    instance, options
+        What is solved, and how.
+    started
+        When that began, by the monotonic clock.
+
+    Attributes
+    ----------
+    first
+        Whether there is no phased plan yet, so that the limit may be passed by a second.
+    """
+
+    def __init__(self, instance: Instance, options: Options, started: float) -> None:
+        self._instance, self._options = instance, options
+        self._end = None if options.time_limit is None else started + options.time_limit
+        self._known: dict[tuple[tuple[str, int, tuple[str, ...]], ...], Plan] = {}
+        self.first = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit is reached, or the solve is cancelled."""
+        return self._options.cancel.is_set() or (self._end is not None and time.monotonic() >= self._end)
+
+    def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
+        """A cyclic plan of some jobs, wherever they are, within a share of the time that is left."""
+        return solve(part, solver, self._within(share)).plan
+
+    def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
+        """A cyclic plan of jobs that run together, on the GPUs that their shelf has.
+
+        Raises
+        ------
+        OutOfTimeError
+            There was no time for one.
+        """
+        gpus = {job.name: job.gpus for plan in shelves for job in plan.jobs if job.name in counts}
+        key = tuple((name, counts[name], gpus[name]) for name in sorted(counts))
+        if key not in self._known:
+            timing = FixedPlacementTiming(gpus, _as_placed(shelves, counts))
+            result = solve(cyclic_part(self._instance, counts), timing, self._within(1.0))
+            if result.plan is None:
+                raise OutOfTimeError("no time was left for the cyclic plan of a phase")
+            self._known[key] = result.plan
+        return self._known[key]
+
+    def _within(self, share: float) -> Options:
+        least = _LEAST_SECONDS if self.first else 0.0
+        limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
+        asked = self._options
+        return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+
+
+def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable | None:
+    """What the shelf that has these jobs with so many iterations, with or without others, does with them."""
+    for plan in shelves:
+        jobs = tuple(job for job in plan.data_parallel if counts.get(job.name) == len(job.iterations))
+        if len(jobs) == len(counts):
+            return Timetable(jobs, plan.period_us)
+    return None
