@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
@@ -14,6 +14,7 @@ __all__ = ["columns_of", "decode_workload", "encode_workload"]
 
 _UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "h": 3_600_000_000}
 _SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items()}
+_DATED = "submit"
 _DURATION: Mapping[str, int] = {f"duration_{unit}": us for unit, us in _UNITS.items()}
 _OPTIONAL = ("min_gpus", "max_gpus", "weight", "batch_size", "foreground")
 _HEADER = ("name", "submit_us", "model", "gpus", "iterations", *_OPTIONAL)
@@ -33,8 +34,9 @@ def columns_of(text: str) -> dict[str, str]:
         own, equals, theirs = (part.strip() for part in word.partition("="))
         if not equals or not theirs or own in columns or theirs in columns.values():
             raise UsageError(f"columns are OURS=THEIRS between commas, each once, not {word!r}")
-        if own not in (*_HEADER, *_SUBMIT, *_DURATION):
-            raise UsageError(f"a workload has no column {own!r}; there are {', '.join((*_HEADER, *_DURATION))}")
+        if own not in (*_HEADER, *_SUBMIT, _DATED, *_DURATION):
+            known = ", ".join((*_HEADER, _DATED, *_DURATION))
+            raise UsageError(f"a workload has no column {own!r}; there are {known}")
         columns[own] = theirs
     return columns
 
@@ -54,7 +56,8 @@ def decode_workload(
     accept
         Says what is wrong with a job that is well written.
     columns
-        What the text calls our columns, by our names. Where it is given, columns that are not ours are left aside.
+        What the text calls our columns, by our names. Where it is given, columns that are not ours are left aside, and
+        so are lines with 0 GPUs.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def decode_workload(
         With every line that is wrong.
     """
     table = JobTable(data, source, ("gpus",), names=columns)
-    submit, duration = _only(table, "submission", _SUBMIT), None
+    submit, duration = _only(table, "submission", (*_SUBMIT, _DATED)), None
     if any(map(table.has, _DURATION)):
         duration = _only(table, "duration", _DURATION)
     elif not table.has("model"):
@@ -71,10 +74,17 @@ def decode_workload(
         _refuse_unknown(table, duration)
     table.lines.raise_if_any()
     assert submit is not None
-    return table.workload(source, partial(_job, submit=submit, duration=duration), accept)
+    job_of = partial(_job, submit=submit, duration=duration)
+    workload = table.workload(source, partial(_on_gpus, job_of) if columns else job_of, accept)
+    return from_first(workload) if submit == _DATED else workload
 
 
-def _only(table: JobTable, what: str, names: Mapping[str, int]) -> str | None:
+def _on_gpus(job_of: Callable[[Row], TraceJob], row: Row) -> TraceJob | None:
+    """The job of a line, or None where it has no GPU."""
+    return None if row.is_zero("gpus") else job_of(row)
+
+
+def _only(table: JobTable, what: str, names: Iterable[str]) -> str | None:
     """The column of that time, in whichever unit; any other number than one is a problem."""
     found = [name for name in names if table.has(name)]
     if len(found) != 1:
@@ -86,7 +96,7 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     """Columns that are none of ours; a job that states its duration has no model and no iterations."""
     known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
     for name in table.columns:
-        if name not in known and name not in _SUBMIT and not (duration and name in _DURATION):
+        if name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
             table.lines.add(1, f"unknown column {name!r}", f"known are {', '.join(known)}")
 
 
@@ -110,7 +120,7 @@ def _job(row: Row, submit: str, duration: str | None) -> TraceJob:
         row.add(f"foreground is 0 or 1, not {foreground}")
     return TraceJob(
         restored(row.text("name")) if row.has("name") else f"line-{row.number}",
-        row.microseconds(submit, _SUBMIT[submit]),
+        row.moment(submit) if submit == _DATED else row.microseconds(submit, _SUBMIT[submit]),
         _SECONDS if duration else restored(row.shared("model")),
         gpus,
         _seconds(row, duration) if duration else row.optional("iterations"),

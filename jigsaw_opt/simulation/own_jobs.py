@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, get_args
 
-from jigsaw_opt.documents import InstanceBuilder
+from jigsaw_opt.documents import InstanceBuilder, validate
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.architectures import ARCHITECTURES
 from jigsaw_opt.instances.gpus import GPU_TYPES
@@ -162,7 +162,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     counts = [_iterations(own, pace) for own, pace in zip(request.jobs, paces, strict=True)]
     jobs = tuple(replace(job, iterations=n) for job, n in zip(drawn.data_parallel, counts, strict=True))
     assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
-    return replace(drawn, jobs=jobs), assumed
+    return validate(replace(drawn, jobs=jobs)), assumed
 
 
 def _iterations(job: OwnJob, pace_us: int) -> int:

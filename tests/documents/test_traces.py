@@ -58,7 +58,7 @@ def test_every_problem_of_every_line() -> None:
 def test_every_problem_of_the_header() -> None:
     assert problems("csv", "name,submit_s,submit_ms,gpus,gpus,colour\n") == [
         "t:1: two columns are called 'gpus'",
-        "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h)",
+        "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h, submit)",
         "t:1: no column 'model', nor one with the duration (one of duration_us, duration_ms, duration_s, duration_h)",
         "t:1: unknown column 'colour' (known are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
         "weight, batch_size, foreground)",
@@ -89,6 +89,23 @@ def test_columns_of_tables_as_they_are() -> None:
         read_trace("csv", "gpus,time\n", "t", columns=columns)
     with pytest.raises(UsageError, match=r"own format, and x\.csv is 'philly'"):
         read_trace("philly", "", "x.csv", columns=columns)
+
+
+def test_tables_with_dates_and_jobs_without_gpus() -> None:
+    columns = columns_of("name=job_id,gpus=gpu_num,submit=submit_time,duration_s=duration")
+    header = "job_id,gpu_num,submit_time,duration\n"
+    text = header + "a,8,2020-04-02 00:00:10,60\ncpu,0,2020-04-01 00:00:00,9\nb,1,2020-04-02T00:00:04,7\n"
+    assert read_trace("csv", text, "t", columns=columns).jobs == (
+        TraceJob("b", 0, "seconds", 1, 7),
+        TraceJob("a", 6_000_000, "seconds", 8, 60),
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        read_trace("csv", header + "a,-1,Unknown,60\n", "t", columns=columns)
+    assert [str(problem) for problem in caught.value.problems] == [
+        "t:2: gpus is negative: -1",
+        "t:2: submit is a local date and time, not 'Unknown'",
+    ]
+    assert problems("csv", "submit_s,gpus,duration_s\n0,0,1\n") == ["t:2: gpus is too small: 0"]
 
 
 @pytest.mark.parametrize("words", ["gpus", "gpus=", "gpus=a,gpus=b", "gpus=a,name=a", "size=a", "=a", ","])

@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
 
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["Accept", "JobTable", "Row", "anything"]
+__all__ = ["Accept", "JobTable", "Row", "anything", "from_first"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE = 40
+_ZERO = re.compile(r"0+(\.0*)?")
+_EPOCH = datetime(1970, 1, 1)
 _BYTE_ORDER_MARK = "\ufeff"
 
 
 def anything(_job: TraceJob) -> Sequence[str]:
     """Accept every job."""
     return ()
+
+
+def from_first(workload: Workload) -> Workload:
+    """The workload with its first submission at time 0."""
+    first_us = workload.jobs[0].submit_us
+    jobs = (replace(job, submit_us=job.submit_us - first_us) for job in workload.jobs)
+    return replace(workload, jobs=tuple(jobs))
 
 
 class JobTable:
@@ -180,6 +192,10 @@ class Row:
         """A cell that is not empty and of which many lines have the same."""
         return sys.intern(self.text(column))
 
+    def is_zero(self, column: str) -> bool:
+        """Whether the number in a cell is 0; nothing is noted where it is none."""
+        return _ZERO.fullmatch(self._cells[column]) is not None
+
     def integer(self, column: str, least: int = 1) -> int:
         """A whole number of at least `least`; also one written with a fraction of zeros."""
         number = self._number(column)
@@ -208,6 +224,15 @@ class Row:
         """A time that the trace gives in a unit of `unit_us`, to the nearest microsecond."""
         number = self._number(column)
         return least if number is None else self._at_least(column, number * unit_us, least, number)
+
+    def moment(self, column: str) -> int:
+        """A local date and time, in microseconds since 1970, to the second."""
+        text = self.text(column)
+        try:
+            return round((datetime.fromisoformat(text) - _EPOCH).total_seconds()) * 1_000_000
+        except (ValueError, TypeError):  # TypeError: a time with a zone
+            self.add(f"{column} is a local date and time, not {text[:_LONGEST_QUOTE]!r}")
+            return 0
 
     def _at_least(self, column: str, number: Decimal, least: int, shown: Decimal | None = None) -> int:
         try:
