@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem import PhasedPlan
+    from jigsaw_opt.problem.phased_replay import PhasedReplay
 
 HELP = "export a plan (perfetto) or a mixed-integer program (mps, lp)"
 
@@ -30,15 +35,30 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _trace(arguments: argparse.Namespace) -> bytes:
-    from jigsaw_opt.cli.source import checked_any_plan, checked_picture
+    from jigsaw_opt.cli.source import checked_any_plan, picture_of
     from jigsaw_opt.problem import PhasedPlan
-    from jigsaw_opt.views.lanes import picture
     from jigsaw_opt.views.perfetto import perfetto_trace, phased_trace
 
-    if arguments.replay is None:
-        instance, plan = checked_any_plan(arguments.instance, arguments.plan)
-        return phased_trace(instance, plan) if isinstance(plan, PhasedPlan) else perfetto_trace(picture(instance, plan))
-    return perfetto_trace(checked_picture(arguments.instance, arguments.plan, arguments.replay))
+    instance, plan = checked_any_plan(arguments.instance, arguments.plan)
+    if isinstance(plan, PhasedPlan):
+        return phased_trace(instance, plan, _phased_replay(plan, arguments.replay))
+    return perfetto_trace(picture_of(instance, plan, arguments.replay))
+
+
+def _phased_replay(plan: PhasedPlan, path: Path | None) -> PhasedReplay | None:
+    """The replay of a phased plan, if one is named."""
+    from jigsaw_opt.documents import load_document
+    from jigsaw_opt.documents.phased_replay import require_phased_replay_of
+    from jigsaw_opt.errors import InvalidInputError, Problem
+    from jigsaw_opt.problem.phased_replay import PhasedReplay
+
+    if path is None:
+        return None
+    replay = load_document(path)
+    if not isinstance(replay, PhasedReplay):
+        raise InvalidInputError([Problem(str(path), "is no replay of a phased plan (jigsaw-phased-replay/1)")])
+    require_phased_replay_of(plan, replay, str(path))
+    return replay
 
 
 def _program(arguments: argparse.Namespace) -> bytes:

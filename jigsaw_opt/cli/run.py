@@ -99,20 +99,21 @@ def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instanc
 
 
 def _run_phased(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: PhasedPlan) -> None:
+    from jigsaw_opt.cli.output import emit
     from jigsaw_opt.cli.run_report import print_phases
+    from jigsaw_opt.documents.phased_replay import encode_phased_replay
     from jigsaw_opt.errors import UsageError
     from jigsaw_opt.executor.replay.request import PhasedReplayRequest
     from jigsaw_opt.executor.run_plan import run_phased_plan
 
-    if arguments.iterations is not None or arguments.output is not None:
-        given = "--output" if arguments.iterations is None else "--iterations"
-        raise UsageError(
-            f"{given} is for plans that list all iterations; this one is phased: take --repeats and --json"
-        )
+    if arguments.iterations is not None:
+        raise UsageError("--iterations is for plans that list all iterations; this one is phased: take --repeats")
     if _is_unlimited(arguments):
         settings = replace(settings, passes=_PERIODS)
     found = run_phased_plan(PhasedReplayRequest(instance, plan, **vars(settings)))
     if found is not None:
+        if arguments.output is not None:
+            emit(encode_phased_replay(found), arguments.output)
         print_phases(found, arguments.json)
 
 

@@ -96,6 +96,7 @@ def _phase_as_json(phase: MeasuredPhase) -> dict[str, Any]:
         "repeated": phase.repeated,
         "period": phase.summary and {**asdict(phase.summary), "error": phase.summary.error},
         "predicted_end_us": phase.predicted_end_us,
+        "measured_begin_us": phase.measured_begin_us,
         "measured_end_us": phase.measured_end_us,
         "seam_us": phase.seam_us,
     }

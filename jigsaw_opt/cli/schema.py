@@ -10,7 +10,9 @@ HELP = "print the JSON Schema of a document"
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
-        "document", choices=("instance", "plan", "phased-plan", "replay", "partition"), help="which document"
+        "document",
+        choices=("instance", "plan", "phased-plan", "replay", "phased-replay", "partition"),
+        help="which document",
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_any_plan", "checked_picture", "checked_plan"]
+__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "picture_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -63,7 +63,11 @@ def checked_picture(source: str, plan_path: Path, replay_path: Path | None = Non
     InvalidInputError
         The replay is one of another plan, or incomplete.
     """
-    instance, plan = checked_plan(source, plan_path)
+    return picture_of(*checked_plan(source, plan_path), replay_path)
+
+
+def picture_of(instance: Instance, plan: Plan, replay_path: Path | None) -> Picture:
+    """As `checked_picture`, of a plan that was checked."""
     if replay_path is None:
         from jigsaw_opt.views.lanes import picture
 

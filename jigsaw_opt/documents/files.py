@@ -15,6 +15,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import Instance, PhasedPlan, Plan
 
 if TYPE_CHECKING:
+    from jigsaw_opt.problem.phased_replay import PhasedReplay
     from jigsaw_opt.problem.replay import Replay
 
 __all__ = [
@@ -88,8 +89,8 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     return decode_replay(read_file(path), os.fspath(path))
 
 
-def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan | Replay:
-    """Read a file that holds an instance, a plan of either kind or a replay, as its ``format`` says, else an instance.
+def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan | Replay | PhasedReplay:
+    """Read a file that holds an instance, a plan or a replay of either kind, as its ``format`` says, else an instance.
 
     Raises
     ------
@@ -106,6 +107,10 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan 
             from jigsaw_opt.documents.replay import decode_replay
 
             return decode_replay(data, source)
+        case "phased-replay":
+            from jigsaw_opt.documents.phased_replay import decode_phased_replay
+
+            return decode_phased_replay(data, source)
         case _:
             return decode_instance(data, source)
 

@@ -16,7 +16,7 @@ from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 
 __all__ = ["decode_phased_plan", "decode_plan", "stated_kind"]
 
-_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|phased-plan|replay)/')
+_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|phased-plan|replay|phased-replay)/')
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -67,7 +67,7 @@ def _check(kind: Kind) -> Callable[[dict[str, Any], Report], None]:
 
 
 def stated_kind(data: bytes) -> str | None:
-    """``plan``, ``phased-plan`` or ``replay`` where the first ``format`` says so, however broken the rest is."""
+    """``plan``, ``replay`` or a phased one of them where the first ``format`` says so, however broken the rest is."""
     found = _STATEMENT.search(data)
     return found[1].decode() if found else None
 

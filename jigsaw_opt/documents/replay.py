@@ -26,7 +26,7 @@ from jigsaw_opt.problem.replay import (
 )
 from jigsaw_opt.text import json_text
 
-__all__ = ["decode_replay", "encode_replay", "plan_sha256", "require_replay_of"]
+__all__ = ["decode_replay", "encode_replay", "plan_sha256", "read_timeline", "require_replay_of", "write_timeline"]
 
 Json = dict[str, Any]
 
@@ -117,13 +117,14 @@ def encode_replay(replay: Replay) -> bytes:
     baseline = "null"
     if replay.baseline is not None:
         policy, summary = _line(replay.baseline.policy), _line(asdict(replay.baseline.summary))
-        timeline = _timeline(replay.baseline.timeline)
+        timeline = write_timeline(replay.baseline.timeline)
         baseline = f'{{"policy": {policy}, "summary": {summary}, "timeline": {timeline}}}'
-    timeline = _timeline(replay.timeline)
+    timeline = write_timeline(replay.timeline)
     return ("{\n" + "".join(fields) + f'  "timeline": {timeline},\n  "baseline": {baseline}\n}}\n').encode()
 
 
-def _timeline(timeline: Timeline) -> str:
+def write_timeline(timeline: Timeline) -> str:
+    """A timeline as JSON, an iteration a line."""
     jobs = ",\n".join(_job(job) for job in timeline.jobs)
     return f'{{"passes": {timeline.passes}, "origins_us": {_line(timeline.origins_us)}, "jobs": [\n{jobs}\n  ]}}'
 
@@ -153,13 +154,14 @@ def _replay(tree: Json) -> Replay:
         machine=tree["machine"],
         summary=ReplaySummary(**tree["summary"]),
         gpus=tuple(MeasuredGpu(**gpu) for gpu in tree["gpus"]),
-        timeline=_read_timeline(tree["timeline"]),
+        timeline=read_timeline(tree["timeline"]),
         baseline=baseline
-        and Baseline(baseline["policy"], ReplaySummary(**baseline["summary"]), _read_timeline(baseline["timeline"])),
+        and Baseline(baseline["policy"], ReplaySummary(**baseline["summary"]), read_timeline(baseline["timeline"])),
     )
 
 
-def _read_timeline(tree: Json) -> Timeline:
+def read_timeline(tree: Json) -> Timeline:
+    """A timeline whose structure was checked."""
     return Timeline(tree["passes"], tuple(tree["origins_us"]), tuple(_read_job(job) for job in tree["jobs"]))
 
 

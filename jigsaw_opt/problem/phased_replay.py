@@ -1,4 +1,4 @@
-"""What a phased plan took on a machine, measured. Times are microseconds."""
+"""What a phased plan took on a machine, measured: fields as in ``jigsaw-phased-replay/1``. Times are microseconds."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class MeasuredPhase:
         Its period and its operations, predicted against measured; None where an earlier run did all of it.
     predicted_end_us
         When the phase ends by the plan.
-    measured_end_us
-        When it ends by what was measured, counted as in the plan. Repetitions that are left out count with the measured
-        period. None where that is not known, or where an earlier run did some of the phase or of one before it.
+    measured_begin_us, measured_end_us
+        When it begins and ends by what was measured, counted as in the plan. Repetitions that are left out count with
+        the measured period. None where that is not known, or where an earlier run did some of the phase or of one
+        before it.
     seam_us
         From the end of the phase before to its begin, in which workers were saved, let go, built and warmed up; part of
         no end. None of the first phase, and where an earlier run did all of the one before.
@@ -40,6 +41,7 @@ class MeasuredPhase:
     repeated: int
     summary: ReplaySummary | None
     predicted_end_us: int
+    measured_begin_us: int | None
     measured_end_us: int | None
     seam_us: int | None
     timeline: Timeline

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import PhasedPlan
+from jigsaw_opt.problem.phased_replay import PhasedReplay
 from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
 __all__ = ["perfetto_trace", "phased_trace"]
@@ -30,10 +31,11 @@ def perfetto_trace(picture: Picture) -> bytes:
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
 
-def phased_trace(instance: Instance, plan: PhasedPlan) -> bytes:
+def phased_trace(instance: Instance, plan: PhasedPlan, replay: PhasedReplay | None = None) -> bytes:
     """Trace events as JSON: a process for each group with a track for each of its jobs, and one event for each phase.
 
-    Each event says what its period is, how often it takes place and how many iterations the job does in it.
+    Each event says what its period is, how often it takes place and how many iterations the job does in it. With a
+    replay each job has a second track, with what was measured.
     """
     import msgspec
 
@@ -50,7 +52,23 @@ def phased_trace(instance: Instance, plan: PhasedPlan) -> bytes:
             time = {"ts": phase.start_us, "dur": phase.end_us - phase.start_us}
             args |= {"iterations": len(job.iterations)}
             events.append({"ph": "X", "name": job.name, "pid": g, "tid": tracks[job.name], **time, "args": args})
+    events.extend(_measured(tracks, replay) if replay else ())
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
+
+
+def _measured(tracks: Mapping[str, int], replay: PhasedReplay) -> Iterator[dict[str, Any]]:
+    """Phases as they were measured, where that is known, on tracks behind those of the plan."""
+    known = [phase for phase in replay.phases if phase.measured_end_us is not None]
+    for group, name in dict.fromkeys((phase.group, job.name) for phase in known for job in phase.timeline.jobs):
+        where = {"ph": "M", "pid": group, "tid": len(tracks) + tracks[name]}
+        yield {**where, "name": "thread_name", "args": {"name": f"{name} measured"}}
+    for phase in known:
+        begin, end = phase.measured_begin_us or 0, phase.measured_end_us or 0
+        period = phase.summary and phase.summary.measured_us
+        args = {"phase": phase.number, "period_us": period, "repeated": phase.repeated, "repeats": phase.repeats}
+        for job in phase.timeline.jobs:
+            where = {"ph": "X", "pid": phase.group, "tid": len(tracks) + tracks[job.name]}
+            yield {**where, "name": job.name, "ts": begin, "dur": end - begin, "args": args}
 
 
 def _metadata(picture: Picture) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip install 'jigsaw-opt[torch]'")
@@ -19,7 +20,8 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 from replayed import instance, run  # noqa: E402
 
 import jigsaw_opt.executor as room  # noqa: E402
-from jigsaw_opt.documents import instance_sha256, save_instance, save_plan  # noqa: E402
+from jigsaw_opt.documents import instance_sha256, load_document, save_instance, save_plan, schema  # noqa: E402
+from jigsaw_opt.documents.phased_replay import encode_phased_replay  # noqa: E402
 from jigsaw_opt.executor.building import build  # noqa: E402
 from jigsaw_opt.executor.exchange import Averaging  # noqa: E402
 from jigsaw_opt.executor.replay.phased_evaluation import phased_replay_of  # noqa: E402
@@ -129,7 +131,8 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
 def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], most: int) -> None:
     asked = problem(*PAIR, ALONE)
     plan = by_hand(asked)
-    assert run(*written(tmp_path, asked, plan), "--repeats", most, "--warm-up", 1, "--json") == 0
+    output = tmp_path / "replay.json"
+    assert run(*written(tmp_path, asked, plan), "--repeats", most, "--warm-up", 1, "--json", "-o", output) == 0
     told = json.loads(capsys.readouterr().out)
     for number, job in enumerate(asked.data_parallel):
         expected = trained_alone(asked, number, levels_of(plan, job.name, most))
@@ -140,6 +143,10 @@ def test_every_job_trains_as_it_would_alone(tmp_path: Path, capsys: pytest.Captu
     assert [phase["predicted_end_us"] for phase in told["phases"]] == [phase.end_us for phase in phases]
     assert told["predicted_us"] == plan.objective and told["extrapolated"] is (most == 2)
     assert most == 2 or told["phases"][1]["measured_end_us"] > told["phases"][0]["measured_end_us"] > 0
+    jsonschema.validate(json.loads(output.read_text()), schema("phased-replay"))
+    replay = load_document(output)
+    assert isinstance(replay, PhasedReplay) and encode_phased_replay(replay) == output.read_bytes()
+    assert [phase.timeline.passes for phase in replay.phases] == [phase["repeated"] for phase in told["phases"]]
     first, second, other = (phase["seam_us"] for phase in told["phases"])
     assert first is other is None and second > 0
 
@@ -224,9 +231,28 @@ def test_repetitions_that_are_left_out_count_with_the_measured_period() -> None:
     assert measured(asked, paced, 3000, passes=5, pace=True).measured_us == 3_000_090
 
 
+def test_a_trace_shows_the_phases_as_they_were_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = problem({**ALONE, "iterations": 1000, "release_us": 50})
+    plan = planned(asked)
+    written(tmp_path, asked, plan)
+    replay, trace = tmp_path / "replay.json", tmp_path / "trace.json"
+    replay.write_bytes(encode_phased_replay(measured(asked, plan, 3000, passes=5)))
+    export = ["export", tmp_path / "instance.json", tmp_path / "plan.json", "--to", "perfetto", "-o", trace]
+    assert run(*export, "--replay", replay) == 0
+    spans = [(e["tid"], e["ts"], e["dur"]) for e in json.loads(trace.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert spans == [(0, 50, 2_400_000), (1, 50, 3_000_000)]
+    assert run("validate", replay) == 0
+    shorter = problem({**ALONE, "iterations": 999})
+    replay.write_bytes(encode_phased_replay(measured(shorter, planned(shorter), 3000, passes=5)))
+    assert run(*export, "--replay", replay) == 3
+    assert "is a replay of another plan" in capsys.readouterr().err
+    assert run(*export, "--replay", tmp_path / "instance.json") == 3
+    assert "is no replay of a phased plan" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "options",
-    [["--iterations", 2], ["-o", "replay.json"], ["--minutes", 0.1], ["--baseline", "gang"], ["--repeats", 0]],
+    [["--iterations", 2], ["--minutes", 0.1], ["--baseline", "gang"], ["--repeats", 0]],
 )
 def test_what_is_not_for_phased_plans_is_refused(tmp_path: Path, options: list[object]) -> None:
     assert run(*written(tmp_path, problem(ALONE)), *options) == 2

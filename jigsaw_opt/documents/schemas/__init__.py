@@ -12,8 +12,8 @@ from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
-Kind = Literal["instance", "plan", "phased-plan", "replay", "partition"]
-_PARTS_OF: dict[Kind, Kind] = {"phased-plan": "plan"}
+Kind = Literal["instance", "plan", "phased-plan", "replay", "phased-replay", "partition"]
+_PARTS_OF: dict[Kind, Kind] = {"phased-plan": "plan", "phased-replay": "replay"}
 """Documents whose schemas take definitions from that of another one."""
 
 
@@ -27,7 +27,7 @@ def schema(kind: Kind) -> dict[str, Any]:
     Parameters
     ----------
     kind
-        ``"instance"``, ``"plan"``, ``"phased-plan"``, ``"replay"`` or ``"partition"``.
+        ``"instance"``, ``"plan"``, ``"phased-plan"``, ``"replay"``, ``"phased-replay"`` or ``"partition"``.
 
     Raises
     ------

@@ -79,10 +79,10 @@ def _phases(
             left_out = asked.repeats - part.phase.repeats
             length, begin = _length_us(measured), hosts[0].parts[number].begin_us
             compared = summary(part.cyclic.plan, measured) if length else None
-            end = _end_us(request, part, measured, compared, left_out, end)
-            seam = None if finish is None else begin - finish
+            start, end = _span_us(request, part, measured, compared, left_out, end) or (None, None)
+            seam = None if finish is None else max(0, begin - finish)
             finish = begin + length if length else None
-            ends = (asked.end_us, end, seam)
+            ends = (asked.end_us, start, end, seam)
             yield MeasuredPhase(group, number, asked.repeats, part.phase.repeats, compared, *ends, measured)
 
 
@@ -93,15 +93,15 @@ def _length_us(measured: Timeline) -> int:
     return max(chain.from_iterable(ends), default=0)
 
 
-def _end_us(
+def _span_us(
     request: PhasedReplayRequest,
     part: PhasePart,
     measured: Timeline,
     compared: ReplaySummary | None,
     left_out: int,
     before: int | None,
-) -> int | None:
-    """When a phase ends that begins when the one before it ends, and when all of its jobs are released."""
+) -> tuple[int, int] | None:
+    """When a phase begins, once the one before it has ended and all of its jobs are released, and when it ends."""
     resumed = any(job.first_iteration for job in measured.jobs)
     if before is None or resumed or compared is None or (left_out and compared.measured_us is None):
         return None
@@ -109,7 +109,7 @@ def _end_us(
     for number, job in zip(part.cyclic.numbers, measured.jobs, strict=True):
         first = min(block.start_us for block in job.iterations[0].blocks)
         begin = max(begin, request.instance.jobs[number].release_us - first)
-    return begin + _length_us(measured) + left_out * (compared.measured_us or 0)
+    return begin, begin + _length_us(measured) + left_out * (compared.measured_us or 0)
 
 
 def _most_planned(request: PhasedReplayRequest, gpu: str) -> int:
