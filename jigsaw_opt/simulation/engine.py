@@ -329,7 +329,7 @@ class Simulation:
         began = time.process_time_ns()
         decision = self._scheduler.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
-        when = f"round {len(self.outcome.rounds)} at {self.now_us} us"
+        when = f"policy {self._policy_name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
         check_shares(self.setting, self._active, decision.shares, self._under_way.shares, when)
         check_up(self.setting, self._active, decision.shares, self._failing.down, when)
         if decision.wake_us is not None:

@@ -29,7 +29,7 @@ from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, 
 from tests.simulation.resumable import CASES, begun
 
 HOUR_US = 3600 * SECOND
-SLOW = ("jigsaw:packing=columns", "interleave:service=attained", "gavel")
+SLOW = ("jigsaw:packing=columns", "interleave:service=attained", "jigsaw", "gavel")
 """Options of policies that are there with others."""
 
 
@@ -95,7 +95,9 @@ def test_jobs_that_share_a_server_all_stop_at_once() -> None:
 def test_a_policy_that_uses_a_dead_server_is_told_which() -> None:
     made = setting(job("a", 0, 4, 600))
     blind = Scripted(lambda moment: Decision((Share((0,), (0, 1, 2, 3)),)))
-    with pytest.raises(InvariantError, match="job 'a' is on server 's0', which is down"):
+    with pytest.raises(
+        InvariantError, match=r"policy 'scripted', round 1 .*: job 'a' is on server 's0', which is down"
+    ):
         run(failing(made, (130, "server", 0, True), (900, "server", 0, False)), blind)
 
 
