@@ -17,6 +17,7 @@ from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.instances.recipes import BATCHES
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
+from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.simulation.clusters import grid
@@ -155,7 +156,7 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     for index, job in enumerate(alone):
         reason = performance.unknown(job)
         if reason is not None:
-            problems.append(Problem(f"$.jobs[{index}]", reason))
+            problems.append(Problem(f"$.jobs[{index}]", _why(performance, job.model) or reason))
     if problems:
         raise InvalidInputError(problems)
     paces = [performance.alone_us(job) for job in alone]
@@ -163,6 +164,19 @@ def own_instance(request: OwnRequest) -> tuple[Instance, tuple[Assumption, ...]]
     jobs = tuple(replace(job, iterations=n) for job, n in zip(drawn.data_parallel, counts, strict=True))
     assumed = (*_of_cluster(request, cluster), *_of_models(request, networks), *_of_jobs(request, counts, paces))
     return validate(replace(drawn, jobs=jobs)), assumed
+
+
+def _why(performance: Profiled, name: str) -> str | None:
+    """Why no GPU of the cluster runs a model; None where some do."""
+    model, servers = performance.models[name], performance.cluster.servers
+    fitting = [server.gpu_memory for server in servers if server.gpu_type in model.gpu_types]
+    if not fitting:
+        types = ", ".join(sorted({server.gpu_type for server in servers}))
+        return f"model {name!r} has times on {', '.join(model.gpu_types) or 'no type'}; the cluster has {types}"
+    need = needed_bytes([(model.state_bytes, model.activation_bytes()[-1])])
+    if need > max(fitting):
+        return f"a worker of model {name!r} takes {need / 1e9:.1f} GB, and a GPU has {max(fitting) / 1e9:g}"
+    return None
 
 
 def _iterations(job: OwnJob, pace_us: int) -> int:

@@ -109,6 +109,11 @@ def test_jobs_that_the_document_or_the_cluster_refuses() -> None:
     found = problems(OwnRequest("w", "1x2:v100", large))
     assert [line.split(":")[0] for line in found] == ["$.jobs[0]", "$.jobs[1]"]
     assert found[0].endswith("can run on 2 GPUs by their type and memory, not on 3")
+    assert found[1].endswith("GB, and a GPU has 32")
+    measured = {"net": json.loads(encode_model(profile("vgg16", 4, ["a100", "h200"], 3)))}
+    assert problems(OwnRequest("w", "1x2:v100", [OwnJob("a", "net", 1, 1)], measured)) == [
+        "$.jobs[0]: model 'net' has times on a100, h200; the cluster has v100"
+    ]
 
 
 def test_durations_beyond_what_a_document_holds() -> None:
