@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.simulation.simulate import simulate as simulate
     from jigsaw_opt.solvers.options import Options as Options
     from jigsaw_opt.solvers.phased import PhasedResult as PhasedResult
+    from jigsaw_opt.solvers.phased import resolve_phased as resolve_phased
     from jigsaw_opt.solvers.phased import solve_phased as solve_phased
     from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
@@ -160,6 +161,7 @@ _HOMES = {
     "placements_of": "solvers.resolve",
     "remove_job": "documents",
     "resolve": "solvers.resolve",
+    "resolve_phased": "solvers.phased",
     "run_plan": "executor.run_plan",
     "save_instance": "documents",
     "save_plan": "documents",
@@ -243,6 +245,7 @@ __all__ = [
     "placements_of",
     "remove_job",
     "resolve",
+    "resolve_phased",
     "run_plan",
     "save_instance",
     "save_plan",

@@ -13,6 +13,7 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.result import Report, Result
@@ -95,7 +96,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Solve, write the plan, print; a signal that comes meanwhile ends the search and nothing else."""
     from jigsaw_opt.cli.output import require_output
+    from jigsaw_opt.documents import load_any_plan
     from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.system.interrupts import on_interrupt
 
     # To put a new plan in the place of the old one is what --warm may be for.
@@ -105,12 +108,13 @@ def run(arguments: argparse.Namespace) -> int:
     with _line_writer(arguments.engine_log) as engine_log:
         options = _options(arguments, engine_log)
         instance = instance_from(arguments.instance)
+        old = load_any_plan(arguments.warm) if arguments.warm is not None else None
         with on_interrupt(options.cancel.set):
-            if arguments.phased or _is_long(instance, arguments):
+            if arguments.phased or isinstance(old, PhasedPlan) or _is_long(instance, arguments):
                 from jigsaw_opt.cli.solve_phased import run_phased
 
-                return run_phased(instance, arguments, options)
-            return _finish(instance, arguments, options)
+                return run_phased(instance, arguments, options, old)
+            return _finish(instance, arguments, options, old)
 
 
 def _is_long(instance: Instance, arguments: argparse.Namespace) -> bool:
@@ -171,13 +175,13 @@ def _params(path: Path | None) -> SearchParams | None:
     return load_params(path)
 
 
-def _finish(instance: Instance, arguments: argparse.Namespace, options: Options) -> int:
+def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.cli.output import flush
     from jigsaw_opt.cli.progress import progress
     from jigsaw_opt.documents import save_plan
 
     with progress(arguments.quiet, arguments.verbose) as report:
-        result = _solved(instance, arguments, options, report)
+        result = _solved(instance, arguments, options, report, old)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
@@ -209,20 +213,20 @@ def _require_warm(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--warm has a solver of its own; leave out --solver {arguments.solver}")
 
 
-def _solved(instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None) -> Result:
+def _solved(
+    instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
+) -> Result:
     """From scratch, or from the plan of another instance."""
     if arguments.robust:
         from jigsaw_opt.solvers.resolve.robust import solve_robust
 
         return solve_robust(instance, arguments.solver, options, report)
-    if arguments.warm is None:
+    if old is None:
         from jigsaw_opt.solvers.solve import solve
 
         return solve(instance, arguments.solver, options, report)
-    from jigsaw_opt.documents import load_plan
     from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
 
-    old = load_plan(arguments.warm)
     fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
     return resolve(instance, old, fix, options, report)
 

@@ -9,6 +9,8 @@ from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
+    from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.phased import PhasedResult
 
@@ -16,13 +18,15 @@ __all__ = ["run_phased"]
 
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
 _NOT_TAKEN = (
-    *("warm", "gap", "target", "no_improvement", "work_limit"),
+    *("gap", "target", "no_improvement", "work_limit"),
     *("engine", "engine_parameter", "engine_log", "params"),
 )
 
 
-def run_phased(instance: Instance, arguments: argparse.Namespace, options: Options) -> int:
-    """Make a phased plan, write it, print; returns the exit code.
+def run_phased(
+    instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | PhasedPlan | None = None
+) -> int:
+    """Make a phased plan, from an old one if there is one, write it, print; returns the exit code.
 
     Raises
     ------
@@ -31,7 +35,6 @@ def run_phased(instance: Instance, arguments: argparse.Namespace, options: Optio
     """
     from jigsaw_opt.cli.output import flush
     from jigsaw_opt.documents import save_plan
-    from jigsaw_opt.solvers.phased import solve_phased
     from jigsaw_opt.system.interrupts import INTERRUPTED
 
     given = [name for name in _NOT_TAKEN if getattr(arguments, name) not in (None, [])]
@@ -39,12 +42,27 @@ def run_phased(instance: Instance, arguments: argparse.Namespace, options: Optio
         given.append("solver")
     if given:
         raise UsageError(f"a phased plan is made without --{given[0].replace('_', '-')}")
-    result = solve_phased(instance, options)
+    result = _made(instance, arguments, options, old)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(instance, result, arguments)
     flush()
     return INTERRUPTED if options.cancel.is_set() else _EXIT[result.status]
+
+
+def _made(
+    instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | PhasedPlan | None
+) -> PhasedResult:
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
+    from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
+    from jigsaw_opt.solvers.resolve import Fix, placements_of
+
+    if old is None:
+        return solve_phased(instance, options)
+    if not isinstance(old, PhasedPlan):
+        raise UsageError("a phased plan is made from another one; the plan of --warm lists all iterations")
+    fix = Fix(placements_of(old, arguments.fix_placement), arguments.fix_before)
+    return resolve_phased(instance, old, fix, options)
 
 
 def _print(instance: Instance, result: PhasedResult, arguments: argparse.Namespace) -> None:

@@ -122,5 +122,3 @@ def test_commands_take_both_kinds_or_refuse_one_by_name(
         name, *option = command.split()
         assert main([name, str(instance), *option, str(path)]) == 3
         assert "is a phased plan" in capsys.readouterr().err
-    assert main(["solve", str(instance), "--warm", str(path)]) == 3
-    assert "is a phased plan" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.operations import OperationGraph, Operations
+from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan
 
 __all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "problems", "same_shape"]
@@ -39,15 +40,16 @@ class Fix:
         return not self.placements and not self.moment
 
 
-def placements_of(plan: Plan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
-    """The placements of some jobs of a plan, or of all, to be fixed.
+def placements_of(plan: Plan | PhasedPlan, jobs: Sequence[str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The placements of some jobs of a plan of either kind, or of all, to be fixed.
 
     Raises
     ------
     InvalidInputError
         The plan lacks some of the jobs; with all of them.
     """
-    found = {job.name: job.gpus for job in plan.data_parallel}
+    parts = [plan] if isinstance(plan, Plan) else [phase for _, _, phase in plan.all_phases()]
+    found = {job.name: job.gpus for part in parts for job in part.jobs if isinstance(job, JobPlan)}
     missing = [Problem("$.jobs", f'the plan has no job "{name}"') for name in jobs or () if name not in found]
     if missing:
         raise InvalidInputError(missing)

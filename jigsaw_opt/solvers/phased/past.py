@@ -1,0 +1,144 @@
+"""Phases of an old plan in a changed instance: what of them has begun at a moment, and how long they take now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from jigsaw_opt.checking import violations
+from jigsaw_opt.documents import instance_sha256
+from jigsaw_opt.errors import Problem
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
+from jigsaw_opt.problem.timetable import JobDecision, assemble
+from jigsaw_opt.solvers.phased.shelves import cyclic_part
+from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
+
+__all__ = ["BegunPhases", "as_now", "first_start_us", "kept_jobs", "past_at", "past_problems"]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunPhases:
+    """What has begun before a moment.
+
+    Parameters
+    ----------
+    moment
+        In microseconds.
+    groups
+        For each group of the old plan the phases that have begun, with the repetitions that have; those end.
+    """
+
+    moment: int
+    groups: tuple[tuple[Phase, ...], ...]
+
+    @property
+    def done(self) -> Counter[str]:
+        """By name of a job that has begun, the iterations that have or will have ended."""
+        done: Counter[str] = Counter()
+        for phase in (phase for group in self.groups for phase in group):
+            for job in phase.jobs:
+                done[job.name] += phase.repeats * len(job.iterations)
+        return done
+
+    @property
+    def placements(self) -> dict[str, tuple[str, ...]]:
+        """GPUs of every job that has begun: it keeps them (specification: phased-plans)."""
+        return {job.name: job.gpus for group in self.groups for phase in group for job in phase.jobs}
+
+    def free_us(self, group: int) -> int:
+        """When all that has begun in a group has ended, and no earlier than the moment."""
+        return max(self.moment, max((phase.end_us for phase in self.groups[group]), default=0))
+
+
+def past_at(instance: Instance, plan: PhasedPlan, moment: int) -> BegunPhases:
+    """What of a plan has begun before a moment, with the durations of a changed instance.
+
+    Jobs that the changed instance lacks are left out. A phase that cannot hold any more stays as it is, for
+    `past_problems` to name.
+    """
+    groups = []
+    for group in plan.groups:
+        begun = takewhile(lambda phase: phase.start_us < moment, group.phases)
+        kept = (kept_jobs(instance, phase) for phase in begun)
+        ended = (_begun_part(as_now(instance, phase) or phase, moment) for phase in kept if phase.jobs)
+        groups.append(tuple(ended))
+    return BegunPhases(moment, tuple(groups))
+
+
+def _begun_part(phase: Phase, moment: int) -> Phase:
+    begun = ceil_div(moment - phase.start_us, phase.period_us)
+    return replace(phase, repeats=min(phase.repeats, begun))
+
+
+def kept_jobs(instance: Instance, phase: Phase) -> Phase:
+    """A phase with those of its jobs that an instance has, in its order."""
+    there = {job.name: job for job in phase.jobs}
+    return replace(phase, jobs=tuple(there[job.name] for job in instance.jobs if job.name in there))
+
+
+def past_problems(instance: Instance, past: BegunPhases, fixed: Mapping[str, Sequence[str]]) -> Iterator[Problem]:
+    """Why what has begun cannot stay in a changed instance."""
+    done, placements = past.done, past.placements
+    begun = tuple(job for job in instance.data_parallel if job.name in done)
+    for job in begun:
+        place = f'$.before_us: job "{job.name}"'
+        if done[job.name] > job.iterations:
+            yield Problem(place, f"{done[job.name]} iterations have begun, but it has {job.iterations}")
+        if tuple(fixed.get(job.name, placements[job.name])) != placements[job.name]:
+            yield Problem(place, "has begun, and its fixed placement is another one")
+    if not begun:
+        return
+    jobs = tuple(replace(job, iterations=done[job.name], deadline_us=None) for job in begun)
+    part, groups = replace(instance, jobs=jobs), tuple(PhaseGroup(group) for group in past.groups if group)
+    for violation in violations(part, PhasedPlan(part.name, instance_sha256(part), "feasible", 0, 0, groups)):
+        if violation.rule not in ("objective", "bound"):
+            yield Problem(f"$.before_us: {violation.path}", f"has begun, but does not hold: {violation.message}")
+
+
+def first_start_us(job: JobPlan | ShapedJobPlan) -> int:
+    """The earliest start of a job in a repetition: that of a block."""
+    return min((block.start_us for it in job.iterations for block in it.blocks), default=0)
+
+
+def as_now(instance: Instance, phase: Phase) -> Phase | None:
+    """A phase with the durations of a changed instance and the starts that it has; None where it does not hold."""
+    if _holds(instance, phase):
+        return phase
+    operations = cut(_part(instance, phase))
+    for job, old in zip(operations.jobs, phase.jobs, strict=True):
+        if not isinstance(old, JobPlan) or not same_shape(job, old) or any(misplaced(operations, job, old.gpus)):
+            return None
+    number = {
+        operations.cluster.gpu_name(s, k): (s, k)
+        for s, server in enumerate(operations.cluster.servers)
+        for k in range(server.gpus)
+    }
+    decisions = [
+        JobDecision(
+            [number[gpu] for gpu in job.gpus],
+            [[block.level for block in it.blocks] for it in job.iterations],
+            [[block.start_us for block in it.blocks] for it in job.iterations],
+            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+        )
+        for job in phase.jobs
+        if isinstance(job, JobPlan)
+    ]
+    now = replace(phase, jobs=assemble(operations, decisions))
+    return now if _holds(instance, now) else None
+
+
+def _holds(instance: Instance, phase: Phase) -> bool:
+    """Whether the checker takes a phase for a correct cyclic plan of its jobs."""
+    part, period_us = _part(instance, phase), phase.period_us
+    alone = Plan(part.name, instance_sha256(part), "feasible", period_us, 0, period_us, phase.jobs)
+    return not violations(part, alone)
+
+
+def _part(instance: Instance, phase: Phase) -> Instance:
+    return cyclic_part(instance, {job.name: len(job.iterations) for job in phase.jobs})

@@ -1,0 +1,352 @@
+"""A phased plan of a changed instance from that of the old one; see ``docs/what-if.md``."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from jigsaw_opt.checking import violations
+from jigsaw_opt.documents import instance_sha256, validate
+from jigsaw_opt.errors import InvalidInputError, OutOfTimeError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
+from jigsaw_opt.problem.plan import Plan, PlanStatus
+from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.infeasibility import too_wide
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
+from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing, phases_of
+from jigsaw_opt.solvers.phased.policies import policies
+from jigsaw_opt.solvers.phased.sharing import Sharing
+from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
+from jigsaw_opt.solvers.phased.solver import (
+    PhasedResult,
+    _bound,
+    _causes,
+    _ends_us,
+    _objective,
+    _require,
+    _value,
+    solve_phased,
+)
+from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
+from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["resolve_phased"]
+
+_MOST = 4
+"""Iterations of a job in a period where jobs that fit into memory together are found."""
+_REST_SHARE = 0.5
+"""Of a time limit, for what begins with the old placements, where a plan from scratch may follow."""
+_LEAST_SECONDS = 0.2
+"""For a cyclic plan of a phase, whatever the limit."""
+
+
+def resolve_phased(
+    instance: Instance, plan: PhasedPlan, fix: Fix | None = None, options: Options | None = None
+) -> PhasedResult:
+    """Make a phased plan of a changed instance from one of the old instance.
+
+    Jobs are matched by name. The old plan is kept where that is still correct and nothing better is found. With a
+    moment fixed, repetitions that have begun by then end as they were; a job that has begun keeps its GPUs.
+
+    Parameters
+    ----------
+    instance
+        The changed instance.
+    plan
+        A phased plan of the old instance.
+    fix
+        What of the old plan must stay; nothing by default.
+    options
+        Limits, seed and cores.
+
+    Returns
+    -------
+    PhasedResult
+        As from `solve_phased`. The bound is one of the instance with nothing fixed. The status is ``unknown`` where no
+        plan with the fixed parts was found.
+
+    Raises
+    ------
+    InvalidInputError
+        The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
+    UsageError
+        It is cyclic, or a job has a shape or a route policy.
+    """
+    instance, fix, options, started = validate(instance), fix or Fix(), options or Options(), time.monotonic()
+    _require(instance)
+    causes = too_wide(instance)
+    if causes:
+        return PhasedResult(Status.INFEASIBLE, 0, conflicts=causes, seed=options.seed)
+    operations, past = cut(instance), past_at(instance, plan, fix.moment)
+    _require_possible(operations, past, plan, fix)
+    bound, causes = _bound(instance, options, started), _causes(instance)
+    none = partial(PhasedResult, bound=bound.value, proof=bound.proof, seed=options.seed)
+    if causes:
+        return none(Status.INFEASIBLE, conflicts=causes)
+    anew = fix.empty
+    work = _Work(instance, plan, past, fix, options, started, _REST_SHARE if anew else 1.0)
+    groups = [found for placements in work.placings(operations) if (found := work.planned(placements)) is not None]
+    plans = [_as_plan(instance, found, bound.value, options.seed) for found in groups]
+    if anew:
+        plans += _from_scratch(instance, options, started)
+    plans = [found for found in plans if not _late_us(instance, found)]
+    seconds = time.monotonic() - started
+    if not plans:
+        return none(Status.UNKNOWN, seconds=seconds)
+    best = min(plans, key=lambda found: found.objective)
+    best = replace(best, bound=max(best.bound, bound.value), solver={**best.solver, "seconds": round(seconds, 3)})
+    best = replace(best, status="optimal" if best.bound == best.objective else "feasible")
+    require_correct(instance, best, "re-solving of phased plans")
+    return replace(none(Status(best.status), plan=best, seconds=seconds), bound=best.bound)
+
+
+def _require_possible(operations: Operations, past: BegunPhases, plan: PhasedPlan, fix: Fix) -> None:
+    """Refuse what is fixed and cannot hold, with all problems."""
+    nothing = Plan(plan.instance, plan.instance_sha256, "feasible", 0, 0, None, ())
+    found = [*problems(operations, nothing, fix), *past_problems(operations.instance, past, fix.placements)]
+    if found:
+        raise InvalidInputError(found)
+
+
+def _from_scratch(instance: Instance, options: Options, started: float) -> list[PhasedPlan]:
+    limit = options.time_limit
+    if limit is not None:
+        limit = started + limit - time.monotonic()
+        if limit <= 0:
+            return []
+    found = solve_phased(instance, replace(options, time_limit=limit)).plan
+    return [found] if found is not None else []
+
+
+def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed: int) -> PhasedPlan:
+    objective = _objective(instance, _ends_us([phase for group in groups for phase in group.phases]))
+    status: PlanStatus = "optimal" if bound == objective else "feasible"
+    solver = {"name": "resolve", "seed": seed}
+    return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound, tuple(groups), solver)
+
+
+def _late_us(instance: Instance, plan: PhasedPlan) -> int:
+    """How late jobs are in all."""
+    jobs = {job.name: job for job in instance.data_parallel}
+    return _value(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class _SharingJobs:
+    """Jobs that share anything, and the old group that they go on with.
+
+    Parameters
+    ----------
+    jobs
+        With the iterations that are left, released no earlier than their GPUs are free.
+    begun
+        Phases that have begun.
+    old
+        Number of the only old group that has jobs here, None for none or several.
+    """
+
+    jobs: dict[str, Job]
+    begun: tuple[Phase, ...]
+    old: int | None
+
+    @property
+    def names(self) -> set[str]:
+        """Of its jobs, those that have ended too."""
+        return {*self.jobs, *(job.name for phase in self.begun for job in phase.jobs)}
+
+
+class _Work:
+    """One re-solve under way."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        plan: PhasedPlan,
+        past: BegunPhases,
+        fix: Fix,
+        options: Options,
+        started: float,
+        share: float,
+    ) -> None:
+        self._instance, self._plan, self._past, self._fix, self._options = instance, plan, past, fix, options
+        self._end = math.inf if options.time_limit is None else started + share * options.time_limit
+        self._jobs = {job.name: job for job in instance.data_parallel}
+        left = {name: job.iterations - past.done[name] for name, job in self._jobs.items()}
+        self._left = {name: replace(self._jobs[name], iterations=count) for name, count in left.items() if count}
+        self._hurried = False
+
+    def placings(self, operations: Operations) -> Iterator[Sharing]:
+        """Jobs where they were and the new ones beside them, then all that have not begun placed anew."""
+        fixed = {**self._fix.placements, **self._past.placements}
+        graphs = {job.name: job for job in operations.jobs}
+        old = {job.name: job.gpus for _, _, phase in self._plan.all_phases() for job in phase.jobs}
+        still = {name: gpus for name, gpus in old.items() if name in graphs}
+        still = {name: gpus for name, gpus in still.items() if not any(misplaced(operations, graphs[name], gpus))}
+        for placements in [{**still, **fixed}, *([fixed] if still.keys() - fixed.keys() else [])]:
+            found = self._placed(placements)
+            if found is not None:
+                yield found
+
+    def _placed(self, placements: Mapping[str, Sequence[str]]) -> Sharing | None:
+        """Every job on its GPUs, those without any where there is least to do; None where that cannot be."""
+        begun = [{job.name: job.gpus for phase in group for job in phase.jobs} for group in self._past.groups]
+        sharing = Sharing(self._instance, [group for group in begun if group])
+        for name, job in self._left.items():
+            if name in placements and not sharing.add(job, placements[name]):
+                return None
+        new = [job for name, job in self._left.items() if name not in placements]
+        return sharing if all(sharing.place(job) for job in sorted(new, key=lambda job: -job.workers)) else None
+
+    def planned(self, sharing: Sharing) -> list[PhaseGroup] | None:
+        """The best groups that are found with jobs on these GPUs; None where a group has none."""
+        numbers = [g for g, group in enumerate(self._past.groups) if group]
+        old = {job.name: g for g, _, phase in self._plan.all_phases() for job in phase.jobs}
+        found, gone_on = [], set()
+        for names, begun in sharing.groups():
+            g = numbers[begun] if begun is not None else None
+            olds = {old[name] for name in names if name in old} | ({g} if g is not None else set())
+            free_us = self._past.moment if g is None else self._past.free_us(g)
+            jobs = {name: self._left[name] for name in names}
+            jobs = {name: replace(job, release_us=max(job.release_us, free_us)) for name, job in jobs.items()}
+            phases = self._past.groups[g] if g is not None else ()
+            part = _SharingJobs(jobs, phases, min(olds) if len(olds) == 1 else None)
+            best = self._best(part, sharing.placements)
+            if best is None:
+                return None
+            found.append(PhaseGroup(tuple(best)))
+            gone_on.add(g)
+        return [*(PhaseGroup(self._past.groups[g]) for g in numbers if g not in gone_on), *found]
+
+    def _best(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> list[Phase] | None:
+        """The best correct phases of a group, as far as time goes."""
+        own = replace(self._instance, jobs=tuple(job for job in self._instance.jobs if job.name in part.names))
+        asked = {job.name: job for job in own.data_parallel}
+        best, value = None, (math.inf, math.inf)
+        self._hurried = False
+        with suppress(OutOfTimeError):
+            for phases in self._candidates(part, placements):
+                tried = _value(own, asked, phases)
+                if tried < value and not violations(own, _as_plan(own, [PhaseGroup(tuple(phases))], 0, 0)):
+                    best, value = phases, tried
+                    self._hurried = True
+        return best
+
+    def _candidates(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> Iterator[list[Phase]]:
+        """The old phases gone on with, then each policy, and with jobs that have begun never paused."""
+        timing = self._timing(placements)
+        shelves = placed_shelves(self._instance, tuple(part.jobs.values()), _placing(timing), _MOST)
+        if shelves is None:
+            return
+        if part.old is not None:
+            first = next(policies(part.jobs, shelves, timing))
+            yield self._gone_on(part, placements, first, timing)
+        running = {job.name for phase in part.begun[-1:] for job in phase.jobs if job.name in part.jobs}
+        for policy in policies(part.jobs, shelves, timing):
+            yield [*part.begun, *phases_of(part.jobs, policy, timing)]
+            if running:
+                yield [*part.begun, *phases_of(part.jobs, _unpaused(policy, running), timing)]
+
+    def _gone_on(
+        self, part: _SharingJobs, placements: Mapping[str, Sequence[str]], tail: PhasePolicy, timing: Timing
+    ) -> list[Phase]:
+        """The old phases of a group as far as they hold, then by a policy what they leave."""
+        assert part.old is not None
+        left = {name: self._jobs[name].iterations for name in part.names}
+        phases: list[Phase] = []
+        for number, old in enumerate(self._plan.groups[part.old].phases):
+            begun = part.begun[number] if number < len(part.begun) else None
+            phase = self._still(old, placements, left, begun, phases[-1].end_us if phases else 0)
+            if phase is not None:
+                phases.append(phase)
+                for job in phase.jobs:
+                    left[job.name] -= phase.repeats * len(job.iterations)
+        end_us = phases[-1].end_us if phases else 0
+        rest = {
+            name: replace(job, iterations=left[name], release_us=max(job.release_us, end_us))
+            for name, job in part.jobs.items()
+            if left[name]
+        }
+        order = [name for name in tail.order if name in rest]
+        return [*phases, *(phases_of(rest, replace(tail, order=order), timing) if rest else ())]
+
+    def _still(
+        self,
+        old: Phase,
+        placements: Mapping[str, Sequence[str]],
+        left: Mapping[str, int],
+        begun: Phase | None,
+        free_us: int,
+    ) -> Phase | None:
+        """An old phase with the jobs that still have iterations left for it; what has begun of it in any case."""
+        kept = kept_jobs(self._instance, old)
+        if begun is None:
+            there = (
+                job
+                for job in kept.jobs
+                if len(job.iterations) <= left.get(job.name, 0) and placements.get(job.name) == job.gpus
+            )
+            kept = replace(kept, jobs=tuple(there))
+        phase = as_now(self._instance, kept) if kept.jobs else None
+        if phase is None:
+            return begun
+        repeats = min(phase.repeats, *(left[job.name] // len(job.iterations) for job in phase.jobs))
+        if begun is not None:
+            return replace(phase, repeats=max(begun.repeats, repeats))
+        released = (self._jobs[job.name].release_us - first_start_us(job) for job in phase.jobs)
+        start_us = max(phase.start_us, free_us, self._past.moment, *released)
+        return replace(phase, start_us=start_us, repeats=repeats)
+
+    def _timing(self, placements: Mapping[str, Sequence[str]]) -> Timing:
+        """Makes cyclic plans of jobs on these GPUs, each of them once."""
+        known: dict[tuple[tuple[str, int], ...], Plan] = {}
+
+        def timed(counts: Mapping[str, int]) -> Plan:
+            key = tuple(sorted(counts.items()))
+            if key not in known:
+                known[key] = self._timed(cyclic_part(self._instance, counts), placements)
+            return known[key]
+
+        return timed
+
+    def _timed(self, cyclic: Instance, placements: Mapping[str, Sequence[str]]) -> Plan:
+        seconds, asked = self._end - time.monotonic(), self._options
+        if self._hurried and seconds <= 0:
+            raise OutOfTimeError("no time was left for another plan of a group")
+        limit = max(seconds, _LEAST_SECONDS) if math.isfinite(seconds) else None
+        options = Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+        there = {job.name: placements[job.name] for job in cyclic.jobs}
+        plan = solve(cyclic, FixedPlacementTiming(there), options).plan
+        if plan is None:
+            raise OutOfTimeError("no cyclic plan of a phase was found")
+        return plan
+
+
+def _placing(timing: Timing) -> Place:
+    """Makes cyclic plans of jobs that have their GPUs; None where they do not fit into memory together."""
+
+    def place(part: Instance) -> Plan | None:
+        try:
+            return timing({job.name: job.iterations for job in part.jobs})
+        except OutOfTimeError:
+            return None
+
+    return place
+
+
+def _unpaused(policy: PhasePolicy, running: set[str]) -> PhasePolicy:
+    """The policy with jobs that are running in front, and none of them paused."""
+
+    def admits(name: str, beside: Sequence[str]) -> bool:
+        return name in running or policy.admits(name, beside)
+
+    return replace(policy, order=sorted(policy.order, key=lambda name: name not in running), admits=admits)

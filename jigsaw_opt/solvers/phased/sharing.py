@@ -1,0 +1,132 @@
+"""Which jobs share a GPU or a link while some of them have begun, and where the others may go."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from jigsaw_opt.problem.cluster import Channel, Routes
+from jigsaw_opt.problem.costs import transfer_us
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+
+__all__ = ["Sharing"]
+
+_Resource = tuple[str, object]
+
+
+class Sharing:
+    """Jobs with their GPUs, and what shares anything with them.
+
+    Groups that have begun side by side cannot become one: phases of a group follow one another
+    (specification: phased-plans). So jobs that are placed here never join two of them.
+
+    Parameters
+    ----------
+    instance
+        All jobs, with the iterations that are left.
+    begun
+        For each group that has begun, the GPUs of its jobs by name, those of jobs that have ended too.
+    """
+
+    def __init__(self, instance: Instance, begun: Sequence[Mapping[str, Sequence[str]]]) -> None:
+        self._instance, self._routes = instance, Routes(instance.cluster)
+        self._server = {f"{it.name}/{k}": s for s, it in enumerate(instance.cluster.servers) for k in range(it.gpus)}
+        self._leader: dict[_Resource, _Resource] = {}
+        self._begun: dict[_Resource, int] = {}
+        self._load_us: Counter[_Resource] = Counter()
+        self.placements: dict[str, tuple[str, ...]] = {}
+        for number, placements in enumerate(begun):
+            for gpus in placements.values():
+                self._join([("begun", number), *self._used(gpus)])
+            self._begun[self._find(("begun", number))] = number
+
+    def add(self, job: Job, gpus: Sequence[str]) -> bool:
+        """Place a job; False where it would join two groups that have begun, or its GPUs are not joined."""
+        used = self._used(gpus)
+        if self._channel(gpus) is None or len(self._groups(used)) > 1:
+            return False
+        self._join([("job", job.name), *used])
+        self._load_us.update(self._work_us(job, gpus))
+        self.placements[job.name] = tuple(gpus)
+        return True
+
+    def place(self, job: Job) -> bool:
+        """Place a job where GPUs and links have least to do with it; False where it can be nowhere."""
+        candidates = {gpus for gpus in self._candidates(job) if len(self._groups(self._used(gpus))) <= 1}
+        best = min(candidates, key=lambda gpus: (self._last_us(job, gpus), gpus), default=None)
+        return best is not None and self.add(job, best)
+
+    def groups(self) -> Iterator[tuple[list[str], int | None]]:
+        """Names of jobs that share anything, in the instance's order, with the group that they go on with."""
+        found: defaultdict[_Resource, list[str]] = defaultdict(list)
+        for job in self._instance.jobs:
+            if job.name in self.placements:
+                found[self._find(("job", job.name))].append(job.name)
+        for leader, names in found.items():
+            yield names, self._begun.get(leader)
+
+    def _candidates(self, job: Job) -> Iterator[tuple[str, ...]]:
+        """Per group that has begun, and without any: GPUs of one server, of few servers, and those with least to do."""
+        types = self._instance.models[job.model].gpu_types
+        servers = self._instance.cluster.servers
+        usable = [gpu for gpu, s in self._server.items() if servers[s].gpu_type in types]
+        of = {gpu: self._begun.get(self._find(("GPU", gpu))) for gpu in usable}
+        for group in dict.fromkeys((None, *of.values())):
+            ranked = sorted((it for it in usable if of[it] in (None, group)), key=lambda it: self._load_us["GPU", it])
+            rows: defaultdict[int, list[str]] = defaultdict(list)
+            for gpu in ranked:
+                rows[self._server[gpu]].append(gpu)
+            large = sorted(rows.values(), key=len, reverse=True)
+            orders = [ranked, [gpu for row in large for gpu in row], *rows.values()]
+            yield from (tuple(order[: job.workers]) for order in orders if len(order) >= job.workers)
+
+    def _last_us(self, job: Job, gpus: Sequence[str]) -> tuple[int, int]:
+        """How long the busiest of the resources is busy with the job, and all of them together."""
+        if self._channel(gpus) is None:
+            return 2**63, 0
+        loads = [self._load_us[resource] + own for resource, own in self._work_us(job, gpus).items()]
+        return max(loads), sum(loads)
+
+    def _work_us(self, job: Job, gpus: Sequence[str]) -> dict[_Resource, int]:
+        """What all iterations of a job take of each GPU and link at its largest level."""
+        model, servers = self._instance.models[job.model], self._instance.cluster.servers
+        work: dict[_Resource, int] = {}
+        for gpu in gpus:
+            work["GPU", gpu] = job.iterations * model.block_us(servers[self._server[gpu]].gpu_type)[-1]
+        channel = self._channel(gpus)
+        if channel is not None and job.workers > 1:
+            each = (
+                transfer_us(size, job.workers, job.workers, channel.rate, channel.latency_us)
+                for size in model.bucket_bytes()
+            )
+            total = job.iterations * sum(each)
+            work |= {("link", link): total for link in channel.links}
+        return work
+
+    def _used(self, gpus: Sequence[str]) -> list[_Resource]:
+        channel = self._channel(gpus)
+        links = channel.links if channel is not None else ()
+        return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+
+    def _channel(self, gpus: Sequence[str]) -> Channel | None:
+        return self._routes.channel(Counter(self._server[gpu] for gpu in gpus))
+
+    def _groups(self, resources: Iterable[_Resource]) -> set[int]:
+        """Groups that have begun and have some of these resources."""
+        found = (self._begun.get(self._find(it)) for it in resources)
+        return {group for group in found if group is not None}
+
+    def _find(self, resource: _Resource) -> _Resource:
+        leader = self._leader
+        while leader.setdefault(resource, resource) != resource:
+            leader[resource] = resource = leader[leader[resource]]
+        return resource
+
+    def _join(self, resources: Sequence[_Resource]) -> None:
+        leaders = [self._find(it) for it in resources]
+        numbers = [self._begun[it] for it in leaders if it in self._begun]
+        for one in leaders[1:]:
+            self._leader[self._find(one)] = self._find(leaders[0])
+        if numbers:
+            self._begun[self._find(leaders[0])] = numbers[0]

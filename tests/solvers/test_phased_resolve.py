@@ -1,0 +1,168 @@
+"""Phased plans of changed instances: the past stays, what is left is planned anew, never worse than the old plan."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import add_job, change_bandwidth, load_any_plan, remove_job, save_instance, save_plan
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem import Cluster, FreeDepth, Instance, Job, Link, Phase, PhasedPlan, Server
+from jigsaw_opt.problem.costs import ceil_div
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import PhasedResult, resolve_phased, solve_phased
+from jigsaw_opt.solvers.resolve import Fix, placements_of
+from jigsaw_opt.solvers.result import Status
+from tests.phased_referee import accepts
+from tests.solvers.test_phased_solver import instance
+
+ONE_THREAD = Options(workers=1)
+JOBS = (
+    Job("a", "net", 2, 50, depth=FreeDepth(balance=1)),
+    Job("b", "net", 2, 30),
+    Job("c", "one", 1, 20, release_us=200, weight=3),
+)
+MOMENT = 100
+
+
+ROOMY = Cluster(tuple(Server(name, "v", 4, 200, 10**9) for name in ("x", "y")), (), (Link("xy", ("x", "y"), 10**6),))
+
+
+def planned(asked: Instance) -> PhasedPlan:
+    plan = solve_phased(asked, ONE_THREAD).plan
+    assert plan is not None
+    return plan
+
+
+def again(asked: Instance, plan: PhasedPlan, fix: Fix | None = None) -> PhasedPlan:
+    result = resolve_phased(asked, plan, fix, ONE_THREAD)
+    assert result.plan is not None and check(asked, result.plan) == () and accepts(asked, result.plan)
+    assert result.bound <= result.plan.objective
+    return result.plan
+
+
+def begun(group: tuple[Phase, ...], moment: int) -> list[Phase]:
+    """The phases of a group before a moment, with the repetitions that have begun by then."""
+    before = takewhile(lambda phase: phase.start_us < moment, group)
+    return [
+        replace(phase, repeats=min(phase.repeats, ceil_div(moment - phase.start_us, phase.period_us)))
+        for phase in before
+    ]
+
+
+def assert_same_past(old: PhasedPlan, new: PhasedPlan, moment: int) -> None:
+    pasts = [[past for group in plan.groups if (past := begun(group.phases, moment))] for plan in (old, new)]
+    assert sorted(pasts[0], key=str) == sorted(pasts[1], key=str) != []
+
+
+def test_the_old_plan_is_kept_where_nothing_is_better() -> None:
+    asked = instance(*JOBS)
+    old = planned(asked)
+    for fix in (Fix(), Fix(placements_of(old))):
+        assert again(asked, old, fix).objective <= old.objective
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_what_changes_after_a_moment_leaves_the_past_as_it_was(objective: str) -> None:
+    asked = instance(*JOBS, objective=objective)
+    old = planned(asked)
+    longer = replace(asked, jobs=(asked.jobs[0], replace(JOBS[1], iterations=45), *asked.jobs[2:]))
+    later = add_job(asked, Job("late", "net", 2, 15, weight=10))
+    for changed in (longer, later):
+        new = again(changed, old, Fix(before_us=MOMENT))
+        assert_same_past(old, new, MOMENT)
+        assert all(placements_of(new)[name] == gpus for name, gpus in placements_of(old, ["a", "b"]).items())
+
+
+def test_a_job_that_is_removed_leaves_its_gpus_to_the_others() -> None:
+    jobs = (Job("long", "one", 8, 100), Job("urgent", "one", 8, 100, weight=9))
+    asked = replace(instance(*jobs, objective="weighted_completion"), cluster=ROOMY)
+    old = planned(asked)
+    assert [phase.start_us for _, _, phase in old.all_phases()] == [0, 1000]
+    for moment, end in ((None, 1000), (305, 1305)):
+        assert again(remove_job(asked, "urgent"), old, Fix(before_us=moment)).objective == end
+
+
+def test_an_urgent_job_stops_one_that_has_begun() -> None:
+    """Its repetition ends first; the GPUs are free at 310."""
+    asked = replace(instance(Job("long", "one", 8, 100), objective="weighted_completion"), cluster=ROOMY)
+    urgent = add_job(asked, Job("urgent", "one", 8, 10, weight=9))
+    new = again(urgent, planned(asked), Fix(before_us=305))
+    assert new.objective == 9 * 410 + 1100
+    assert [[job.name for job in phase.jobs] for _, _, phase in new.all_phases()] == [["long"], ["urgent"], ["long"]]
+
+
+def test_another_bandwidth_times_what_is_left_anew() -> None:
+    asked = replace(instance(Job("wide", "net", 5, 40)), cluster=ROOMY)
+    old = planned(asked)
+    fast = change_bandwidth(asked, "xy", 10**7)
+    assert again(fast, old).objective < old.objective
+    slow = change_bandwidth(asked, "xy", 10**5)
+    assert again(slow, old).objective > old.objective
+    with pytest.raises(InvalidInputError, match="does not hold"):
+        resolve_phased(slow, old, Fix(before_us=MOMENT), ONE_THREAD)
+
+
+def test_all_problems_are_listed_at_once() -> None:
+    asked = instance(*JOBS)
+    old = planned(asked)
+    jobs = (replace(JOBS[0], iterations=1), replace(JOBS[1], release_us=50), *JOBS[2:])
+    fix = Fix({"a": placements_of(old)["a"][::-1], "c": ("x/7",), "e": ("x/0",)}, MOMENT)
+    with pytest.raises(InvalidInputError) as caught:
+        resolve_phased(instance(*jobs), old, fix, ONE_THREAD)
+    told = "\n".join(map(str, caught.value.problems))
+    for part in ('"x/7"', '$.placements["e"]', "it has 1", "another one", "release"):
+        assert part in told, part
+    with pytest.raises(InvalidInputError, match="at least 0"):
+        resolve_phased(asked, old, Fix(before_us=-1), ONE_THREAD)
+
+
+def test_groups_that_have_begun_side_by_side_never_become_one() -> None:
+    asked = instance(Job("a", "one", 2, 100), Job("b", "one", 2, 100))
+    old = planned(asked)
+    assert len(old.groups) == 2
+    wide = add_job(asked, Job("wide", "one", 4, 10))
+    again(wide, old)
+    found: PhasedResult = resolve_phased(wide, old, Fix(before_us=MOMENT), ONE_THREAD)
+    assert (found.status, found.plan) == (Status.UNKNOWN, None)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_changes_at_random_moments(seed: int) -> None:
+    draw = random.Random(seed)
+    kinds = [("net", 2), ("net", 1), ("one", 1)]
+    jobs = [
+        Job(f"j{k}", *draw.choice(kinds), draw.randint(2, 30), draw.choice((0, 0, 90)), draw.randint(1, 5))
+        for k in range(3)
+    ]
+    asked = instance(*jobs, objective=draw.choice(("makespan", "weighted_completion")))
+    old, moment = planned(asked), draw.randint(1, 150)
+    kept = again(asked, old, Fix(before_us=moment))
+    assert kept.objective <= old.objective
+    assert_same_past(old, kept, moment)
+    changed = add_job(asked, Job("new", *draw.choice(kinds), draw.randint(1, 20)))
+    assert_same_past(old, again(changed, old, Fix(before_us=moment)), moment)
+
+
+def test_the_command_takes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, old, new = (str(tmp_path / name) for name in ("i.json", "j.json", "p.json", "q.json"))
+    asked = instance(*JOBS)
+    save_instance(asked, first)
+    save_instance(add_job(asked, Job("late", "one", 1, 15)), second)
+    save_plan(planned(asked), old)
+    fixed = ["--fix-before", str(MOMENT), "--fix-placement", "c"]
+    assert main(["solve", second, "--warm", old, *fixed, "-o", new, "--workers", "1"]) == 0
+    assert main(["check", second, new]) == 0
+    kept = load_any_plan(new)
+    assert placements_of(kept)["c"] == placements_of(load_any_plan(old))["c"]
+    assert main(["solve", first, "--warm", old, "--fix-before", "-1"]) == 3
+    assert main(["solve", first, "--warm", old, "--fix-placement", "x", "y"]) == 3
+    assert main(["solve", first, "--warm", old, "--gap", "0.1"]) == 2
+    told = capsys.readouterr().err
+    assert "at least 0" in told and '"x"' in told and '"y"' in told and "without --gap" in told
