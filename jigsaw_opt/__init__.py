@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jigsaw_opt import instances as instances
+    from jigsaw_opt import scheduling as scheduling
     from jigsaw_opt.checking import Violation as Violation
     from jigsaw_opt.checking import check as check
     from jigsaw_opt.documents import InstanceBuilder as InstanceBuilder
@@ -69,6 +70,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.shape import ShapedJob as ShapedJob
     from jigsaw_opt.problem.shape import ShapedTransfer as ShapedTransfer
     from jigsaw_opt.problem.shape import Slot as Slot
+    from jigsaw_opt.problem.workload import TraceJob as TraceJob
+    from jigsaw_opt.scheduling.live_scheduler import LiveScheduler as LiveScheduler
+    from jigsaw_opt.scheduling.plan_change import PlanChange as PlanChange
     from jigsaw_opt.simulation.request import SimulationRequest as SimulationRequest
     from jigsaw_opt.simulation.simulate import SimulationResult as SimulationResult
     from jigsaw_opt.simulation.simulate import simulate as simulate
@@ -115,6 +119,7 @@ _HOMES = {
     "Job": "problem.job",
     "JobPlan": "problem.plan",
     "Link": "problem.cluster",
+    "LiveScheduler": "scheduling.live_scheduler",
     "MissingEngineError": "errors",
     "Model": "problem.model",
     "Options": "solvers.options",
@@ -124,6 +129,7 @@ _HOMES = {
     "PhasedPlan": "problem.phased_plan",
     "PhasedResult": "solvers.phased",
     "Plan": "problem.plan",
+    "PlanChange": "scheduling.plan_change",
     "Problem": "errors",
     "Replay": "problem.replay",
     "ReplayRequest": "executor.replay.request",
@@ -147,6 +153,7 @@ _HOMES = {
     "Status": "solvers.result",
     "StoppedBy": "solvers.result",
     "TooLargeError": "errors",
+    "TraceJob": "problem.workload",
     "Transfer": "problem.plan",
     "UsageError": "errors",
     "Violation": "checking",
@@ -172,7 +179,7 @@ _HOMES = {
     "validate": "documents",
 }
 """The module of each name."""
-_ROOMS = ("instances",)
+_ROOMS = ("instances", "scheduling")
 """Rooms that are names of this one, too."""
 
 __all__ = [
@@ -198,6 +205,7 @@ __all__ = [
     "Job",
     "JobPlan",
     "Link",
+    "LiveScheduler",
     "MissingEngineError",
     "Model",
     "Options",
@@ -207,6 +215,7 @@ __all__ = [
     "PhasedPlan",
     "PhasedResult",
     "Plan",
+    "PlanChange",
     "Problem",
     "Replay",
     "ReplayRequest",
@@ -230,6 +239,7 @@ __all__ = [
     "Status",
     "StoppedBy",
     "TooLargeError",
+    "TraceJob",
     "Transfer",
     "UsageError",
     "Violation",
@@ -249,6 +259,7 @@ __all__ = [
     "run_plan",
     "save_instance",
     "save_plan",
+    "scheduling",
     "simulate",
     "solve",
     "solve_phased",

@@ -46,7 +46,7 @@ def test_every_name_is_there_for_callers_and_for_type_checkers() -> None:
     for name, module in typed.items():
         found = getattr(jo, name)
         source = importlib.import_module(module)
-        assert found is (source.instances if name == "instances" else getattr(source, name))
+        assert found is (getattr(source, name))
     with pytest.raises(AttributeError, match="nonsense"):
         _ = jo.nonsense  # type: ignore[attr-defined]
 

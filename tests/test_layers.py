@@ -22,6 +22,7 @@ ROOMS = (
     "instances",
     "planning",
     "simulation",
+    "scheduling",
     "executor",
     "sweeps",
     "views",

@@ -69,7 +69,7 @@ class Share:
     @classmethod
     def restored(cls, tree: Plain) -> Share:
         """The share that `plain` gave."""
-        depths = tuple(map(decode_depth, tree["depths"]))
+        depths = tuple(decode_depth(dict(depth)) for depth in tree["depths"])
         return cls(tuple(tree["jobs"]), tuple(tree["gpus"]), depths, tree["slowdown"])
 
 

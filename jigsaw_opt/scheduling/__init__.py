@@ -1,0 +1,45 @@
+"""A scheduler for programs that run a cluster: events in, changes of the plan out."""
+
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import (
+    ClusterEvent,
+    JobCancelled,
+    JobFinished,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    PriorityChanged,
+    ServerAdded,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+    decode_event,
+    encode_event,
+)
+from jigsaw_opt.scheduling.live_scheduler import LiveScheduler
+from jigsaw_opt.scheduling.plan_change import JobAssignment, JobMove, JobStart, JobStop, PlanChange
+
+__all__ = [
+    "ClusterEvent",
+    "ClusterState",
+    "JobAssignment",
+    "JobCancelled",
+    "JobFinished",
+    "JobMove",
+    "JobProgressed",
+    "JobStart",
+    "JobStop",
+    "JobSubmitted",
+    "LinkDown",
+    "LinkUp",
+    "LiveScheduler",
+    "PlanChange",
+    "PriorityChanged",
+    "ServerAdded",
+    "ServerBack",
+    "ServerDrained",
+    "ServerLost",
+    "decode_event",
+    "encode_event",
+]

@@ -1,0 +1,333 @@
+"""A cluster that is scheduled while it runs: its jobs and their progress, what runs where, and what is out of use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.scheduling.events import (
+    ClusterEvent,
+    JobCancelled,
+    JobFinished,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    PriorityChanged,
+    ServerAdded,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+)
+from jigsaw_opt.scheduling.live_job import LiveJob, News
+from jigsaw_opt.scheduling.plan_change import JobAssignment
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.link_routes import LinkRoutes
+from jigsaw_opt.simulation.performance import UNITS
+from jigsaw_opt.simulation.policy import Active, Moment, PolicySetting
+
+__all__ = ["ClusterState"]
+
+_MOST_ITERATIONS = 1e24
+
+
+class ClusterState:
+    """The state of a cluster between events.
+
+    Parameters
+    ----------
+    setting
+        What policies know of it.
+
+    Attributes
+    ----------
+    now_us
+        The time of the last event or step.
+    jobs
+        Active jobs by number, in order of submission.
+    shares
+        What runs.
+    lost, drained, dead
+        Numbers of servers that are lost or drained, and of links that are down.
+    news
+        What the policy has not been told.
+    asked, wake_us
+        Whether the policy is to be asked, or else from when on.
+    next_job
+        Number of the next job.
+    told
+        What each job by name runs on, as far as steps have told.
+    reasons
+        Why jobs have lost their GPUs since then, beside the policy, by name.
+    added
+        The servers that were added.
+    """
+
+    def __init__(self, setting: PolicySetting) -> None:
+        self.now_us = 0
+        self.jobs: dict[int, LiveJob] = {}
+        self.numbers: dict[str, int] = {}
+        self.shares: tuple[Share, ...] = ()
+        self.lost: set[int] = set()
+        self.drained: set[int] = set()
+        self.dead: set[int] = set()
+        self.news = News()
+        self.asked = False
+        self.wake_us: int | None = None
+        self.next_job = 0
+        self.told: dict[str, JobAssignment] = {}
+        self.reasons: dict[str, str] = {}
+        self.added: list[ServerAdded] = []
+        self.set_up(setting)
+
+    def set_up(self, setting: PolicySetting) -> None:
+        """Go on with another setting, of a cluster that is the same but for what was added at its end."""
+        self.setting = setting
+        self._routes = LinkRoutes(setting.cluster)
+        self._names = [
+            setting.cluster.gpu_name(k, gpu - gpus.start) for k, gpus in enumerate(setting.gpus_of) for gpu in gpus
+        ]
+
+    @property
+    def down(self) -> frozenset[int]:
+        """GPUs that nothing may be put on."""
+        return frozenset(gpu for server in self.lost | self.drained for gpu in self.setting.gpus_of[server])
+
+    @property
+    def active(self) -> dict[int, Active]:
+        """The jobs as policies see them."""
+        return {index: job.active for index, job in self.jobs.items()}
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something for the policy to decide now."""
+        if not self.jobs or len(self.down) == self.setting.gpu_count:
+            return False
+        return self.asked or (self.wake_us is not None and self.wake_us <= self.now_us)
+
+    def moment(self) -> Moment:
+        """What a policy would see now; what it sees does not change while it decides."""
+        jobs = {index: replace(job.active) for index, job in self.jobs.items()}
+        arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
+        return Moment(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down)
+
+    def advance(self, now_us: int) -> None:
+        """Count progress and service up to now.
+
+        Raises
+        ------
+        UsageError
+            Time goes back.
+        """
+        if now_us < self.now_us:
+            raise UsageError(f"time goes back from {self.now_us} to {now_us} us")
+        held = now_us - self.now_us
+        for share in self.shares:
+            for job in map(self.jobs.__getitem__, share.jobs):
+                job.active.run_us += held
+                job.active.gpu_us += held * len(share.gpus) // len(share.jobs)
+                job.estimate(now_us)
+        self.now_us = now_us
+
+    # Events -------------------------------------------------------------------------------------------------
+
+    def handle(self, event: ClusterEvent) -> None:
+        """Take an event in; the cluster of one that adds a server is to be set up before.
+
+        Raises
+        ------
+        UsageError
+            It cannot be: it names what there is not, or time goes back. Then nothing has changed.
+        """
+        if event.time_us < self.now_us:
+            raise UsageError(f"time goes back from {self.now_us} to {event.time_us} us")
+        match event:
+            case JobSubmitted():
+                self._submit(event)
+            case JobProgressed():
+                self._progress(event)
+            case JobFinished() | JobCancelled():
+                self._leave(event)
+            case PriorityChanged():
+                self._prioritise(event)
+            case ServerAdded():
+                self.advance(event.time_us)
+                self.added.append(event)
+            case ServerDrained() | ServerLost() | ServerBack():
+                self._change_server(event)
+            case LinkDown() | LinkUp():
+                self._change_link(event)
+        self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
+
+    def _submit(self, event: JobSubmitted) -> None:
+        job, performance = replace(event.job, submit_us=event.time_us), self.setting.performance
+        if job.name in self.numbers:
+            raise UsageError(f"there is a job {job.name!r} already")
+        if job.fewest > self.setting.gpu_count:
+            raise UsageError(f"job {job.name!r} needs {job.fewest} GPUs and the cluster has {self.setting.gpu_count}")
+        reason = performance.unknown(job)
+        if reason is not None:
+            raise UsageError(f"job {job.name!r}: {reason}")
+        self.advance(event.time_us)
+        index = self.next_job
+        self.jobs[index] = LiveJob(Active(index, job, performance.work(job)))
+        self.numbers[job.name] = index
+        self.news.arrived.append(index)
+        self.next_job += 1
+
+    def _progress(self, event: JobProgressed) -> None:
+        job = self._job(event.job)
+        if not 0 <= event.iterations <= _MOST_ITERATIONS:
+            raise UsageError(f"job {event.job!r} has done {event.iterations} iterations")
+        self.advance(event.time_us)
+        job.report(self.now_us, min(job.active.work - 1, int(event.iterations * UNITS)))
+
+    def _leave(self, event: JobFinished | JobCancelled) -> None:
+        job = self._job(event.job)
+        self.advance(event.time_us)
+        index, share = job.active.index, job.active.share
+        if share is not None:
+            rest = share.without(index)
+            self.shares = tuple(rest if one == share else one for one in self.shares if one != share or rest.jobs)
+            for partner in map(self.jobs.__getitem__, rest.jobs):
+                partner.active.share = rest
+                partner.forget_pace()
+        del self.jobs[index], self.numbers[event.job]
+        self.news.end(index)
+        if isinstance(event, JobFinished):
+            self.told.pop(event.job, None)
+            self.reasons.pop(event.job, None)
+        else:
+            self.reasons[event.job] = "it is cancelled"
+
+    def _prioritise(self, event: PriorityChanged) -> None:
+        job = self._job(event.job)
+        if event.weight < 1:
+            raise UsageError(f"the weight of a job is at least 1, not {event.weight}")
+        self.advance(event.time_us)
+        job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
+
+    def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
+        servers = [server.name for server in self.setting.cluster.servers]
+        number = _number(servers, event.server, "server")
+        self.advance(event.time_us)
+        if isinstance(event, ServerBack):
+            self.lost.discard(number)
+            self.drained.discard(number)
+            return
+        lost = isinstance(event, ServerLost)
+        (self.lost if lost else self.drained).add(number)
+        own = self.setting.gpus_of[number]
+        gone = [share for share in self.shares if not set(own).isdisjoint(share.gpus)]
+        self._stop(gone, f"server {event.server!r} is {'lost' if lost else 'drained'}", lost)
+
+    def _change_link(self, event: LinkDown | LinkUp) -> None:
+        number = _number([link.name for link in self.setting.cluster.links], event.link, "link")
+        self.advance(event.time_us)
+        if isinstance(event, LinkUp):
+            self.dead.discard(number)
+            self.asked = True  # jobs may wait for it
+            return
+        self.dead.add(number)
+        gone = [share for share in self.shares if self.cut(share)]
+        self._stop(gone, f"no route joins its servers while link {event.link!r} is down", False)
+
+    def _job(self, name: str) -> LiveJob:
+        if name not in self.numbers:
+            raise UsageError(f"there is no job {name!r}")
+        return self.jobs[self.numbers[name]]
+
+    def _stop(self, shares: Iterable[Share], reason: str, lost: bool) -> None:
+        """Take GPUs from jobs; what they have done since their last report is gone if they are `lost`."""
+        gone = set(shares)
+        self.shares = tuple(share for share in self.shares if share not in gone)
+        for job in (self.jobs[index] for share in gone for index in share.jobs):
+            job.active.share = None
+            job.active.done = job.reported if lost else job.active.done
+            job.forget_pace()
+            self.news.stop(job.active.index)
+            self.reasons[job.active.job.name] = reason
+
+    # Decisions ----------------------------------------------------------------------------------------------
+
+    def cut(self, share: Share) -> bool:
+        """Whether links that are down leave no route between servers of a share."""
+        return bool(self.dead) and self._routes.cut(share.gpus, frozenset(self.dead))
+
+    def remaining(self, shares: Iterable[Share]) -> tuple[tuple[Share, ...], list[int]]:
+        """What can run of a decision that was made earlier, and the jobs that cannot for what has failed since."""
+        kept: list[Share] = []
+        without: list[int] = []
+        down = self.down
+        for share in shares:
+            for index in [index for index in share.jobs if index not in self.jobs]:
+                share = share.without(index)
+            if not down.isdisjoint(share.gpus) or (share.jobs and self.cut(share)):
+                without += share.jobs
+            elif share.jobs:
+                kept.append(share)
+        return tuple(kept), without
+
+    def apply(self, shares: tuple[Share, ...], without: Iterable[int]) -> None:
+        """Make `shares` what runs; `without` are jobs that the policy believes to run, and that do not."""
+        placed = {index: share for share in shares for index in share.jobs}
+        for index, job in self.jobs.items():
+            before, after = job.active.share, placed.get(index)
+            if before == after:
+                continue
+            if after is not None and (before is None or before.gpus != after.gpus):
+                job.active.starts += 1
+            job.active.share = after
+            job.forget_pace()
+        self.shares = shares
+        self.news.stopped = [index for index in self.news.stopped if index not in placed]
+        for index in without:
+            self.news.stop(index)
+
+    def forget_all(self) -> None:
+        """Have all jobs wait, and a policy that begins anew be told of them as new."""
+        for job in self.jobs.values():
+            job.active.share = None
+            job.forget_pace()
+        self.shares, self.news, self.asked = (), News(list(self.jobs)), True
+
+    def assignments(self) -> Mapping[str, JobAssignment]:
+        """What each job that runs has, by name."""
+        found: dict[str, JobAssignment] = {}
+        for share in self.shares:
+            names = {index: self.jobs[index].active.job.name for index in share.jobs}
+            gpus = tuple(self._names[gpu] for gpu in share.gpus)
+            for index, name in names.items():
+                partners = tuple(other for other in names.values() if other != name)
+                found[name] = JobAssignment(name, gpus, share.depth(index), partners, share.slowdown)
+        return found
+
+    def enlarged(self, event: ServerAdded) -> Cluster:
+        """The cluster with one server more.
+
+        Raises
+        ------
+        UsageError
+            A name is taken, or a link has an end that there is not.
+        """
+        cluster = self.setting.cluster
+        points = {*(server.name for server in cluster.servers), *cluster.switches}
+        links = {link.name for link in cluster.links}
+        for name, taken in ((event.server.name, points), *((link.name, links) for link in event.links)):
+            if name in taken:
+                raise UsageError(f"there is a {name!r} already")
+            taken.add(name)
+        for link in event.links:
+            missing = next((end for end in link.ends if end not in points), None)
+            if missing is not None:
+                raise UsageError(f"link {link.name!r} has an end {missing!r}, which there is not")
+        servers = (*cluster.servers, event.server)
+        return replace(cluster, servers=servers, links=(*cluster.links, *event.links))
+
+
+def _number(names: list[str], name: str, kind: str) -> int:
+    if name not in names:
+        raise UsageError(f"there is no {kind} {name!r}")
+    return names.index(name)

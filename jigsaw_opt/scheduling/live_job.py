@@ -1,0 +1,79 @@
+"""Jobs of a cluster that runs: what they have reported, and what of it the policy has not been told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from jigsaw_opt.simulation.policy import Active
+
+__all__ = ["LiveJob", "News"]
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """A job and what it has reported.
+
+    Parameters
+    ----------
+    active
+        The job as policies see it; its work done is what was reported, and what the measured pace adds since.
+    reported
+        Units of work of its last report.
+    reported_us
+        When that was, if it holds the GPUs of then still.
+    pace
+        Units a microsecond between two reports from the same GPUs; 0 where there are none.
+    """
+
+    active: Active
+    reported: int = 0
+    reported_us: int | None = None
+    pace: int = 0
+
+    def report(self, now_us: int, done: int) -> None:
+        """Note that so much is done."""
+        if self.reported_us is not None and now_us > self.reported_us:
+            self.pace = max(0, done - self.reported) // (now_us - self.reported_us)
+        self.reported = self.active.done = done
+        self.reported_us = None if self.active.share is None else now_us
+
+    def estimate(self, now_us: int) -> None:
+        """Count what the measured pace has added by now; a job that has not ended has something left."""
+        if self.reported_us is not None:
+            done = self.reported + self.pace * (now_us - self.reported_us)
+            self.active.done = min(self.active.work - 1, done)
+
+    def forget_pace(self) -> None:
+        """What was measured no longer holds."""
+        self.reported_us, self.pace = None, 0
+
+
+@dataclass(slots=True)
+class News:
+    """What the policy has not been told: jobs submitted, ended, and stopped by something else than the policy."""
+
+    arrived: list[int] = field(default_factory=list)
+    ended: list[int] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)
+
+    def stop(self, index: int) -> None:
+        """Note that a job lost its GPUs."""
+        if index not in self.stopped:
+            self.stopped.append(index)
+
+    def end(self, index: int) -> None:
+        """Note that a job is gone; of one that the policy does not know it is not told."""
+        if index in self.stopped:
+            self.stopped.remove(index)
+        if index in self.arrived:
+            self.arrived.remove(index)
+        else:
+            self.ended.append(index)
+
+    def after(self, earlier: News) -> News:
+        """All that is new if the policy has forgotten what it was told `earlier`."""
+        gone = set(self.ended)
+        arrived = [index for index in earlier.arrived if index not in gone]
+        ended = [index for index in self.ended if index not in earlier.arrived]
+        stopped = dict.fromkeys(index for index in (*earlier.stopped, *self.stopped) if index not in gone)
+        return News([*arrived, *self.arrived], [*earlier.ended, *ended], list(stopped))

@@ -1,0 +1,146 @@
+"""What a step of a live scheduler tells: who starts, stops and moves, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from jigsaw_opt.documents.encoding import encode_depth
+from jigsaw_opt.documents.instance_decoding import decode_depth
+from jigsaw_opt.problem.job import Depth
+from jigsaw_opt.simulation.allocation import MOST_SLOWDOWN
+from jigsaw_opt.simulation.plain import DEPTH, Plain, Shape, fields, listed, number, optional
+
+__all__ = ["JobAssignment", "JobMove", "JobStart", "JobStop", "PlanChange", "changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class JobAssignment:
+    """What a job runs on.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    gpus
+        Names of GPUs, as in ``s0/3``. With partners they are a pool of which each job uses as many as it asks for.
+    depth
+        Depth rule. Which levels its workers stop at is the timetable's of those that share the GPUs.
+    partners
+        Names of the jobs that share the GPUs.
+    slowdown
+        The job in the foreground of the GPUs has iterations at most so many times as long as alone; None where jobs
+        take turns one to one.
+    """
+
+    job: str
+    gpus: tuple[str, ...]
+    depth: Depth
+    partners: tuple[str, ...] = ()
+    slowdown: float | None = None
+
+    def plain(self) -> Plain:
+        """As it stands in a state."""
+        gpus, partners = list(self.gpus), list(self.partners)
+        depth = encode_depth(self.depth)
+        return {"job": self.job, "gpus": gpus, "depth": depth, "partners": partners, "slowdown": self.slowdown}
+
+    @staticmethod
+    def shape() -> Shape:
+        """What `plain` gives."""
+        text: Shape = {"type": "string"}
+        slowdown = optional(number(1, MOST_SLOWDOWN))
+        return fields(job=text, gpus=listed(text, 1), depth=DEPTH, partners=listed(text), slowdown=slowdown)
+
+    @classmethod
+    def restored(cls, tree: Plain) -> JobAssignment:
+        """The assignment that `plain` gave."""
+        depth = decode_depth(dict(tree["depth"]))
+        return cls(tree["job"], tuple(tree["gpus"]), depth, tuple(tree["partners"]), tree["slowdown"])
+
+
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """A job that held no GPUs starts."""
+
+    to: JobAssignment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobStop:
+    """A job gives its GPUs back, and waits unless it is cancelled."""
+
+    job: str
+    gpus: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobMove:
+    """A job goes on with other GPUs, or on the same ones with other partners or another depth rule."""
+
+    before: JobAssignment
+    to: JobAssignment
+    reason: str
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the GPUs are others."""
+        return self.before.gpus != self.to.gpus
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """What is to be carried out now: stops first, then moves, then starts.
+
+    Parameters
+    ----------
+    time_us
+        The time of the step.
+    starts, stops, moves
+        Jobs by what happens to them; those in none go on as they are.
+    wake_us
+        When the policy wants to be asked again even if nothing happens; None if it need not be.
+    late
+        Whether the policy is still deciding: the step did not wait for it, and a later one takes its decision.
+    failure
+        Why the policy gave no decision that can be carried out; empty if it did. What runs goes on.
+    """
+
+    time_us: int
+    starts: tuple[JobStart, ...] = field(default=())
+    stops: tuple[JobStop, ...] = field(default=())
+    moves: tuple[JobMove, ...] = field(default=())
+    wake_us: int | None = None
+    late: bool = False
+    failure: str = ""
+
+
+def changes(
+    before: Mapping[str, JobAssignment], after: Mapping[str, JobAssignment], reasons: Mapping[str, str], policy: str
+) -> Iterator[JobStart | JobStop | JobMove]:
+    """What leads from one state of what runs to another, both by names of jobs.
+
+    Parameters
+    ----------
+    before, after
+        What ran, and what is to run.
+    reasons
+        Why jobs lost their GPUs, beside the policy.
+    policy
+        What the reason is called where it is the policy's choice.
+    """
+    for job, old in before.items():
+        if job not in after:
+            yield JobStop(job, old.gpus, reasons.get(job, f"{policy} gives its GPUs to others"))
+    for job, new in after.items():
+        if job not in before:
+            yield JobStart(new, reasons.get(job, _starting(new, policy)))
+        elif before[job] != new:
+            why = f"{policy} gives it other GPUs" if before[job].gpus != new.gpus else _starting(new, policy)
+            yield JobMove(before[job], new, reasons.get(job, why))
+
+
+def _starting(new: JobAssignment, policy: str) -> str:
+    return f"{policy} has it share GPUs with {', '.join(new.partners)}" if new.partners else f"{policy} gives it GPUs"

@@ -1,0 +1,240 @@
+"""The state of a live scheduler as a document of plain values, ``jigsaw-live/1``.
+
+What follows from the arguments of the scheduler is not in it but for the servers and links that were added; a digest
+tells a state of other arguments. Nothing in it is trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, replace
+
+from jigsaw_opt.documents.report import Report
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import JOB, ServerAdded, decode_link, encode_record
+from jigsaw_opt.scheduling.live_job import LiveJob, News
+from jigsaw_opt.scheduling.plan_change import JobAssignment
+from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
+from jigsaw_opt.simulation.performance import Performance
+from jigsaw_opt.simulation.plain import (
+    ANYTHING,
+    MOST,
+    TRUTH,
+    NumberLimits,
+    Plain,
+    Shape,
+    checked,
+    conforms,
+    fields,
+    listed,
+    optional,
+    whole,
+)
+from jigsaw_opt.simulation.policy import Active, PolicySetting
+
+__all__ = ["check_step", "decode_state", "encode_state"]
+
+_FORMAT = "jigsaw-live/1"
+_TEXT: Shape = {"type": "string"}
+_TEXTS = listed(_TEXT)
+_HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=whole(), next_job=whole())
+_ADDED = fields(server={"$ref": "#/$defs/server"}, links=listed({"$ref": "#/$defs/link"}))
+_STEP = fields(event={"const": "step"}, time_us=whole(), late=TRUTH)
+
+
+def check_step(entry: Plain) -> None:
+    """Check that an entry of a journal is a step.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem.
+    """
+    checked(entry, _STEP)
+
+
+def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
+    """A state as values of JSON.
+
+    Parameters
+    ----------
+    state
+        Without a decision under way.
+    inputs
+        Digest of the arguments.
+    memory
+        What the policy remembers.
+    """
+    cluster = state.setting.cluster
+    return {
+        "format": _FORMAT,
+        "inputs": inputs,
+        "time_us": state.now_us,
+        "next_job": state.next_job,
+        "added": [
+            {"server": encode_record(event.server), "links": [encode_record(link) for link in event.links]}
+            for event in state.added
+        ],
+        "lost": [cluster.servers[k].name for k in sorted(state.lost)],
+        "drained": [cluster.servers[k].name for k in sorted(state.drained)],
+        "links_down": [cluster.links[k].name for k in sorted(state.dead)],
+        "jobs": [_job(job) for job in state.jobs.values()],
+        "shares": [share.plain() for share in state.shares],
+        "news": asdict(state.news),
+        "asked": state.asked,
+        "wake_us": state.wake_us,
+        "told": [one.plain() for one in state.told.values()],
+        "reasons": dict(state.reasons),
+        "policy": memory,
+    }
+
+
+def _job(job: LiveJob) -> Plain:
+    figures = {"reported": job.reported, "reported_us": job.reported_us, "pace": job.pace}
+    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **figures}
+
+
+def decode_state(
+    tree: Plain, inputs: str, setting: PolicySetting, perform: Callable[[Cluster], Performance]
+) -> tuple[ClusterState, Plain]:
+    """The state of a document, and what the policy remembers.
+
+    Parameters
+    ----------
+    tree
+        Not to be trusted.
+    inputs
+        Digest of the arguments of the scheduler that it is for.
+    setting, perform
+        Of that scheduler.
+
+    Raises
+    ------
+    InvalidInputError
+        With every problem.
+    """
+    report = Report()
+    conforms(tree, {**_HEAD, "additionalProperties": True}, "$", report)
+    report.raise_if_any()
+    if tree["inputs"] != inputs:
+        hint = "it goes on only with the cluster, policy, models and options that it was started with"
+        report.add("$.inputs", "is a state of a scheduler with other arguments", hint)
+        report.raise_if_any()
+    checked(tree.get("added"), listed(_ADDED))
+    state = ClusterState(setting)
+    _add(state, tree["added"], perform, report)
+    report.raise_if_any()
+    limits = NumberLimits(tree["next_job"], state.setting.gpu_count, tree["time_us"], MOST)
+    conforms(tree, _shape(limits), "$", report)
+    report.raise_if_any()
+    _check(tree, state, report)
+    report.raise_if_any()
+    _fill(state, tree, report)
+    report.raise_if_any()
+    return state, tree["policy"]
+
+
+def _add(
+    state: ClusterState, added: Iterable[Plain], perform: Callable[[Cluster], Performance], report: Report
+) -> None:
+    for k, tree in enumerate(added):
+        event = ServerAdded(0, Server(**tree["server"]), tuple(map(decode_link, tree["links"])))
+        try:
+            cluster = state.enlarged(event)
+        except UsageError as error:
+            report.add(("$.added", k), str(error))
+            return
+        state.set_up(replace(state.setting, cluster=cluster, performance=perform(cluster)))
+        state.added.append(event)
+
+
+def _shape(limits: NumberLimits) -> Shape:
+    job = fields(
+        trace=JOB,
+        figures=Active.shape(limits),
+        reported=whole(),
+        reported_us=optional(limits.time),
+        pace=whole(),
+    )
+    news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
+    return fields(
+        **_HEAD["properties"],
+        added=ANYTHING,
+        lost=_TEXTS,
+        drained=_TEXTS,
+        links_down=_TEXTS,
+        jobs=listed(job),
+        shares=listed(Share.shape(limits)),
+        news=news,
+        asked=TRUTH,
+        wake_us=optional(whole()),
+        told=listed(JobAssignment.shape()),
+        reasons={"type": "object", "additionalProperties": _TEXT},
+        policy=ANYTHING,
+    )
+
+
+def _check(tree: Plain, state: ClusterState, report: Report) -> None:
+    """Every number and name is of something that there is, and there once."""
+    cluster, performance = state.setting.cluster, state.setting.performance
+    servers, links = {server.name for server in cluster.servers}, {link.name for link in cluster.links}
+    for key, known in (("lost", servers), ("drained", servers), ("links_down", links)):
+        _check_once(tree[key], known, f"$.{key}", report)
+    jobs = [TraceJob(**one["trace"]) for one in tree["jobs"]]
+    numbers = [one["figures"]["job"] for one in tree["jobs"]]
+    if sorted(set(numbers)) != numbers:
+        report.add("$.jobs", "are not in order of their numbers, each once")
+    if len({job.name for job in jobs}) < len(jobs):
+        report.add("$.jobs", "two have one name")
+    for k, (job, one) in enumerate(zip(jobs, tree["jobs"], strict=True)):
+        reason = performance.unknown(job)
+        if reason is not None or job.fewest > state.setting.gpu_count:
+            report.add(("$.jobs", k), reason or f"needs {job.fewest} GPUs, which there are not")
+        elif max(one["figures"]["done"], one["reported"]) >= performance.work(job):
+            report.add(("$.jobs", k), "has done all its work")
+        elif job.submit_us > tree["time_us"]:
+            report.add(("$.jobs", k), "is submitted only later")
+    news, active = tree["news"], set(numbers)
+    gone = set(range(tree["next_job"])) - active
+    for key, among in (("arrived", active), ("ended", gone), ("stopped", active - set(news["arrived"]))):
+        _check_once(news[key], among, f"$.news.{key}", report)
+    placed = [index for share in tree["shares"] for index in share["jobs"]]
+    _check_once(placed, active - set(news["arrived"]) - set(news["stopped"]), "$.shares", report)
+    told = [one["job"] for one in tree["told"]]
+    _check_once(told, set(told), "$.told", report)
+
+
+def _check_once(found: Sequence[object], known: set[object] | set[int] | set[str], place: str, report: Report) -> None:
+    if len(set(found)) < len(found) or not set(found) <= known:
+        report.add(place, "one is not what it can be, or is there twice")
+
+
+def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
+    """Take over what was checked, and check what runs."""
+    servers = [server.name for server in state.setting.cluster.servers]
+    state.now_us, state.next_job = tree["time_us"], tree["next_job"]
+    state.lost, state.drained = ({servers.index(name) for name in tree[key]} for key in ("lost", "drained"))
+    links = [link.name for link in state.setting.cluster.links]
+    state.dead = {links.index(name) for name in tree["links_down"]}
+    for one in tree["jobs"]:
+        job = TraceJob(**one["trace"])
+        active = Active.restored(one["figures"], job, state.setting.performance.work(job))
+        state.jobs[active.index] = LiveJob(active, one["reported"], one["reported_us"], one["pace"])
+        state.numbers[job.name] = active.index
+    state.shares = tuple(map(Share.restored, tree["shares"]))
+    for share in state.shares:
+        for index in share.jobs:
+            state.jobs[index].active.share = share
+    state.news = News(**{key: list(value) for key, value in tree["news"].items()})
+    state.asked, state.wake_us = tree["asked"], tree["wake_us"]
+    state.told = {one["job"]: JobAssignment.restored(one) for one in tree["told"]}
+    state.reasons = dict(tree["reasons"])
+    try:
+        check_shares(state.setting, state.active, state.shares, (), f"at {state.now_us} us", remains=True)
+        check_up(state.setting, state.active, state.shares, state.down, f"at {state.now_us} us")
+    except InvariantError as error:
+        report.add("$.shares", str(error))

@@ -1,0 +1,322 @@
+"""A live scheduler: valid at every step, the same again, put aside and taken up at any moment."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling import (
+    JobCancelled,
+    JobFinished,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    LiveScheduler,
+    PlanChange,
+    ServerAdded,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+    live_scheduler,
+)
+from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Stateless
+from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
+
+
+class Books:
+    """What runs by the changes alone, as whoever carries them out sees it."""
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, tuple[str, ...]] = {}
+
+    def carry_out(self, change: PlanChange) -> None:
+        for stop in change.stops:
+            assert self.gpus.pop(stop.job) == stop.gpus and stop.reason
+        for move in change.moves:
+            assert self.gpus[move.to.job] == move.before.gpus and move.reason
+            self.gpus[move.to.job] = move.to.gpus
+        for start in change.starts:
+            assert start.to.job not in self.gpus and start.reason
+            self.gpus[start.to.job] = start.to.gpus
+
+    def finish(self, job: str) -> None:
+        self.gpus.pop(job, None)
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_what_runs_is_valid_after_every_step(text: str) -> None:
+    live, happening, books = made(text), Happening(text, 7), Books()
+    out: set[str] = set()
+    started = 0
+    for _ in range(25):
+        for event in happening.events():
+            live.handle(event)
+            if isinstance(event, JobFinished):
+                books.finish(event.job)
+            elif isinstance(event, ServerDrained | ServerLost):
+                out.add(event.server)
+            elif isinstance(event, ServerBack):
+                out.discard(event.server)
+        change = live.step(happening.now_us)
+        assert not change.failure and not change.late
+        books.carry_out(change)
+        started += len(change.starts)
+        holders: dict[str, set[str]] = {}
+        for job, gpus in books.gpus.items():
+            assert not {gpu.rpartition("/")[0] for gpu in gpus} & out
+            for gpu in gpus:
+                holders.setdefault(gpu, set()).add(job)
+        pools = {frozenset(jobs) for jobs in holders.values()}
+        assert sum(map(len, pools)) == len(books.gpus)  # jobs share all their GPUs or none
+    assert started >= 3
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_killed_and_restored_at_random_moments_it_decides_the_same(text: str) -> None:
+    whole = run(made(text), Happening(text, 3), 20)
+    assert run(made(text), Happening(text, 3), 20) == whole
+    live, happening, draw = made(text), Happening(text, 3), random.Random(5)
+    for change in whole:
+        for event in happening.events():
+            live.handle(event)
+            if draw.random() < 0.3:
+                live = restored(text, live)
+        assert live.step(happening.now_us) == change
+        if draw.random() < 0.3:
+            live = restored(text, live)
+
+
+def restored(text: str, live: LiveScheduler) -> LiveScheduler:
+    state = in_json(live.state())
+    fresh = made(text)
+    fresh.restore(state)
+    assert in_json(fresh.state()) == state
+    return fresh
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_a_journal_replays_to_the_same_changes(text: str) -> None:
+    journal: list[Any] = []
+    changes = run(made(text, journal=journal.append), Happening(text, 9), 12)
+    again: list[Any] = []
+    live = made(text, journal=again.append)
+    assert [change for entry in in_json(journal) if (change := live.replay(entry)) is not None] == changes
+    assert again == in_json(journal)
+
+
+def submitted(*sizes: int, policy: str = "fifo", servers: int = 2, **more: Any) -> LiveScheduler:
+    live = LiveScheduler(star(*"v" * servers), policy, models=MODELS, round_us=0, **more)
+    for k, gpus in enumerate(sizes):
+        live.handle(JobSubmitted(0, TraceJob(f"j{k}", 0, "small", gpus, 1000)))
+    return live
+
+
+def test_a_lost_server_takes_its_jobs_down_and_they_start_elsewhere() -> None:
+    live = submitted(4)
+    (start,) = live.step(0).starts
+    assert start.to.gpus == ("s0/0", "s0/1", "s0/2", "s0/3")
+    live.handle(ServerLost(SECOND, "s0"))
+    (move,) = live.step(SECOND).moves
+    assert (move.to.gpus, move.reason, move.restarts) == (("s1/0", "s1/1", "s1/2", "s1/3"), "server 's0' is lost", True)
+    live.handle(ServerDrained(SECOND, "s1"))
+    (stop,) = live.step(SECOND).stops
+    assert (stop.job, stop.reason) == ("j0", "server 's1' is drained")
+    live.handle(ServerBack(2 * SECOND, "s0"))
+    (start,) = live.step(2 * SECOND).starts
+    assert start.to.gpus[0] == "s0/0"
+
+
+def test_progress_goes_back_to_the_last_report_when_a_server_is_lost_and_not_when_it_is_drained() -> None:
+    for event, kept in ((ServerDrained(30 * SECOND, "s0"), 300), (ServerLost(30 * SECOND, "s0"), 200)):
+        live = submitted(4)
+        live.step(0)
+        live.handle(JobProgressed(10 * SECOND, "j0", 100))
+        live.handle(JobProgressed(20 * SECOND, "j0", 200))  # 10 a second
+        live.handle(event)
+        (job,) = live.state()["jobs"]
+        assert job["figures"]["done"] == kept * 10**15
+
+
+def test_a_job_that_spans_servers_stops_when_no_route_joins_them() -> None:
+    live = submitted(8)
+    live.step(0)
+    live.handle(LinkDown(SECOND, "l1"))
+    change = live.step(SECOND)
+    assert [stop.reason for stop in change.stops] == ["no route joins its servers while link 'l1' is down"]
+    assert not live.step(2 * SECOND).starts
+    live.handle(LinkUp(3 * SECOND, "l1"))
+    assert [start.to.job for start in live.step(3 * SECOND).starts] == ["j0"]
+
+
+def test_a_cancelled_job_is_stopped_and_a_finished_one_is_not() -> None:
+    live = submitted(2, 2)
+    live.step(0)
+    live.handle(JobCancelled(SECOND, "j0"))
+    live.handle(JobFinished(SECOND, "j1"))
+    change = live.step(SECOND)
+    assert [(stop.job, stop.reason) for stop in change.stops] == [("j0", "it is cancelled")]
+
+
+def test_an_added_server_is_used_at_once() -> None:
+    live = submitted(4, 4, 4)
+    assert len(live.step(0).starts) == 2
+    new = replace(live.cluster.servers[0], name="s9")
+    live.handle(ServerAdded(SECOND, new))
+    change = live.step(SECOND)
+    assert [start.to.gpus[0] for start in change.starts] == ["s9/0"]
+    assert not change.moves and not change.stops
+
+
+def test_jobs_that_share_gpus_are_told_of_each_other() -> None:
+    live = submitted(4, 4, policy="jigsaw", servers=1)
+    first, second = live.step(0).starts
+    assert (first.to.partners, second.to.partners) == ((second.to.job,), (first.to.job,))
+    assert "share GPUs" in first.reason
+    live.handle(JobFinished(SECOND, "j0"))
+    (move,) = live.step(SECOND).moves
+    assert move.to.partners == () and not move.restarts
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (JobSubmitted(5, TraceJob("j0", 0, "small", 1, 1)), "there is a job 'j0' already"),
+        (JobSubmitted(5, TraceJob("b", 0, "small", 9, 1)), "needs 9 GPUs"),
+        (JobSubmitted(5, TraceJob("b", 0, "other", 1, 1)), "no model 'other'"),
+        (JobProgressed(5, "x", 1), "there is no job 'x'"),
+        (JobProgressed(5, "j0", -1), "has done -1"),
+        (ServerLost(5, "x"), "there is no server 'x'"),
+        (LinkDown(5, "x"), "there is no link 'x'"),
+        (ServerAdded(5, star("v").servers[0]), "there is a 's0' already"),
+        (JobFinished(4, "j0"), "time goes back"),
+    ],
+)
+def test_what_cannot_be_changes_nothing(event: Any, message: str) -> None:
+    journal: list[Any] = []
+    live = submitted(4, journal=journal.append)
+    live.step(5)
+    before, entries = live.state(), len(journal)
+    with pytest.raises(UsageError, match=message):
+        live.handle(event)
+    assert live.state() == before
+    assert len(journal) == entries
+
+
+def test_policies_that_cannot_run_are_named() -> None:
+    for policy in ("gavel", "sia", "interleave"):
+        with pytest.raises(UsageError, match=f"'{policy}'"):
+            LiveScheduler(star("v"), policy, models=MODELS)
+
+
+def test_all_problems_of_a_state_are_told() -> None:
+    live = submitted(4, 2)
+    live.step(0)
+    state = live.state()
+    wrong = in_json(state)
+    wrong["lost"], wrong["jobs"][0]["reported"], wrong["news"]["ended"] = ["x"], 10**30, [0]
+    with pytest.raises(InvalidInputError) as raised:
+        submitted().restore(wrong)
+    assert [problem.path for problem in raised.value.problems] == ["$.lost", "$.jobs[0]", "$.news.ended"]
+    twice = in_json(state)
+    twice["shares"][1]["gpus"] = twice["shares"][0]["gpus"][:2]
+    for tree, message in (
+        (twice, "is given to"),
+        ({**in_json(state), "lost": ["s0"]}, "which is down"),
+        ({**in_json(state), "policy": {"more": 1}}, "more"),
+        ({**in_json(state), "inputs": ""}, "other arguments"),
+        ([], "object"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            submitted().restore(tree)
+
+
+@dataclass
+class Wayward(Stateless):
+    """First in, first out by one GPU each, unless it is told to fail or to wait."""
+
+    failing: bool = False
+    gate: threading.Event = field(default_factory=threading.Event)
+    name: str = "wayward"
+    display_name: str = "fails or waits as the test says"
+
+    @property
+    def options(self) -> Mapping[str, Sequence[str]]:
+        return {}
+
+    def start(self, setting: ClusterSetting, options: Mapping[str, str]) -> Wayward:
+        return self
+
+    def decide(self, moment: Moment) -> Decision:
+        assert self.gate.wait(20)
+        if self.failing:
+            raise LookupError("lost my way")
+        up = iter(gpu for gpu in range(8) if gpu not in moment.down)
+        return Decision(tuple(Share((index,), (gpu,)) for index, gpu in zip(moment.jobs, up, strict=False)))
+
+
+@pytest.fixture
+def wayward(monkeypatch: pytest.MonkeyPatch) -> Wayward:
+    policy = Wayward()
+    monkeypatch.setattr(live_scheduler, "choose", lambda text: (policy, {}))
+    return policy
+
+
+def test_when_a_policy_fails_what_runs_goes_on_without_what_is_lost(wayward: Wayward) -> None:
+    wayward.gate.set()
+    live = submitted(1, 1, 1, 1, 1)
+    assert len(live.step(0).starts) == 5
+    wayward.failing = True
+    live.handle(ServerLost(SECOND, "s1"))
+    change = live.step(SECOND)
+    assert "lost my way" in change.failure
+    assert [stop.job for stop in change.stops] == ["j4"]
+    assert not change.moves and change.wake_us == 2 * SECOND
+    wayward.failing = False
+    live.handle(ServerBack(SECOND, "s1"))
+    assert [start.to.job for start in live.step(2 * SECOND).starts] == ["j4"]
+
+
+def test_a_late_decision_is_taken_by_a_later_step_as_far_as_it_holds(wayward: Wayward) -> None:
+    journal: list[Any] = []
+    live = submitted(1, 1, 1, 1, 1, journal=journal.append)
+    changes = [live.step(0, budget_s=0.0)]
+    assert changes[0].late and not changes[0].starts
+    live.handle(JobFinished(SECOND, "j1"))
+    live.handle(ServerLost(SECOND, "s1"))
+    changes.append(live.step(SECOND, budget_s=0.001))
+    assert changes[1].late
+    wayward.gate.set()
+    changes.append(live.step(SECOND, budget_s=20.0))
+    assert [start.to.job for start in changes[2].starts] == ["j0", "j2", "j3"]
+    assert changes[2].wake_us == SECOND  # j4 was to run on what is lost: the policy is to be asked again
+    changes.append(live.step(SECOND, budget_s=20.0))
+    assert [start.to.job for start in changes[3].starts] == ["j4"]
+    again = LiveScheduler(star("v", "v"), models=MODELS, round_us=0)
+    assert [change for entry in in_json(journal) if (change := again.replay(entry)) is not None] == changes
+
+
+def test_events_from_many_threads_come_in_one_after_the_other() -> None:
+    live = submitted(servers=4)
+
+    def submit(thread: int) -> None:
+        for k in range(20):
+            live.handle(JobSubmitted(0, TraceJob(f"{thread}.{k}", 0, "small", 1, 10)))
+            live.step(0)
+
+    threads = [threading.Thread(target=submit, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    state = live.state()
+    assert [job["figures"]["job"] for job in state["jobs"]] == list(range(80))
+    assert sorted(gpu for share in state["shares"] for gpu in share["gpus"]) == list(range(16))
