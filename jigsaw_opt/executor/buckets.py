@@ -43,10 +43,11 @@ class GradientBuckets:
         self._missing: list[int] = []
         self._announced = self._level = 0
         self._ready: Ready = _nobody
-        for bucket, parameters in enumerate(self._buckets):
-            for parameter in parameters:
-                hook = self._counting(bucket)
-                parameter.register_post_accumulate_grad_hook(hook)  # type: ignore[no-untyped-call]
+        self._hooks = [
+            parameter.register_post_accumulate_grad_hook(self._counting(bucket))  # type: ignore[no-untyped-call]
+            for bucket, parameters in enumerate(self._buckets)
+            for parameter in parameters
+        ]
 
     def begin(self, level: int, ready: Ready) -> None:
         """Clear all gradients and announce to `ready` buckets 1 to `level`, in this order, in what follows.
@@ -67,6 +68,13 @@ class GradientBuckets:
         """Announce what is left after the backward pass: buckets with a parameter that the loss does not depend on."""
         self._missing[: self._level] = [0] * self._level
         self._announce()
+
+    def close(self) -> None:
+        """Let go of the model: Python does not see that autograd's hooks keep it and this object alive."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._ready = _nobody
 
     def _counting(self, bucket: int) -> Callable[[Tensor], None]:
         def count(_: Tensor) -> None:

@@ -6,6 +6,7 @@ import json
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import sha256
@@ -44,6 +45,7 @@ from jigsaw_opt.solvers.phased import solve_phased  # noqa: E402
 from tests.checking.test_phased_plans import INSTANCE as SHAPED  # noqa: E402
 from tests.checking.test_phased_plans import document  # noqa: E402
 
+CPU = torch.device("cpu")
 SMALL = {"model": "net", "depth": {"rule": "staircase"}}
 PAIR = [{"name": "a", **SMALL, "workers": 2, "iterations": 3}, {"name": "b", **SMALL, "workers": 2, "iterations": 7}]
 ALONE = {"name": "c", **SMALL, "workers": 1, "iterations": 4}
@@ -110,7 +112,7 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
     job = asked.data_parallel[number]
     recipe = TrainingRecipe("sgd", {"lr": 0.01, "momentum": 0.9}, number)
     replicas = [build(job.model, asked.models[job.model], seed=number) for _ in range(job.workers)]
-    workers = [Worker(k, replica, recipe, torch.device("cpu")) for k, replica in enumerate(replicas)]
+    workers = [Worker(k, replica, recipe, CPU) for k, replica in enumerate(replicas)]
     for levels in iterations:
         for worker, level in zip(workers, levels, strict=True):
             worker.block(level, lambda _: None)
@@ -125,6 +127,16 @@ def trained_alone(asked: Instance, number: int, iterations: Sequence[Sequence[in
         for parameter in part:
             digest.update(parameter.detach().numpy().tobytes())
     return digest.hexdigest()
+
+
+def test_a_worker_that_is_let_go_takes_no_memory() -> None:
+    asked = problem(ALONE)
+    worker = Worker(0, build("net", asked.models["net"], seed=0), TrainingRecipe("sgd", {"lr": 0.1}, 0), CPU)
+    worker.block(3, lambda _: None)
+    model = weakref.ref(worker.model)
+    worker.buckets.close()
+    del worker
+    assert model() is None
 
 
 @pytest.mark.parametrize("most", [2, 100])

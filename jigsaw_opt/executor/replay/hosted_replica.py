@@ -91,8 +91,9 @@ class HostedReplica:
         self._sent.clear()
 
     def close(self) -> None:
-        """End the thread of its transfers."""
+        """End the thread of its transfers, so that its worker takes no memory once nobody refers to it."""
         self._pool.shutdown()
+        self.worker.buckets.close()
 
     def parameters_sha256(self) -> str:
         """Digest of the trained parameters, after the optimiser's step of the last block."""

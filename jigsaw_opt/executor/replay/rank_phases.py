@@ -104,6 +104,8 @@ class _PhasedProcess(RankProcess):
             replica = self._replicas.pop(job)
             found[job, replica.worker.number] = replica.parameters_sha256()
             replica.close()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()  # processes may share the device
         return found
 
     def _carry_out(self, part: PhasePart, clock: ReplayClock, done: list[int]) -> Part:
