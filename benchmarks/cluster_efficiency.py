@@ -21,11 +21,12 @@ from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances.profiles import profile
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.mix import with_models
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.policy import Setting, choose
+from jigsaw_opt.simulation.setting import Setting
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 DAY_US = 86_400_000_000

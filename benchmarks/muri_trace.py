@@ -18,10 +18,11 @@ from pathlib import Path
 
 from jigsaw_opt.documents.readers.muri import read_muri
 from jigsaw_opt.problem.cluster import Cluster, Server
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.performance.stages import Stages
-from jigsaw_opt.simulation.policy import Setting, choose
+from jigsaw_opt.simulation.setting import Setting
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 TRACE = SHARED / "data/cluster/muri/trace3.csv"

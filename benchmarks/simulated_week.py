@@ -17,13 +17,14 @@ from pathlib import Path
 from jigsaw_opt.documents.readers.traces import read_trace
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem.workload import Workload
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.mix import with_models
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.policy import Setting, choose
+from jigsaw_opt.simulation.setting import Setting
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 TRACE = SHARED / "data" / "cluster" / "philly" / "philly_jobs_2017w46.csv"

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless, find
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.placing import FreeGpus, require_equal_gpus, too_wide
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Setting, Stateless, find
+from jigsaw_opt.simulation.setting import Setting
 
 
 @dataclass(slots=True)

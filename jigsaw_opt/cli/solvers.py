@@ -63,7 +63,7 @@ def _parameters() -> int:
 def _policies(as_json: bool) -> int:
     """Print name, what it does, and its options with their values, the default first."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.simulation.policy import find, names
+    from jigsaw_opt.scheduling.policy import find, names
 
     found = [(name, find(name).display_name, find(name).options) for name in names()]
     if as_json:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
+from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.events import (
     ClusterEvent,
     JobCancelled,
@@ -21,12 +22,11 @@ from jigsaw_opt.scheduling.events import (
     ServerDrained,
     ServerLost,
 )
+from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.scheduling.live_job import LiveJob, News
+from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.link_routes import LinkRoutes
-from jigsaw_opt.simulation.performance import UNITS
-from jigsaw_opt.simulation.policy import Active, Moment, PolicySetting
+from jigsaw_opt.scheduling.policy import Active, Moment, PolicySetting
 
 __all__ = ["ClusterState"]
 

@@ -9,7 +9,7 @@ from dataclasses import fields as columns
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.problem.cluster import Link, Server
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.plain import (
+from jigsaw_opt.scheduling.plain import (
     MOST,
     TRUTH,
     Plain,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from jigsaw_opt.simulation.policy import Active
+from jigsaw_opt.scheduling.policy import Active
 
 __all__ = ["LiveJob", "News"]
 

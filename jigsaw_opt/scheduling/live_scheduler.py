@@ -13,18 +13,18 @@ from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import ClusterEvent, JobSubmitted, ServerAdded, decode_event, encode_event
 from jigsaw_opt.scheduling.live_job import News
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
+from jigsaw_opt.scheduling.policy import PolicySetting, Resumable, choose, refusal
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
-from jigsaw_opt.simulation.allocation import Decision
-from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
-from jigsaw_opt.simulation.performance import Performance
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.plain import Plain
-from jigsaw_opt.simulation.policy import PolicySetting, Resumable, choose, refusal
 
 __all__ = ["LiveScheduler"]
 

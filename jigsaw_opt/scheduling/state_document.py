@@ -13,14 +13,12 @@ from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import JOB, ServerAdded, decode_link, encode_record
 from jigsaw_opt.scheduling.live_job import LiveJob, News
-from jigsaw_opt.scheduling.plan_change import JobAssignment
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
-from jigsaw_opt.simulation.performance import Performance
-from jigsaw_opt.simulation.plain import (
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.plain import (
     ANYTHING,
     MOST,
     TRUTH,
@@ -34,7 +32,9 @@ from jigsaw_opt.simulation.plain import (
     optional,
     whole,
 )
-from jigsaw_opt.simulation.policy import Active, PolicySetting
+from jigsaw_opt.scheduling.plan_change import JobAssignment
+from jigsaw_opt.scheduling.policy import Active, PolicySetting
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
 
 __all__ = ["check_step", "decode_state", "encode_state"]
 

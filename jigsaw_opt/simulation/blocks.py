@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.problem.costs import ceil_div
-from jigsaw_opt.simulation.policy import ClusterSetting
+from jigsaw_opt.scheduling.policy import ClusterSetting
 
 __all__ = ["Blocks", "Team"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.sia_round import configurations
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.policy import Active, ClusterSetting
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting
 
 __all__ = ["Configured", "all_configurations", "place"]
 

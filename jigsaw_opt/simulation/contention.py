@@ -10,7 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.problem.contention import LinkSharing as Division
-from jigsaw_opt.simulation.link_routes import LinkRoutes
+from jigsaw_opt.scheduling.link_routes import LinkRoutes
 
 __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
 

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping
 
 from jigsaw_opt.documents.report import Place, Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import Active, Moment, Policy, Resumable, Scheduler, refusal
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
 from jigsaw_opt.simulation.failing import Failing
-from jigsaw_opt.simulation.invariants import InvariantError, check_shares, check_up
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
-from jigsaw_opt.simulation.plain import Plain
-from jigsaw_opt.simulation.policy import Active, Moment, Policy, Resumable, Scheduler, Setting, refusal
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.restoring import check_state, held_gpus
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.running_shares import RunningShares
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["Simulation"]
 

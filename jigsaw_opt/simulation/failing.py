@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.simulation.invariants import InvariantError, check_gpu_time, check_up
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
+from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_up
+from jigsaw_opt.simulation.invariants import check_gpu_time
 from jigsaw_opt.simulation.notes import Books
 from jigsaw_opt.simulation.outages import OutageEvent, down_gpu_us
-from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields, listed, rows, whole
-from jigsaw_opt.simulation.policy import Active, Setting
 from jigsaw_opt.simulation.records import Loss
 from jigsaw_opt.simulation.running import Running
 from jigsaw_opt.simulation.running_shares import RunningShares
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["Failing"]
 

@@ -1,81 +1,12 @@
-"""What must hold in every round, checked by the engine whatever the policy and the performance model do."""
+"""What the engine checks in every round beside the rules of shares, whatever policy and performance model do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.policy import Active
+from jigsaw_opt.scheduling.share_rules import require
 
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.policy import Active, ClusterSetting
-
-__all__ = ["InvariantError", "check_gpu_time", "check_pace", "check_progress", "check_shares", "check_up"]
-
-
-class InvariantError(RuntimeError):
-    """A bug: a policy or a performance model broke a rule. The message names the round and the job."""
-
-
-def check_shares(
-    setting: ClusterSetting,
-    jobs: Mapping[int, Active],
-    shares: Sequence[Share],
-    known: Iterable[Share],
-    when: str,
-    remains: bool = False,
-) -> None:
-    """Check that every GPU and every job is in at most one share, and that every new share can run.
-
-    Parameters
-    ----------
-    setting, jobs
-        The setting, and the active jobs.
-    shares
-        What the policy decided.
-    known
-        Shares that were checked in an earlier round, so that only their overlap is looked at again.
-    when
-        The round, for the message.
-    remains
-        Whether a job may be alone on more GPUs than it asks for, because those that shared them have ended.
-
-    Raises
-    ------
-    InvariantError
-        A rule is broken.
-    """
-    checked = set(known)
-    held: set[int] = set()
-    count = 0
-    placed: set[int] = set()
-    for share in shares:
-        for job in share.jobs:
-            _require(job in jobs, when, f"job {job} is not active")
-            _require(job not in placed, when, f"{_called(jobs, job)} is in two shares")
-            placed.add(job)
-        held.update(share.gpus)
-        count += len(share.gpus)
-        if share not in checked:
-            _check_share(setting, jobs, share, when, remains)
-    if len(held) < count:
-        _tell_overlap(jobs, shares, when)
-
-
-def check_up(
-    setting: ClusterSetting, jobs: Mapping[int, Active], shares: Iterable[Share], down: frozenset[int], when: str
-) -> None:
-    """Check that no share has a GPU that is `down`.
-
-    Raises
-    ------
-    InvariantError
-        One has; the message names the server.
-    """
-    for share in shares:
-        dead = next((gpu for gpu in share.gpus if gpu in down), None)
-        if dead is not None:
-            server = setting.cluster.servers[setting.server_of[dead]].name
-            raise InvariantError(f"{when}: {_called(jobs, share.jobs[0])} is on server {server!r}, which is down")
+__all__ = ["check_gpu_time", "check_pace", "check_progress"]
 
 
 def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -> None:
@@ -86,8 +17,8 @@ def check_gpu_time(held_us: int, lost_us: int, down_us: int, capacity_us: int) -
     InvariantError
         Time of GPUs is counted twice.
     """
-    _require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
-    _require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
+    require(held_us + down_us <= capacity_us, "at the end", "GPUs were held while they were down")
+    require(lost_us <= held_us, "at the end", "jobs lost more GPU time than they held")
 
 
 def check_progress(active: Active, before: int, productive_us: int, pace: Pace, now_us: int) -> None:
@@ -110,10 +41,10 @@ def check_progress(active: Active, before: int, productive_us: int, pace: Pace, 
         Progress was lost or invented, or the end was missed by a microsecond or more.
     """
     when, name = f"at {now_us} us", active.job.name
-    _require(active.done >= before, when, f"job {name!r} lost progress")
-    _require(active.done <= before, when, f"job {name!r} has progress that it has not made")
+    require(active.done >= before, when, f"job {name!r} lost progress")
+    require(active.done <= before, when, f"job {name!r} has progress that it has not made")
     beyond = active.done + pace.rate * productive_us - active.work
-    _require(beyond < pace.rate, when, f"job {name!r} did more work than it has")
+    require(beyond < pace.rate, when, f"job {name!r} did more work than it has")
 
 
 def check_pace(active: Active, pace: Pace, when: str) -> None:
@@ -124,40 +55,5 @@ def check_pace(active: Active, pace: Pace, when: str) -> None:
     InvariantError
         The job would stand still or its pace change for ever at the same time.
     """
-    _require(pace.rate > 0, when, f"job {active.job.name!r} has no pace")
-    _require(pace.until is None or pace.until > active.done, when, f"the pace of job {active.job.name!r} is over")
-
-
-def _tell_overlap(jobs: Mapping[int, Active], shares: Iterable[Share], when: str) -> None:
-    """Name a GPU that is in two shares."""
-    owner: dict[int, int] = {}
-    for share in shares:
-        for gpu in share.gpus:
-            first = owner.setdefault(gpu, share.jobs[0])
-            _require(first == share.jobs[0], when, f"GPU {gpu} is given to {_called(jobs, first)} and to another share")
-
-
-def _check_share(setting: ClusterSetting, jobs: Mapping[int, Active], share: Share, when: str, remains: bool) -> None:
-    _require(bool(share.jobs and share.gpus), when, "a share has no job or no GPU")
-    name, count = _called(jobs, share.jobs[0]), len(share.gpus)
-    in_order = all(low < high for low, high in pairwise(share.gpus))
-    in_range = share.gpus[0] >= 0 and share.gpus[-1] < setting.gpu_count
-    _require(in_order and in_range, when, f"the GPUs of {name} are not ascending numbers of the cluster's")
-    _require(len(share.depths) in (0, len(share.jobs)), when, f"the share of {name} has not one depth rule a job")
-    members = [jobs[k].job for k in share.jobs]
-    if len(members) == 1 and not remains:
-        fits = members[0].fewest <= count <= members[0].most
-    else:
-        fits = all(job.fewest <= count for job in members)
-    _require(fits, when, f"{name} cannot run on {count} GPUs")
-    reason = setting.performance.refuses(share, members)
-    _require(reason is None, when, f"{name}: {reason}")
-
-
-def _called(jobs: Mapping[int, Active], index: int) -> str:
-    return f"job {jobs[index].job.name!r}"
-
-
-def _require(holds: bool, when: str, message: str) -> None:
-    if not holds:
-        raise InvariantError(f"{when}: {message}")
+    require(pace.rate > 0, when, f"job {active.job.name!r} has no pace")
+    require(pace.until is None or pace.until > active.done, when, f"the pace of job {active.job.name!r} is over")

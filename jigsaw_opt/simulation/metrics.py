@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from jigsaw_opt.simulation.outages import down_gpu_us
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["SimulationSummary", "completion_us", "fairness", "quantile", "run_slowdown", "summarise"]
 

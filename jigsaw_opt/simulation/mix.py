@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.performance import Performance
+from jigsaw_opt.scheduling.performance import Performance
 
 __all__ = ["with_models"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from jigsaw_opt.simulation.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
-from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.scheduling.plain import MOST, TRUTH, NumberLimits, Plain, Shape, fields, listed, optional, whole
+from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.records import JobRecord, Loss, RoundRecord, SimulationOutcome, Stint
 from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["Books", "Life", "Meter", "Trigger"]
 

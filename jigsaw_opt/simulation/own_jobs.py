@@ -20,9 +20,9 @@ from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.seconds import Seconds
 
 __all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job"]
 

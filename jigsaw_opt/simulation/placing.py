@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.policy import Active, ClusterSetting
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting
 
 __all__ = ["PLACEMENTS", "FreeGpus", "by_priority", "require_equal_gpus", "too_wide"]
 

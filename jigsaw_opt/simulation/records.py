@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields, listed, number, rows, whole
 
 __all__ = ["JobRecord", "Loss", "RoundRecord", "SimulationOutcome", "Stint"]
 

@@ -18,16 +18,17 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.clusters import grid, require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
-from jigsaw_opt.simulation.performance import Performance
-from jigsaw_opt.simulation.performance.kinds import FROM_TRACE, performance_of
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.policy import Policy, Setting, choose
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]

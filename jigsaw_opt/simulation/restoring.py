@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
+from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.notes import Books, Life, Meter, Trigger
-from jigsaw_opt.simulation.plain import ANYTHING, NumberLimits, Plain, Shape, conforms, fields, listed, whole
-from jigsaw_opt.simulation.policy import Active, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.running import Running
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["check_state", "held_gpus"]
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 from jigsaw_opt.documents.csv_text import csv_text
+from jigsaw_opt.scheduling.performance import UNITS
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us, fairness, run_slowdown
-from jigsaw_opt.simulation.performance import UNITS
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import JobRecord, Loss, SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import json_text
 
 __all__ = ["jobs_csv", "rounds_csv", "summary_json"]

@@ -6,11 +6,12 @@ import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, fields
+from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.invariants import check_progress
-from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, fields
-from jigsaw_opt.simulation.policy import Active, Setting
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["Running", "Timers"]
 

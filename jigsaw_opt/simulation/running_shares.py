@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.link_routes import LinkRoutes
 from jigsaw_opt.simulation.invariants import check_pace
-from jigsaw_opt.simulation.link_routes import LinkRoutes
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.running import Running, Timers
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["RunningShares"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from jigsaw_opt.instances.sources import instance_from
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.setting import Setting
 
 __all__ = ["SimulationResult", "simulate"]
 

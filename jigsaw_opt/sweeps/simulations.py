@@ -12,7 +12,7 @@ from typing import Any
 
 from jigsaw_opt.documents.csv_text import csv_text
 from jigsaw_opt.errors import JigsawError
-from jigsaw_opt.simulation.invariants import InvariantError
+from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
 from jigsaw_opt.sweeps.folder import SweepKind

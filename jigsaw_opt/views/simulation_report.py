@@ -8,8 +8,8 @@ from itertools import accumulate
 
 from jigsaw_opt.simulation.metrics import SimulationSummary, completion_us
 from jigsaw_opt.simulation.outages import server_outages
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
 from jigsaw_opt.views.page import filled

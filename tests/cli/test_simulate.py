@@ -12,9 +12,9 @@ import pytest
 
 from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_instance
+from jigsaw_opt.scheduling.policy import Scheduler
 from jigsaw_opt.simulation.placing import FreeGpus
 from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policy import Scheduler
 from jigsaw_opt.views import simulation_report
 
 RESULTS = ["jobs.csv", "report.html", "rounds.csv", "summary.json"]

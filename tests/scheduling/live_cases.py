@@ -26,11 +26,11 @@ from jigsaw_opt.scheduling import (
     ServerDrained,
     ServerLost,
 )
-from jigsaw_opt.simulation.performance import Performance
-from jigsaw_opt.simulation.performance.goodput import Goodput
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile
-from jigsaw_opt.simulation.performance.stages import Stages
-from jigsaw_opt.simulation.performance.table import Table
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.performance.goodput import Goodput
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.performance.table import Table
 from tests.simulation.resumable import RATES, STAGES, application, network
 
 SECOND = 1_000_000

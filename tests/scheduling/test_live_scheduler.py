@@ -27,8 +27,8 @@ from jigsaw_opt.scheduling import (
     ServerLost,
     live_scheduler,
 )
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Stateless
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Stateless
 from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import UNITS, Contention, Pace, rate_of
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.performance import UNITS, Contention, Pace, rate_of
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Policy, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 
 SECOND = 1_000_000
 

@@ -12,15 +12,16 @@ from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.contention import FairSharing
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
+from jigsaw_opt.scheduling.performance.goodput import Goodput
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.performance.table import Table
+from jigsaw_opt.scheduling.policy import choose
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.performance.goodput import Goodput
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile
-from jigsaw_opt.simulation.performance.stages import Stages
-from jigsaw_opt.simulation.performance.table import Table
-from jigsaw_opt.simulation.policy import Setting, choose
+from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.cases import SECOND, cluster, random_jobs, setting
 
 RATES: Throughputs = {

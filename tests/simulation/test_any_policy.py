@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.performance import UNITS, rate_of
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import UNITS, rate_of
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
 from tests.simulation.cases import SECOND, Shared, random_jobs, run, setting
 
 GPUS = 8

@@ -8,13 +8,13 @@ import pytest
 
 from jigsaw_opt.errors import JigsawError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import Moment
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.policy import Moment
 from tests.simulation.cases import SECOND, Scripted, Shared, Stepped, finish_s, job, random_jobs, run, setting
 
 

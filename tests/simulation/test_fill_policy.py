@@ -14,14 +14,15 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policy import Policy, choose
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.fill import FILL, SEPARATE
-from jigsaw_opt.simulation.policy import Policy, Setting, choose
 from jigsaw_opt.simulation.results import jobs_csv
+from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.cases import job, run, setting
 from tests.simulation.resumable import foregrounds
 

@@ -15,8 +15,8 @@ import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, job, random_jobs, setting
 from tests.simulation.resumable import CASES, begun, halted
@@ -40,7 +40,7 @@ def pickled(marker: Path) -> bytes:
     def built(**attributes: bytes) -> bytes:
         return b"N}(" + b"".join(text(name) + value for name, value in attributes.items()) + b"u\x86b0"
 
-    everything = loaded("jigsaw_opt.simulation.policy", "Setting")
+    everything = loaded("jigsaw_opt.scheduling.policy", "Setting")
     descriptor = loaded("jigsaw_opt.simulation.running", "Timers")
     return (
         b"\x80\x04"

@@ -10,17 +10,17 @@ import pytest
 from jigsaw_opt.documents.readers.gavel import GavelJobType, Throughputs
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.pace import rate_of
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.performance.table import Table
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
-from jigsaw_opt.simulation.performance.pace import rate_of
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.performance.table import Table
 from jigsaw_opt.simulation.policies.gavel import GAVEL
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import run
 

@@ -10,12 +10,12 @@ import pytest
 from jigsaw_opt.documents.readers.pollux import read_pollux, read_sia
 from jigsaw_opt.documents.readers.pollux_profiles import Application, Epoch, PolluxSample
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.goodput import Adaptive, Goodput
+from jigsaw_opt.scheduling.performance.pace import UNITS
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile
+from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.performance.goodput import Adaptive, Goodput
-from jigsaw_opt.simulation.performance.pace import UNITS
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile
-from jigsaw_opt.simulation.performance.throughput import Measured, ThroughputModel, fit
 
 MODEL = ThroughputModel(0.05, 0.002, 0.1, 0.005, 0.04, 0.003, 1.8)
 
@@ -115,7 +115,7 @@ def test_the_same_workload_is_read_as_rigid_and_as_adaptive() -> None:
 
 
 def test_a_pipeline_is_no_adaptive_model(shared_data: Path) -> None:
-    from jigsaw_opt.simulation.performance.kinds import performance_of
+    from jigsaw_opt.scheduling.performance.kinds import performance_of
 
     cluster = grid("1x8:rtx")
     assert cluster is not None

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.invariants import InvariantError, check_progress
-from jigsaw_opt.simulation.performance import Pace
-from jigsaw_opt.simulation.performance.seconds import Seconds
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import Pace
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import Active, Moment
+from jigsaw_opt.scheduling.share_rules import InvariantError
+from jigsaw_opt.simulation.invariants import check_progress
 from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policy import Active, Moment
 from tests.simulation.cases import Scripted, Stepped, job, run, setting
 
 BROKEN = {

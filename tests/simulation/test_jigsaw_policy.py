@@ -12,15 +12,15 @@ from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.groups import Timetabled
+from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.simulation.blocks import Blocks, Team
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.performance.groups import Timetabled
-from jigsaw_opt.simulation.performance.profiled import Profiled
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
 from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.policy import Setting
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import finish_s, job, run, setting
 

@@ -14,15 +14,15 @@ from jigsaw_opt.instances import load, names
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.epochs import Epochs
+from jigsaw_opt.scheduling.performance.goodput import Goodput
+from jigsaw_opt.scheduling.performance.kinds import KINDS, performance_of
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.mix import with_models
-from jigsaw_opt.simulation.performance import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.epochs import Epochs
-from jigsaw_opt.simulation.performance.goodput import Goodput
-from jigsaw_opt.simulation.performance.kinds import KINDS, performance_of
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.solve import solve
 from tests.simulation.cases import cluster

@@ -9,14 +9,14 @@ import pytest
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.policy import Active, Moment, Policy, choose, find, names
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, by_priority
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
 from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
 from jigsaw_opt.simulation.policies.srtf import SRTF
-from jigsaw_opt.simulation.policy import Active, Moment, Policy, choose, find, names
 from tests.simulation.cases import SECOND, cluster, finish_s, job, random_jobs, run, setting
 
 HOUR = 3600

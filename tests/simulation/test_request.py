@@ -12,12 +12,12 @@ from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.errors import InvalidInputError, UsageError
 from jigsaw_opt.instances import load
 from jigsaw_opt.problem import Instance
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.performance.stages import Stages
 from jigsaw_opt.simulation.clusters import grid
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.performance.stages import Stages
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.resumable import adaptive, by_type, plain, segmented, staged
 
 MURI = (

@@ -8,14 +8,15 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.policy import Active
 from jigsaw_opt.simulation.clusters import grid
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
 from jigsaw_opt.simulation.metrics import summarise
-from jigsaw_opt.simulation.performance.seconds import Seconds
 from jigsaw_opt.simulation.policies.sia import SIA
-from jigsaw_opt.simulation.policy import Active, Setting
 from jigsaw_opt.simulation.request import SimulationRequest, prepare
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
 CLUSTER = "3x4:aws+1x8:rtx"

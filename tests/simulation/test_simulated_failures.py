@@ -13,17 +13,17 @@ from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Cluster, Server
 from jigsaw_opt.problem.contention import FairSharing
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import UNITS
+from jigsaw_opt.scheduling.share_rules import InvariantError
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.failure_words import failures_of
-from jigsaw_opt.simulation.invariants import InvariantError
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent, RandomEvents, down_gpu_us
-from jigsaw_opt.simulation.performance import UNITS
 from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import Loss, SimulationOutcome
 from jigsaw_opt.simulation.results import jobs_csv
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, finish_s, job, random_jobs, run, setting
 from tests.simulation.resumable import CASES, begun

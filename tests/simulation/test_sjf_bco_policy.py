@@ -9,9 +9,9 @@ import pytest
 from jigsaw_opt.instances.topologies import TOPOLOGIES
 from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.contention import Degraded, FairSharing
+from jigsaw_opt.scheduling.performance.pace import Pace
 from jigsaw_opt.simulation.contention import LinkContention
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.performance.pace import Pace
 from jigsaw_opt.simulation.policies.sjf_bco import SJF_BCO
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, finish_s, job, random_jobs, run, setting

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from jigsaw_opt.errors import InvalidInputError, JigsawError
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, names
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.policies.las import LAS
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment, names
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import SECOND, Scripted, Shared, cluster, job, random_jobs, setting

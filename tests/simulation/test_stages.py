@@ -11,15 +11,16 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import SLOWDOWN, group_round
 from jigsaw_opt.problem.job import FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Share
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance import rate_of
+from jigsaw_opt.scheduling.performance.seconds import Seconds
+from jigsaw_opt.scheduling.performance.stages import Stages, stages
+from jigsaw_opt.scheduling.policy import Active, Moment, Policy
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.performance import rate_of
-from jigsaw_opt.simulation.performance.seconds import Seconds
-from jigsaw_opt.simulation.performance.stages import Stages, stages
 from jigsaw_opt.simulation.policies.interleave import INTERLEAVE
 from jigsaw_opt.simulation.policies.jigsaw import JIGSAW
-from jigsaw_opt.simulation.policy import Active, Moment, Policy, Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 from tests.simulation.cases import cluster, run
 

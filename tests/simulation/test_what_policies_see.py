@@ -9,9 +9,10 @@ import pytest
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment, Policy, Scheduler, choose, refusal
 from jigsaw_opt.simulation.engine import Simulation
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment, Policy, Scheduler, Setting, choose, refusal
+from jigsaw_opt.simulation.setting import Setting
 from tests.simulation.cases import Scripted, job, run, setting
 from tests.simulation.resumable import CASES
 

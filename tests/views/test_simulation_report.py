@@ -14,8 +14,8 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.simulation.metrics import summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
 from jigsaw_opt.simulation.policies.fifo import FIFO
-from jigsaw_opt.simulation.policy import Setting
 from jigsaw_opt.simulation.records import SimulationOutcome
+from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.views.simulation_report import simulation_html
 from tests.simulation.cases import SECOND, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.performance.profiled import Profiled
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, FreeGpus, require_equal_gpus, too_wide
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 
 __all__ = ["FILL", "SEPARATE"]
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.performance.by_type import ByType
-from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, number, optional, whole
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.by_type import ByType
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, number, optional, whole
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats

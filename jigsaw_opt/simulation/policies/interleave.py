@@ -15,10 +15,10 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, StagedJob, Timing, group_round
 from jigsaw_opt.problem.job import Depth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.performance.stages import Stages
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.simulation.placing import FreeGpus
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.solvers.allocation.interleave import Method, group_jobs
 
 __all__ = ["INTERLEAVE", "Interleaving"]

@@ -17,13 +17,13 @@ from jigsaw_opt.formulations.packing import JobKind, busy_shares
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, StaircaseDepth
 from jigsaw_opt.problem.packing import PackingProblem, QueuedJobs, ServerType
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.profiled import Profiled
+from jigsaw_opt.scheduling.performance.stages import Stages
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Scheduler
 from jigsaw_opt.simulation.blocks import Blocks, Team
-from jigsaw_opt.simulation.performance.profiled import Profiled
-from jigsaw_opt.simulation.performance.stages import Stages
-from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
 from jigsaw_opt.simulation.policies.interleave import Interleaving
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Scheduler
 from jigsaw_opt.solvers.allocation.packing import ITERATIONS, Memory, PackedQueue, Timetables, fill, pack
 
 __all__ = ["JIGSAW", "JigsawScheduler"]

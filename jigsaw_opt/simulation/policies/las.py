@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import by_priority, require_equal_gpus, too_wide
-from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
 
 __all__ = ["LAS"]
 

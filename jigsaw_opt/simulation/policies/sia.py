@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance.goodput import Goodput
+from jigsaw_opt.scheduling.performance.throughput import Measured
+from jigsaw_opt.scheduling.plain import Plain, Shape, checked, fields, listed, number, optional, whole
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment
 from jigsaw_opt.simulation.configurations import Configured, all_configurations, place
-from jigsaw_opt.simulation.performance.goodput import Goodput
-from jigsaw_opt.simulation.performance.throughput import Measured
-from jigsaw_opt.simulation.plain import Plain, Shape, checked, fields, listed, number, optional, whole
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment
 
 __all__ = ["SIA"]
 

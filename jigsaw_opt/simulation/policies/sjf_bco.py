@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision, Share
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.plain import Plain, checked, fields, listed, whole
+from jigsaw_opt.scheduling.policy import ClusterSetting, Moment
 from jigsaw_opt.simulation.placing import require_equal_gpus, too_wide
-from jigsaw_opt.simulation.plain import Plain, checked, fields, listed, whole
-from jigsaw_opt.simulation.policy import ClusterSetting, Moment
 from jigsaw_opt.solvers.allocation.sjf_bco import Variant, rule_of
 
 __all__ = ["SJF_BCO"]

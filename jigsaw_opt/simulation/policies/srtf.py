@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Decision
+from jigsaw_opt.scheduling.allocation import Decision
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Stateless
 from jigsaw_opt.simulation.placing import PLACEMENTS, by_priority, require_equal_gpus, too_wide
-from jigsaw_opt.simulation.plain import Plain
-from jigsaw_opt.simulation.policy import Active, ClusterSetting, Moment, Stateless
 
 __all__ = ["SRTF"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.pace import Pace
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.pace import Pace
 
 __all__ = ["Contention", "Performance"]
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.epochs import Epochs, epochs
-from jigsaw_opt.simulation.performance.pace import UNITS
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
-from jigsaw_opt.simulation.performance.throughput import Measured, ThroughputModel, fit
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.epochs import Epochs, epochs
+from jigsaw_opt.scheduling.performance.pace import UNITS
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
+from jigsaw_opt.scheduling.performance.throughput import Measured, ThroughputModel, fit
 
 if TYPE_CHECKING:
     from jigsaw_opt.formulations.linear import Floats, Integers

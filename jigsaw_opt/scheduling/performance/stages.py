@@ -11,8 +11,8 @@ from jigsaw_opt.formulations.interleave import MOST_JOBS, Group, Round, StagedJo
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 
 __all__ = ["Stages", "stages"]
 

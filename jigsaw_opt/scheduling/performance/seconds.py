@@ -8,8 +8,8 @@ from pathlib import Path
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 
 __all__ = ["Seconds", "seconds"]
 

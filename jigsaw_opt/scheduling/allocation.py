@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from jigsaw_opt.documents.encoding import encode_depth
 from jigsaw_opt.documents.instance_decoding import decode_depth
 from jigsaw_opt.problem.job import Depth, FullDepth
-from jigsaw_opt.simulation.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
+from jigsaw_opt.scheduling.plain import DEPTH, NumberLimits, Plain, Shape, fields, listed, number, optional
 
 __all__ = ["MOST_SLOWDOWN", "Decision", "Share"]
 

@@ -4,7 +4,7 @@ Work is counted in units of 10^-15 iterations and paces in units a microsecond, 
 exact and nothing is lost however often a job is stopped. A pace is thus stated to 10^-9 iterations a second.
 """
 
-from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.protocol import Contention, Performance
+from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.protocol import Contention, Performance
 
 __all__ = ["UNITS", "Contention", "Pace", "Performance", "rate_of"]

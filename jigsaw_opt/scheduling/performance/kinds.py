@@ -9,17 +9,17 @@ from pathlib import Path
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes
-from jigsaw_opt.simulation.performance.protocol import Performance
+from jigsaw_opt.scheduling.performance.protocol import Performance
 
 __all__ = ["FROM_TRACE", "KINDS", "performance_of"]
 
 KINDS = {
-    "epochs": "jigsaw_opt.simulation.performance.epochs:epochs",
-    "goodput": "jigsaw_opt.simulation.performance.goodput:goodput",
-    "profiled": "jigsaw_opt.simulation.performance.profiled:profiled",
-    "seconds": "jigsaw_opt.simulation.performance.seconds:seconds",
-    "table": "jigsaw_opt.simulation.performance.table:table",
-    "stages": "jigsaw_opt.simulation.performance.stages:stages",
+    "epochs": "jigsaw_opt.scheduling.performance.epochs:epochs",
+    "goodput": "jigsaw_opt.scheduling.performance.goodput:goodput",
+    "profiled": "jigsaw_opt.scheduling.performance.profiled:profiled",
+    "seconds": "jigsaw_opt.scheduling.performance.seconds:seconds",
+    "table": "jigsaw_opt.scheduling.performance.table:table",
+    "stages": "jigsaw_opt.scheduling.performance.stages:stages",
 }
 """``module:function`` of each kind; the function has the parameters of `performance_of` but the first."""
 

@@ -18,8 +18,8 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.places import Place, Places
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.places import Place, Places
 
 __all__ = ["FilledShares"]
 

@@ -13,9 +13,9 @@ from jigsaw_opt.documents.readers.pollux_profiles import read_applications
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.profiles import ApplicationProfile, BatchSplit
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
 
 __all__ = ["Epochs", "epochs"]
 

@@ -10,11 +10,10 @@ from typing import Protocol, runtime_checkable
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
-from jigsaw_opt.problem.workload import TraceJob, Workload
-from jigsaw_opt.simulation.allocation import Decision, Share
-from jigsaw_opt.simulation.outages import Failures
-from jigsaw_opt.simulation.performance import Contention, Performance
-from jigsaw_opt.simulation.plain import NumberLimits, Plain, Shape, checked, fields, whole
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.performance import Performance
+from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
 from jigsaw_opt.system.plugins import load, nearest, registered
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "Resumable",
     "Scheduler",
     "Selective",
-    "Setting",
     "Stateless",
     "choose",
     "find",
@@ -102,37 +100,6 @@ class PolicySetting(ClusterSetting):
     round_us: int = ROUND_US
     restart_us: int = RESTART_US
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Setting(ClusterSetting):
-    """Everything about a simulation that does not change while it runs.
-
-    Parameters
-    ----------
-    cluster, performance, round_us, restart_us, seed
-        See `ClusterSetting`.
-    workload
-        The jobs, numbered from 0 in order of submission.
-    contention
-        How jobs that span servers slow each other down; None for not at all.
-    failures
-        What fails and when; None for nothing.
-    """
-
-    cluster: Cluster
-    workload: Workload
-    performance: Performance
-    contention: Contention | None = None
-    round_us: int = ROUND_US
-    restart_us: int = RESTART_US
-    seed: int = 0
-    failures: Failures | None = None
-
-    @property
-    def for_policy(self) -> PolicySetting:
-        """What a policy may know of it."""
-        return PolicySetting(self.cluster, self.performance, self.round_us, self.restart_us, self.seed)
 
 
 @dataclass(slots=True)
@@ -261,7 +228,7 @@ class Resumable(Scheduler, Protocol):
         Parameters
         ----------
         state
-            Not to be trusted: it comes from a file. `jigsaw_opt.simulation.plain.checked` tells its shape.
+            Not to be trusted: it comes from a file. `jigsaw_opt.scheduling.plain.checked` tells its shape.
         moment
             What the policy would see if it were asked now; `Moment.known` are the jobs that it has been told of.
 

@@ -13,11 +13,11 @@ from jigsaw_opt.problem.job import FullDepth
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import StageTimes, TraceJob
-from jigsaw_opt.simulation.allocation import Share
-from jigsaw_opt.simulation.performance.filling import FilledShares
-from jigsaw_opt.simulation.performance.groups import Timetabled
-from jigsaw_opt.simulation.performance.pace import UNITS, Pace, rate_of
-from jigsaw_opt.simulation.performance.places import Places
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.performance.filling import FilledShares
+from jigsaw_opt.scheduling.performance.groups import Timetabled
+from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
+from jigsaw_opt.scheduling.performance.places import Places
 
 __all__ = ["Profiled", "profiled"]
 
