@@ -94,7 +94,7 @@ def _kind(plan: Json, random: Random) -> None:
 
 def _shift(plan: Json, random: Random) -> None:
     """A whole job later or earlier: often still correct but for its objective."""
-    job, shift = random.choice(plan["jobs"]), random.choice((-2, -1, 1, 2))
+    job, shift = random.choice(_jobs(plan)), random.choice((-2, -1, 1, 2))
     for holder, key in list(_numbers({"jobs": [job]})):
         if key in ("start_us", "end_us"):
             holder[key] = max(0, holder[key] + shift)
@@ -106,8 +106,8 @@ def _loosen(plan: Json, random: Random) -> None:
 
 
 def _gpu(plan: Json, random: Random) -> None:
-    job = random.choice(plan["jobs"])
-    places = [gpu for other in plan["jobs"] for gpu in other["gpus"]]
+    job = random.choice(_jobs(plan))
+    places = [gpu for other in _jobs(plan) for gpu in other["gpus"]]
     job["gpus"][random.randrange(len(job["gpus"]))] = random.choice((*places, "s0/00", "s0/99", "x/0", "s0", "/"))
 
 
@@ -135,6 +135,11 @@ _OF_VALUES: tuple[_Change, ...] = (_number, _number, _shift, _loosen, _gpu)
 _OF_FORM: tuple[_Change, ...] = (_exchange, _kind, _key)
 _ROUGH = 0.2
 """How often the form of the document is changed, too."""
+
+
+def _jobs(plan: Json) -> list[Json]:
+    """Jobs of a plan, or of all phases of one."""
+    return [holder for holder in _objects(plan) if "gpus" in holder]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -10,10 +10,19 @@ from collections.abc import Callable
 from typing import Any
 
 from jigsaw_opt.checking import check
-from jigsaw_opt.documents import decode_instance, decode_plan, encode_plan, instance_sha256
-from jigsaw_opt.errors import JigsawError
+from jigsaw_opt.documents import (
+    decode_instance,
+    decode_phased_plan,
+    decode_plan,
+    encode_phased_plan,
+    encode_plan,
+    instance_sha256,
+)
+from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import resolve_phased, solve_phased
 from jigsaw_opt.solvers.registry import find
+from jigsaw_opt.solvers.resolve import Fix
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["solved"]
@@ -41,6 +50,23 @@ def solved(document: Json, solver: str, seconds: float | None, workers: int = 1,
     }
 
 
+def solved_phased(document: Json) -> Json | None:
+    """A phased plan of an instance, or None."""
+    plan = solve_phased(decode_instance(json.dumps(document).encode()), Options(workers=1)).plan
+    return None if plan is None else json.loads(encode_phased_plan(plan))
+
+
+def resolved_phased(document: Json, plan: Json, before_us: int | None) -> str:
+    """What is wrong with the plan that an old phased plan, however damaged, leads to; or an empty text."""
+    try:
+        instance = decode_instance(json.dumps(document).encode())
+        old = decode_phased_plan(json.dumps(plan).encode())
+        found = resolve_phased(instance, old, Fix(before_us=before_us), Options(workers=1)).plan
+    except (InvalidInputError, UsageError):
+        return ""
+    return _judged(document, json.loads(encode_phased_plan(found))) if found is not None else ""
+
+
 def judged(document: Json, plans: list[Json]) -> list[str]:
     """For each plan document, the first broken rule that the package finds, or an empty text."""
     return [_judged(document, plan) for plan in plans]
@@ -49,7 +75,8 @@ def judged(document: Json, plans: list[Json]) -> list[str]:
 def _judged(document: Json, plan: Json) -> str:
     try:
         instance = decode_instance(json.dumps(document).encode())
-        broken = check(instance, decode_plan(json.dumps(plan).encode()))
+        decode = decode_phased_plan if plan.get("format") == "jigsaw-phased-plan/1" else decode_plan
+        broken = check(instance, decode(json.dumps(plan).encode()))
     except JigsawError as error:
         return f"{type(error).__name__}: {error}"
     return str(broken[0]) if broken else ""
@@ -63,7 +90,13 @@ def hashed(document: Json) -> str:
         return str(error)
 
 
-SERVED: dict[str, Callable[..., Any]] = {"solved": solved, "judged": judged, "hashed": hashed}
+SERVED: dict[str, Callable[..., Any]] = {
+    "solved": solved,
+    "phased": solved_phased,
+    "resolved": resolved_phased,
+    "judged": judged,
+    "hashed": hashed,
+}
 
 
 def main() -> None:

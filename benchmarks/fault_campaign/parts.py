@@ -12,6 +12,7 @@ from . import (
     limits,
     names,
     outputs,
+    phased,
     reading,
     signals,
     sizes,
@@ -27,6 +28,7 @@ PARTS: dict[str, Part] = {
     part.name: part
     for part in (
         changed.PART,
+        phased.PART,
         solvers.SMALL,
         solvers.EXTREME,
         greedy_auto.PART,

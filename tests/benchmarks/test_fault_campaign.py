@@ -14,13 +14,14 @@ from typing import Any
 
 import faults
 import pytest
-from fault_campaign import changed, forged, launch, limits, names, signals, solvers
+from fault_campaign import changed, forged, launch, limits, names, phased, signals, solvers
 from fault_campaign.contract import Campaign, Count, Part, Tally, Trial
 from fault_campaign.documents import PAIR, extreme, small
 from fault_campaign.referee import sha256, verdict
 from fault_campaign.servant import servant
 
 from jigsaw_opt.documents import decode_instance, instance_sha256
+from tests.test_worked_example import document as worked
 
 Json = dict[str, Any]
 
@@ -108,6 +109,20 @@ def test_a_credulous_checker_is_noticed(instance: Json, plan: Json) -> None:
     wrong = [trial for trial in trials if trial.failure]
     assert 10 < len(wrong) < len(trials)
     assert all(trial.counts[Count.ACCEPTED] == 1 for trial in wrong)
+
+
+def test_a_credulous_checker_of_phased_plans_is_noticed() -> None:
+    long = {**json.loads(worked("Instance")), "name": "long"}
+    long["jobs"] = [{**long["jobs"][0], "iterations": 4}]
+    plan = json.loads(worked("Phased plans"))
+    plan["groups"][0]["phases"][0]["repeats"] = 2
+    plan |= {"instance_sha256": sha256(long), "objective": 5040, "bound": 5040}
+    assert verdict(*phased.written_out(long, plan)) == ""
+    plans = [plan, *(phased.altered(plan, Random(number)) for number in range(20))]
+    trials = list(phased.compared(Credulous(), long, plans, ""))  # type: ignore[arg-type]
+    wrong = [trial for trial in trials if trial.failure]
+    assert 5 < len(wrong) < len(trials)
+    assert not trials[0].failure and all(trial.counts[Count.ACCEPTED] == 1 for trial in wrong)
 
 
 def test_a_wrong_plan_of_a_solver_is_noticed(instance: Json, plan: Json) -> None:
@@ -247,7 +262,9 @@ def test_what_must_not_be_counted_fails_the_campaign(count: Count) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("part", "scale"), [("changed", 0.005), ("solvers", 0.05), ("outputs", 0.05)])
+@pytest.mark.parametrize(
+    ("part", "scale"), [("changed", 0.005), ("phased", 0.02), ("solvers", 0.05), ("outputs", 0.05)]
+)
 def test_quick_parts_hold(part: str, scale: float, tmp_path: Path) -> None:
     tally = faults.run(Campaign(tmp_path, seed=1, scale=scale), [part])
     assert tally.holds, [trial.failure for _, trial in tally.failures]

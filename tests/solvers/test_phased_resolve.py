@@ -123,6 +123,20 @@ def test_all_problems_are_listed_at_once() -> None:
         resolve_phased(asked, old, Fix(before_us=-1), ONE_THREAD)
 
 
+def test_a_damaged_old_plan_is_refused_or_mended() -> None:
+    asked = instance(*JOBS[:2])
+    old = planned(asked)
+    phase = old.groups[0].phases[0]
+    idle = replace(phase, jobs=tuple(replace(job, iterations=()) for job in phase.jobs))
+    twice = replace(phase, jobs=phase.jobs * 2)
+    for damaged in (idle, twice):
+        groups = (replace(old.groups[0], phases=(damaged,)), *old.groups[1:])
+        again(asked, replace(old, groups=groups), Fix(before_us=MOMENT))
+    apart = replace(old, groups=(*old.groups, old.groups[0]))
+    with pytest.raises(InvalidInputError, match="is in group 0, too"):
+        resolve_phased(asked, apart, Fix(before_us=MOMENT), ONE_THREAD)
+
+
 def test_groups_that_have_begun_side_by_side_never_become_one() -> None:
     asked = instance(Job("a", "one", 2, 100), Job("b", "one", 2, 100))
     old = planned(asked)

@@ -77,8 +77,8 @@ def _begun_part(phase: Phase, moment: int) -> Phase:
 
 
 def kept_jobs(instance: Instance, phase: Phase) -> Phase:
-    """A phase with those of its jobs that an instance has, in its order."""
-    there = {job.name: job for job in phase.jobs}
+    """A phase with those of its jobs that an instance has and that do anything in it, in the instance's order."""
+    there = {job.name: job for job in phase.jobs if job.iterations}
     return replace(phase, jobs=tuple(there[job.name] for job in instance.jobs if job.name in there))
 
 
