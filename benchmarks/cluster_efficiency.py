@@ -59,9 +59,9 @@ def main() -> None:
     )
 
 
-def saturated(week: str, load: float, seed: int) -> Setting:
+def saturated(week: str, load: float, seed: int, servers: int = SERVERS) -> Setting:
     """The cluster, and the part of the week."""
-    cluster = star(SERVERS)
+    cluster = star(servers)
     models = {name: profile(name, batch, ("v100",), SEGMENTS) for name, batch in NETWORKS.items()}
     performance = Profiled(cluster, models)
     file = SHARED / "data" / "cluster" / "philly" / f"philly_jobs_{week}.csv"
