@@ -166,6 +166,24 @@ def test_a_cancelled_job_is_stopped_and_a_finished_one_is_not() -> None:
     assert [(stop.job, stop.reason) for stop in change.stops] == [("j0", "it is cancelled")]
 
 
+@pytest.mark.parametrize("text", CASES)
+def test_jobs_that_wait_can_be_cancelled(text: str) -> None:
+    live, draw = made(text), random.Random(1)
+    for k in range(14):
+        live.handle(JobSubmitted(0, CASES[text][0](f"j{k}", draw)))
+    running = {start.to.job for start in live.step(0).starts}
+    waiting = [name for name in (f"j{k}" for k in range(14)) if name not in running]
+    assert waiting
+    for name in waiting:
+        live.handle(JobCancelled(SECOND, name))
+    change = live.step(SECOND)
+    assert not change.failure and not change.stops
+    for name in running:
+        live.handle(JobFinished(2 * SECOND, name))
+    live.handle(JobSubmitted(2 * SECOND, CASES[text][0]("last", draw)))
+    assert [start.to.job for start in live.step(2 * SECOND).starts] == ["last"]
+
+
 def test_an_added_server_is_used_at_once() -> None:
     live = submitted(4, 4, 4)
     assert len(live.step(0).starts) == 2

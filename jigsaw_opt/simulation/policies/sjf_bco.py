@@ -70,6 +70,8 @@ class _SjfBcoScheduler:
             self._forget(index)
         for index in moment.ended:
             self.jobs.pop(index, None)
+        if moment.ended:  # live, jobs may be cancelled that wait
+            self.waiting = [one for one in self.waiting if one[1] in self.jobs]
         held = (share.gpus for share in moment.shares)
         free = set(range(self.setting.gpu_count)).difference(moment.down, *held)
         return Decision((*moment.shares, *self._started(free)))
