@@ -21,7 +21,7 @@ from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
-from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing, phases_of
+from jigsaw_opt.solvers.phased.phases import Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
@@ -242,24 +242,20 @@ class _Work:
         return best
 
     def _candidates(self, part: _SharingJobs, placements: Mapping[str, Sequence[str]]) -> Iterator[list[Phase]]:
-        """The old phases gone on with, then each policy, and with jobs that have begun never paused."""
+        """The old phases gone on with, then each policy."""
         timing = self._timing(placements)
         shelves = placed_shelves(self._instance, tuple(part.jobs.values()), _placing(timing), _MOST)
         if shelves is None:
             return
         if part.old is not None:
-            first = next(policies(part.jobs, shelves, timing))
-            yield self._gone_on(part, placements, first, timing)
-        running = {job.name for phase in part.begun[-1:] for job in phase.jobs if job.name in part.jobs}
+            yield self._gone_on(part, placements, shelves, timing)
         for policy in policies(part.jobs, shelves, timing):
             yield [*part.begun, *phases_of(part.jobs, policy, timing)]
-            if running:
-                yield [*part.begun, *phases_of(part.jobs, _unpaused(policy, running), timing)]
 
     def _gone_on(
-        self, part: _SharingJobs, placements: Mapping[str, Sequence[str]], tail: PhasePolicy, timing: Timing
+        self, part: _SharingJobs, placements: Mapping[str, Sequence[str]], shelves: Sequence[Plan], timing: Timing
     ) -> list[Phase]:
-        """The old phases of a group as far as they hold, then by a policy what they leave."""
+        """The old phases of a group as far as they hold, then by the first policy what they leave."""
         assert part.old is not None
         left = {name: self._jobs[name].iterations for name in part.names}
         phases: list[Phase] = []
@@ -276,8 +272,7 @@ class _Work:
             for name, job in part.jobs.items()
             if left[name]
         }
-        order = [name for name in tail.order if name in rest]
-        return [*phases, *(phases_of(rest, replace(tail, order=order), timing) if rest else ())]
+        return [*phases, *(phases_of(rest, next(policies(rest, shelves, timing)), timing) if rest else ())]
 
     def _still(
         self,
@@ -341,12 +336,3 @@ def _placing(timing: Timing) -> Place:
             return None
 
     return place
-
-
-def _unpaused(policy: PhasePolicy, running: set[str]) -> PhasePolicy:
-    """The policy with jobs that are running in front, and none of them paused."""
-
-    def admits(name: str, beside: Sequence[str]) -> bool:
-        return name in running or policy.admits(name, beside)
-
-    return replace(policy, order=sorted(policy.order, key=lambda name: name not in running), admits=admits)
