@@ -28,6 +28,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--workload",
         required=True,
         nargs="+",
+        action="extend",
         metavar="[FORMAT:]FILE",
         help="a workload in CSV, or a trace in a format of others (pollux, philly, alibaba, itp, muri, ...)",
     )
@@ -47,6 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--policy",
         required=True,
         nargs="+",
+        action="extend",
         metavar="NAME[:OPTION=VALUE...]",
         help="as in fifo or las:placement=packed",
     )

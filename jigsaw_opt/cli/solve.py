@@ -70,7 +70,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--warm", type=Path, metavar="PLAN", help="start from the plan of another instance (re-solve)")
     parser.add_argument(
-        "--fix-placement", nargs="+", default=[], metavar="JOB", help="with --warm: these jobs keep their GPUs"
+        "--fix-placement",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="JOB",
+        help="with --warm: these jobs keep their GPUs",
     )
     parser.add_argument(
         "--fix-before",
