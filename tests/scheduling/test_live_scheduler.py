@@ -57,7 +57,7 @@ def test_what_runs_is_valid_after_every_step(text: str) -> None:
     live, happening, books = made(text), Happening(text, 7), Books()
     out: set[str] = set()
     started = 0
-    for _ in range(25):
+    for _ in range(18):
         for event in happening.events():
             live.handle(event)
             if isinstance(event, JobFinished):
@@ -77,13 +77,13 @@ def test_what_runs_is_valid_after_every_step(text: str) -> None:
                 holders.setdefault(gpu, set()).add(job)
         pools = {frozenset(jobs) for jobs in holders.values()}
         assert sum(map(len, pools)) == len(books.gpus)  # jobs share all their GPUs or none
-    assert started >= 3
+    assert started >= 2
 
 
 @pytest.mark.parametrize("text", CASES)
 def test_killed_and_restored_at_random_moments_it_decides_the_same(text: str) -> None:
-    whole = run(made(text), Happening(text, 3), 20)
-    assert run(made(text), Happening(text, 3), 20) == whole
+    whole = run(made(text), Happening(text, 3), 12)
+    assert run(made(text), Happening(text, 3), 12) == whole
     live, happening, draw = made(text), Happening(text, 3), random.Random(5)
     for change in whole:
         for event in happening.events():
@@ -106,7 +106,7 @@ def restored(text: str, live: LiveScheduler) -> LiveScheduler:
 @pytest.mark.parametrize("text", CASES)
 def test_a_journal_replays_to_the_same_changes(text: str) -> None:
     journal: list[Any] = []
-    changes = run(made(text, journal=journal.append), Happening(text, 9), 12)
+    changes = run(made(text, journal=journal.append), Happening(text, 9), 10)
     again: list[Any] = []
     live = made(text, journal=again.append)
     assert [change for entry in in_json(journal) if (change := live.replay(entry)) is not None] == changes
