@@ -22,8 +22,8 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
-from jigsaw_opt.scheduling.policy import PolicySetting, Resumable, choose, refusal
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
+from jigsaw_opt.scheduling.policy import Moment, PolicySetting, Resumable, choose, refusal
+from jigsaw_opt.scheduling.share_rules import check_shares, check_up
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
 
 __all__ = ["LiveScheduler"]
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 _SECOND_US = 1_000_000
 _FAILURES = (
     JigsawError,
-    InvariantError,
     ArithmeticError,
     AssertionError,
     AttributeError,
     LookupError,
+    RuntimeError,
     TypeError,
     ValueError,
 )
@@ -260,24 +260,35 @@ class LiveScheduler:
     def _ask(self, budget_s: float | None) -> None:
         """Put the question that there is to the policy."""
         state = self._state
-        memory, moment, news = self._scheduler.state(), state.moment(), state.news
-        state.news, state.asked, state.wake_us = News(), False, None
-        if budget_s is not None:
+        memory, moment = self._scheduler.state(), state.moment()
+        if budget_s is None:
+            answer = self._answered(memory, moment)
+        else:
             self._worker = self._worker or ThreadPoolExecutor(1, "policy")
-            self._question = _Question(memory, news, self._worker.submit(self._scheduler.decide, moment))
-            return
+            answer = self._worker.submit(self._scheduler.decide, moment)
+        self._question = _Question(memory, state.news, answer)
+        state.news, state.asked, state.wake_us = News(), False, None
+
+    def _answered(self, memory: Plain, moment: Moment) -> Future[Decision]:
+        """What the policy says in this thread; if that is interrupted, as by Ctrl-C, it has not been asked."""
         answer: Future[Decision] = Future()
         try:
             answer.set_result(self._scheduler.decide(moment))
         except _FAILURES as error:
             answer.set_exception(error)
-        self._question = _Question(memory, news, answer)
+        finally:
+            if not answer.done():
+                self._begin_anew(memory)
+        return answer
 
     def _take(self) -> str:
         """Carry out the decision that was asked for; what hinders that, and then everything stays."""
         question, self._question = self._question, None
         assert question is not None
-        state = self._state
+        state, failure = self._state, question.answer.exception()
+        if failure is not None and not isinstance(failure, _FAILURES):
+            self._take_back(question)
+            raise failure
         try:
             decision = question.answer.result()
             shares, without = state.remaining(decision.shares)

@@ -261,7 +261,7 @@ def test_all_problems_of_a_state_are_told() -> None:
 class Wayward(Stateless):
     """First in, first out by one GPU each, unless it is told to fail or to wait."""
 
-    failing: bool = False
+    failing: type[BaseException] | None = None
     gate: threading.Event = field(default_factory=threading.Event)
     name: str = "wayward"
     display_name: str = "fails or waits as the test says"
@@ -275,8 +275,8 @@ class Wayward(Stateless):
 
     def decide(self, moment: Moment) -> Decision:
         assert self.gate.wait(20)
-        if self.failing:
-            raise LookupError("lost my way")
+        if self.failing is not None:
+            raise self.failing("lost my way")
         up = iter(gpu for gpu in range(8) if gpu not in moment.down)
         return Decision(tuple(Share((index,), (gpu,)) for index, gpu in zip(moment.jobs, up, strict=False)))
 
@@ -292,15 +292,37 @@ def test_when_a_policy_fails_what_runs_goes_on_without_what_is_lost(wayward: Way
     wayward.gate.set()
     live = submitted(1, 1, 1, 1, 1)
     assert len(live.step(0).starts) == 5
-    wayward.failing = True
+    wayward.failing = LookupError
     live.handle(ServerLost(SECOND, "s1"))
     change = live.step(SECOND)
     assert "lost my way" in change.failure
     assert [stop.job for stop in change.stops] == ["j4"]
     assert not change.moves and change.wake_us == 2 * SECOND
-    wayward.failing = False
+    wayward.failing = None
     live.handle(ServerBack(SECOND, "s1"))
     assert [start.to.job for start in live.step(2 * SECOND).starts] == ["j4"]
+
+
+def test_a_step_that_is_interrupted_can_be_made_again(wayward: Wayward) -> None:
+    wayward.gate.set()
+    live = submitted(1, 1)
+    before = live.state()
+    wayward.failing = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        live.step(0)
+    assert live.state() == before
+    wayward.failing = None
+    assert [start.to.job for start in live.step(0).starts] == ["j0", "j1"]
+
+
+def test_what_a_policy_in_a_thread_must_not_raise_comes_out_and_the_step_can_be_made_again(wayward: Wayward) -> None:
+    wayward.gate.set()
+    live = submitted(1, 1)
+    wayward.failing = MemoryError
+    with pytest.raises(MemoryError):
+        live.step(0, budget_s=20.0)
+    wayward.failing = None
+    assert [start.to.job for start in live.step(SECOND, budget_s=20.0).starts] == ["j0", "j1"]
 
 
 def test_a_late_decision_is_taken_by_a_later_step_as_far_as_it_holds(wayward: Wayward) -> None:
