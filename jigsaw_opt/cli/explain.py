@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.problem.instance import Instance
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
 
 HELP = "say where the time of the jobs of a plan or a simulation goes, and what would make one faster"
 
@@ -64,12 +69,15 @@ def _of_simulation(folder: Path, job: str | None, as_json: bool) -> int:
 def _of_plan(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.explain_report import as_json, print_job, print_overview
     from jigsaw_opt.cli.output import emit, print_json
-    from jigsaw_opt.cli.source import checked_plan
+    from jigsaw_opt.cli.source import checked_any_plan
+    from jigsaw_opt.problem.phased_plan import PhasedPlan
     from jigsaw_opt.solvers.explanation import explain
     from jigsaw_opt.solvers.explanation.changes import changes
     from jigsaw_opt.solvers.explanation.reason import bound_reason
 
-    instance, plan = checked_plan(arguments.instance, Path(arguments.plan))
+    instance, plan = checked_any_plan(arguments.instance, Path(arguments.plan))
+    if isinstance(plan, PhasedPlan):
+        return _of_phased(instance, plan, arguments)
     jobs = explain(instance, plan, arguments.job)
     if arguments.output is not None:
         from jigsaw_opt.views.explained import explained_picture
@@ -85,4 +93,19 @@ def _of_plan(arguments: argparse.Namespace) -> int:
         print_overview(instance, plan, jobs, reason)
     else:
         print_job(instance, plan, jobs[0], gains, reason)
+    return 0
+
+
+def _of_phased(instance: Instance, plan: PhasedPlan, arguments: argparse.Namespace) -> int:
+    from jigsaw_opt.cli.explain_phased import phased_as_json, print_phased
+    from jigsaw_opt.cli.output import print_json
+    from jigsaw_opt.solvers.explanation.phased import explain_phased
+
+    if arguments.output is not None:
+        raise UsageError("-o draws the critical chain in a plan that lists all iterations; this one is phased")
+    jobs = explain_phased(instance, plan, arguments.job)
+    if arguments.json:
+        print_json(phased_as_json(plan, jobs))
+    else:
+        print_phased(jobs)
     return 0

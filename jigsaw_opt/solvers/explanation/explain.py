@@ -158,7 +158,7 @@ class Explainer:
         order, period = self._order, self._order.period_us
         flat, starts = order.flat, order.starts
         own = range(order.begins[job], order.begins[job + 1])
-        last = max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
+        last = self._last(job)
         end = starts[last] + flat.duration_us[last]
         floor = 0 if period is None else end - period
         chain = [self._named(step) for step in self._chains.back(last, end, floor)][::-1]
@@ -166,6 +166,18 @@ class Explainer:
         it = order.jobs[job]
         release = it.release_us
         return JobExplanation(it.name, release, end, end - floor, tuple(chain), tuple(workers))
+
+    def time_since_0(self, job: int) -> dict[StepKind, int]:
+        """By kind, what the critical chain of a job has from 0 to the job's end, on either horizon."""
+        last = self._last(job)
+        end = self._order.starts[last] + self._order.flat.duration_us[last]
+        return _by_kind((step.kind, step.end_us - step.start_us) for step in self._chains.back(last, end, 0))
+
+    def _last(self, job: int) -> int:
+        """The activity of a job that ends last."""
+        flat, starts = self._order.flat, self._order.starts
+        own = range(self._order.begins[job], self._order.begins[job + 1])
+        return max(own, key=lambda activity: (starts[activity] + flat.duration_us[activity], activity))
 
     def _named(self, step: ChainStep) -> NamedStep:
         flat, names = self._order.flat, self._resources

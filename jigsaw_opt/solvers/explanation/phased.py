@@ -1,0 +1,204 @@
+"""Where the time of a job of a phased plan goes: before, between and in its phases."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
+from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.solvers.explanation.chain import StepKind
+from jigsaw_opt.solvers.explanation.explain import Explainer
+from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+
+__all__ = ["PhaseTime", "PhasedExplanation", "Stretch", "StretchKind", "explain_phased"]
+
+StretchKind = Literal["release", "before", "phase", "seam"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseTime:
+    """What a job does in a phase.
+
+    Parameters
+    ----------
+    group, phase
+        Numbers of the group, and of the phase in it, from 0.
+    others
+        Jobs of the phase beside it.
+    period_us, repeats
+        Of the phase, in microseconds, and how often it takes place.
+    iterations
+        Of the job in one repetition.
+    time_us
+        By kind, what the critical chain of the job has in one period, in microseconds; they add up to the period.
+    first_us
+        The same from the start of a repetition to the end of what the job does in it.
+    """
+
+    group: int
+    phase: int
+    others: tuple[str, ...]
+    period_us: int
+    repeats: int
+    iterations: int
+    time_us: dict[StepKind, int]
+    first_us: dict[StepKind, int]
+
+    @property
+    def total_us(self) -> dict[StepKind, int]:
+        """By kind, the time of all repetitions, in microseconds; they add up to the time from its start to its end."""
+        return {kind: us + (self.repeats - 1) * self.time_us[kind] for kind, us in self.first_us.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A stretch of a job's time.
+
+    Parameters
+    ----------
+    kind
+        `release`: it is not yet released; `before`: it is, and its first phase has not begun; `phase`: it is in one;
+        `seam`: it is between two.
+    start_us, end_us
+        From when to when, in microseconds.
+    held_by
+        Of `before` and `seam`: by GPU of the job, the jobs that are on it in phases meanwhile, where there are any.
+    within
+        Of `phase`: what it does there.
+    """
+
+    kind: StretchKind
+    start_us: int
+    end_us: int
+    held_by: dict[str, tuple[str, ...]]
+    within: PhaseTime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PhasedExplanation:
+    """Where the time of a job of a phased plan goes.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    gpus
+        The GPU of each worker or slot.
+    release_us, end_us
+        When it may begin and when it ends, in microseconds.
+    stretches
+        In order of time; they fill the time from 0 to its end.
+    """
+
+    job: str
+    gpus: tuple[str, ...]
+    release_us: int
+    end_us: int
+    stretches: tuple[Stretch, ...]
+
+    @property
+    def time_us(self) -> dict[StretchKind, int]:
+        """By kind, in microseconds; they add up to its end."""
+        found: dict[StretchKind, int] = {"release": 0, "before": 0, "phase": 0, "seam": 0}
+        for it in self.stretches:
+            found[it.kind] += it.end_us - it.start_us
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _JobPart:
+    """What a job does in one phase."""
+
+    group: int
+    number: int
+    phase: Phase
+    job: JobPlan | ShapedJobPlan
+
+    @property
+    def end_us(self) -> int:
+        every = (operation for it in self.job.iterations for operation in (*it.blocks, *it.transfers))
+        last: int = max(operation.end_us for operation in every)
+        return self.phase.last_start_us + last
+
+
+def explain_phased(instance: Instance, plan: PhasedPlan, job: str | None = None) -> list[PhasedExplanation]:
+    """Where the time of jobs goes.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    plan
+        A plan that is correct for it.
+    job
+        Name of the only job of interest; None for all in the order of the instance.
+
+    Raises
+    ------
+    UsageError
+        There is no job of this name.
+    """
+    names = [it.name for it in instance.jobs]
+    if job is not None and job not in names:
+        raise UsageError(f"the plan has no job {job!r}; its jobs are:", *names)
+    parts = defaultdict[str, list[_JobPart]](list)
+    for group, number, phase in plan.all_phases():
+        for own in phase.jobs:
+            parts[own.name].append(_JobPart(group, number, phase, own))
+    within = {
+        (part.group, part.number): _times_in(instance, plan, part.phase, job)
+        for name in (names if job is None else [job])
+        for part in parts[name]
+    }
+    found = []
+    for asked in instance.jobs:
+        if job in (None, asked.name):
+            others = [part for name in names if name != asked.name for part in parts[name]]
+            stretches = _stretches(asked.name, asked.release_us, parts[asked.name], others, within)
+            last = parts[asked.name][-1]
+            found.append(PhasedExplanation(asked.name, last.job.gpus, asked.release_us, last.end_us, stretches))
+    return found
+
+
+_Times = dict[StepKind, int]
+_Within = dict[tuple[int, int], dict[str, tuple[_Times, _Times]]]
+
+
+def _times_in(instance: Instance, plan: PhasedPlan, phase: Phase, job: str | None) -> dict[str, tuple[_Times, _Times]]:
+    """By job, what its critical chain has in one period of a phase, and from the start of a repetition to its end."""
+    cyclic = plan.as_cyclic(instance, phase)
+    explainer = Explainer(KeptOrder.of(cyclic.instance, cyclic.plan))
+    names = [it.name for it in phase.jobs] if job is None else [job]
+    numbers = [(name, explainer.number(name)) for name in names]
+    return {name: (explainer.of(it).time_us, explainer.time_since_0(it)) for name, it in numbers}
+
+
+def _stretches(
+    name: str, release_us: int, parts: Sequence[_JobPart], others: Sequence[_JobPart], within: _Within
+) -> tuple[Stretch, ...]:
+    """The time of a job from 0 to its end; what takes no time is left out."""
+    released = min(release_us, parts[0].phase.start_us)
+    found, at = [Stretch("release", 0, released, {})], released
+    gpus = parts[0].job.gpus
+    for part in parts:
+        begin, phase = part.phase.start_us, part.phase
+        kind: StretchKind = "before" if part is parts[0] else "seam"
+        found.append(Stretch(kind, at, begin, _held(gpus, others, at, begin)))
+        beside = tuple(job.name for job in phase.jobs if job.name != name)
+        times, count = within[part.group, part.number][name], len(part.job.iterations)
+        own = PhaseTime(part.group, part.number, beside, phase.period_us, phase.repeats, count, *times)
+        at = part.end_us
+        found.append(Stretch("phase", begin, at, {}, own))
+    return tuple(it for it in found if it.start_us < it.end_us)
+
+
+def _held(gpus: Sequence[str], others: Sequence[_JobPart], start_us: int, end_us: int) -> dict[str, tuple[str, ...]]:
+    """By GPU, the jobs that are on it in phases at some time between two moments."""
+    there = [it for it in others if it.phase.start_us < end_us and it.end_us > start_us]
+    held = {gpu: tuple(dict.fromkeys(it.job.name for it in there if gpu in it.job.gpus)) for gpu in gpus}
+    return {gpu: names for gpu, names in held.items() if names}

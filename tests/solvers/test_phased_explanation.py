@@ -1,0 +1,85 @@
+"""Where the time of jobs of phased plans goes: a plan made by hand, and sums on plans that are made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents import save_instance, save_plan
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem import Instance, Job, PhasedPlan
+from jigsaw_opt.solvers.explanation.phased import PhasedExplanation, explain_phased
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import solve_phased
+from tests.checking.test_phased_plans import INSTANCE, decoded, document
+from tests.solvers.test_phased_solver import instance
+
+
+def require_sums(job: PhasedExplanation) -> None:
+    at = 0
+    for it in job.stretches:
+        assert it.start_us == at < it.end_us
+        at = it.end_us
+        if it.within is not None:
+            assert sum(it.within.time_us.values()) == it.within.period_us
+            assert min(it.within.total_us.values()) >= 0
+            assert sum(it.within.total_us.values()) == it.end_us - it.start_us
+    assert at == job.end_us == sum(job.time_us.values())
+
+
+def iterations(job: PhasedExplanation) -> int:
+    return sum(it.within.iterations * it.within.repeats for it in job.stretches if it.within is not None)
+
+
+def require_all(asked: Instance, plan: PhasedPlan) -> list[PhasedExplanation]:
+    found = explain_phased(asked, plan)
+    for job, own in zip(asked.jobs, found, strict=True):
+        require_sums(own)
+        assert (own.job, iterations(own)) == (job.name, job.iterations)
+    return found
+
+
+def test_a_plan_by_hand() -> None:
+    pair, free, lone, pipe, tail = require_all(INSTANCE, decoded(document()))
+    assert pair.time_us == {"release": 3, "before": 0, "phase": 57 + 76, "seam": 96}
+    assert [it.held_by for it in pair.stretches if it.kind == "seam"] == [{"x/0": ("free",), "y/0": ("free", "lone")}]
+    assert free.stretches[0].held_by == {"x/0": ("pair",), "y/0": ("pair", "lone")}
+    assert (free.stretches[0].end_us, free.end_us) == (80, 156)
+    assert [it.within.others for it in lone.stretches if it.within] == [("pair",), ("free",)]
+    # Its one block of 10 us begins 25 us after each repetition does, whose period is 19 us.
+    assert (lone.stretches[1].start_us, lone.stretches[1].end_us) == (3, 3 + 2 * 19 + 35)
+    within = lone.stretches[1].within
+    assert within is not None and (within.time_us["compute"], within.total_us["compute"]) >= (10, 30)
+    assert [it.kind for it in pipe.stretches] == ["phase", "seam", "phase"]
+    assert tail.stretches[0].held_by == {"z/0": ("pipe",)} and tail.time_us["before"] == 50
+
+
+def test_sums_on_a_plan_that_is_made() -> None:
+    asked = instance(Job("a", "net", 4, 10), Job("b", "net", 4, 6, release_us=70))
+    plan = solve_phased(asked, Options(workers=1)).plan
+    assert plan is not None
+    found = require_all(asked, plan)
+    assert explain_phased(asked, plan, "b") == [found[1]]
+
+
+def test_the_command_on_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, files = decoded(document()), [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
+    save_instance(INSTANCE, files[0])
+    save_plan(plan, files[1])
+    assert main(["explain", *files]) == 0
+    printed = capsys.readouterr().out
+    assert "job tail ends at 80 us; it may begin at 0 us" in printed
+    assert "waits for its first phase; z/0 held by pipe" in printed
+    assert "phase 1 of group 1, alone: 3 x a period of 10 us with 1 iteration; in all compute 30" in printed
+    assert main(["explain", *files, "pair", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [job["job"] for job in told["jobs"]] == ["pair"]
+    totals = [it["within"]["total_us"] for it in told["jobs"][0]["stretches"] if it["within"]]
+    assert [sum(it.values()) for it in totals] == [57, 76]
+    assert main(["explain", *files, "pair", "-o", str(tmp_path / "page.html")]) == 2
+    assert main(["explain", *files, "nobody"]) == 2
+    with pytest.raises(UsageError, match="nobody"):
+        explain_phased(INSTANCE, plan, "nobody")
