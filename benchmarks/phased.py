@@ -92,11 +92,16 @@ def row(instance: Instance, factor: int, phased: Run, listed: Run | None) -> str
     )
     return line(
         [
-            *(instance.name, len(instance.jobs), instance.objective, factor, percent(phased.gap)),
+            *(instance.name, len(instance.jobs), instance.objective, factor, shown(phased.gap)),
             *(f"{phased.seconds:.1f} s", f"{phased.megabytes:.0f} MB"),
-            *("" if listed is None else percent(listed.gap), f"{ratio:.3f}" if ratio else ""),
+            *("" if listed is None else shown(listed.gap), f"{ratio:.3f}" if ratio else ""),
         ]
     )
+
+
+def shown(gap: float | None) -> str:
+    """A gap in percent, or that there is no plan."""
+    return "no plan" if gap is None else percent(gap)
 
 
 def main() -> None:

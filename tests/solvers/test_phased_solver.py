@@ -22,7 +22,6 @@ from jigsaw_opt.problem import (
     JobPlan,
     Link,
     Model,
-    Plan,
     Segment,
     Server,
     StaircaseDepth,
@@ -144,11 +143,9 @@ def test_iterations_of_a_period_follow_what_remains() -> None:
 def test_jobs_are_grouped_by_gpus_and_by_links() -> None:
     asked = instance(*(Job(name, "net", 2, 1) for name in "abc"), Job("d", "one", 1, 1))
     places = {"a": ("x/0", "y/0"), "b": ("x/1", "y/1"), "c": ("x/0", "x/1"), "d": ("y/1",)}
-    jobs = tuple(JobPlan(name, gpus, ()) for name, gpus in places.items())
-    plan = Plan("long", "", "feasible", 1, 0, 1, jobs)
-    assert sharing_groups(asked, [plan]) == [["a", "b", "c", "d"]]
-    apart = Plan("long", "", "feasible", 1, 0, 1, (jobs[0], jobs[3]))
-    assert sharing_groups(replace(asked, jobs=(asked.jobs[0], asked.jobs[3])), [apart]) == [["a"], ["d"]]
+    assert sharing_groups(asked, places) == [["a", "b", "c", "d"]]
+    apart = replace(asked, jobs=(asked.jobs[0], asked.jobs[3]))
+    assert sharing_groups(apart, {name: places[name] for name in "ad"}) == [["a"], ["d"]]
 
 
 def test_a_phase_begins_where_a_repetition_is_shortest() -> None:

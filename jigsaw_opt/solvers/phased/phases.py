@@ -4,38 +4,71 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase
 from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
 
-__all__ = ["PhasePolicy", "Timing", "compact", "phases_of"]
+__all__ = ["PhasePolicy", "RunningRule", "Timing", "compact", "phases_of"]
 
 Timing = Callable[[Mapping[str, int]], Plan]
 """A cyclic plan of jobs, with so many iterations of each, on the GPUs that they have."""
 
 
+class RunningRule(Protocol):
+    """Says which jobs of a group run."""
+
+    def counts(
+        self, jobs: Mapping[str, Job], remaining: Mapping[str, int], begun: set[str], now: int
+    ) -> dict[str, int]:
+        """Iterations in a period of each job that runs from now on; none before a release that is waited for.
+
+        Parameters
+        ----------
+        jobs
+            The jobs of the group by name.
+        remaining
+            Iterations that jobs have left.
+        begun
+            Jobs among them that have begun.
+        now
+            Time in microseconds.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class PhasePolicy:
-    """How the jobs of a group run.
+    """Jobs in an order, each beside those that run if it may; then without a pause to its end.
 
     Parameters
     ----------
     order
-        Their names, those that run first in front.
+        Names of the jobs, those that run first in front.
     admits
         Whether a job may run beside those that do, one at least.
-    counts
+    ratio
         Iterations of each job in a period, from how many are left.
     """
 
     order: Sequence[str]
     admits: Callable[[str, Sequence[str]], bool]
-    counts: Callable[[Mapping[str, int]], dict[str, int]]
+    ratio: Callable[[Mapping[str, int]], dict[str, int]]
+
+    def counts(
+        self, jobs: Mapping[str, Job], remaining: Mapping[str, int], begun: set[str], now: int
+    ) -> dict[str, int]:
+        """Iterations in a period of each job that runs."""
+        running = [name for name in self.order if name in begun]
+        for name in self.order:
+            waits = name in remaining and name not in begun and jobs[name].release_us <= now
+            if waits and (not running or self.admits(name, running)):
+                running.append(name)
+        return self.ratio({name: remaining[name] for name in running}) if running else {}
 
 
-def phases_of(jobs: Mapping[str, Job], policy: PhasePolicy, timing: Timing) -> list[Phase]:
-    """Phases one after another; a job runs without a pause from its first phase to its end.
+def phases_of(jobs: Mapping[str, Job], policy: RunningRule, timing: Timing) -> list[Phase]:
+    """Phases one after another.
 
     Parameters
     ----------
@@ -47,23 +80,21 @@ def phases_of(jobs: Mapping[str, Job], policy: PhasePolicy, timing: Timing) -> l
         Makes the cyclic plan of a phase.
     """
     phases: list[Phase] = []
-    remaining = {name: jobs[name].iterations for name in policy.order}
-    running: list[str] = []
+    remaining = {name: job.iterations for name, job in jobs.items()}
+    begun: set[str] = set()
     now = 0
     while remaining:
-        for name in remaining:
-            if name not in running and jobs[name].release_us <= now and (not running or policy.admits(name, running)):
-                running.append(name)
         later = [jobs[name].release_us for name in remaining if jobs[name].release_us > now]
-        if not running:
+        counts = policy.counts(jobs, remaining, begun, now)
+        if not counts:
             now = min(later)
             continue
-        left = {name: remaining[name] for name in running}
-        phase = _phase(left, policy.counts(left), now, min(later, default=None), timing)
+        left = {name: remaining[name] for name in counts}
+        phase = _phase(left, counts, now, min(later, default=None), timing)
         for job in phase.jobs:
             remaining[job.name] -= phase.repeats * len(job.iterations)
         remaining = {name: left for name, left in remaining.items() if left}
-        running = [name for name in running if name in remaining]
+        begun = (begun | counts.keys()) & remaining.keys()
         phases.append(phase)
         now = phase.end_us
     return phases

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
@@ -11,6 +12,7 @@ from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
 __all__ = ["policies"]
 
+_Ratio: TypeAlias = Callable[[Mapping[str, int]], dict[str, int]]
 _MOST_AT_OWN_PACE = 8
 """Iterations of a fast job in a period of slow ones."""
 
@@ -66,7 +68,7 @@ def _ending_together(remaining: Mapping[str, int]) -> dict[str, int]:
     return {name: min(count, remaining[name]) for name, count in iteration_counts(remaining).items()}
 
 
-def _as_placed(placed: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[str, int]]:
+def _as_placed(placed: Mapping[str, int]) -> _Ratio:
     """As many iterations as in the shelf, while all have so many left; then they end together."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:
@@ -76,7 +78,7 @@ def _as_placed(placed: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[
     return counts
 
 
-def _own_pace(alone_us: Mapping[str, int]) -> Callable[[Mapping[str, int]], dict[str, int]]:
+def _own_pace(alone_us: Mapping[str, int]) -> _Ratio:
     """Iterations in the ratio of the paces of the jobs alone, as far as they have so many left."""
 
     def counts(remaining: Mapping[str, int]) -> dict[str, int]:

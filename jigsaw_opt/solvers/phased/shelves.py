@@ -10,7 +10,7 @@ from math import gcd
 from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
-from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.problem.plan import Plan
 
 __all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
 
@@ -67,8 +67,16 @@ def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place, most: 
     return first + second if first is not None and second is not None else None
 
 
-def sharing_groups(instance: Instance, shelves: Sequence[Plan]) -> list[list[str]]:
-    """Names of jobs that share a GPU or a link, directly or by others, in the instance's order."""
+def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Names of jobs that share a GPU or a link, directly or by others, in the instance's order.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    placements
+        By name of a job, the names of its workers' GPUs.
+    """
     leader: dict[object, object] = {}
 
     def find(thing: object) -> object:
@@ -77,18 +85,18 @@ def sharing_groups(instance: Instance, shelves: Sequence[Plan]) -> list[list[str
         return thing
 
     routes, asked = Routes(instance.cluster), {job.name: job for job in instance.jobs}
-    for job in (job for plan in shelves for job in plan.data_parallel):
-        for used in _resources(instance, routes.under(asked[job.name].route_policy), job):
-            leader[find(used)] = find(("job", job.name))
+    for name, gpus in placements.items():
+        for used in _resources(instance, routes.under(asked[name].route_policy), gpus):
+            leader[find(used)] = find(("job", name))
     groups: defaultdict[object, list[str]] = defaultdict(list)
     for one in instance.jobs:
         groups[find(("job", one.name))].append(one.name)
     return list(groups.values())
 
 
-def _resources(instance: Instance, routes: Routes, job: JobPlan) -> list[tuple[str, object]]:
+def _resources(instance: Instance, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
     servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
-    held = Counter(servers[gpu.rsplit("/", 1)[0]] for gpu in job.gpus)
+    held = Counter(servers[gpu.rsplit("/", 1)[0]] for gpu in gpus)
     channel = routes.channel(held)
     links = channel.links if channel is not None else ()
-    return [*(("GPU", gpu) for gpu in job.gpus), *(("link", link) for link in links)]
+    return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]

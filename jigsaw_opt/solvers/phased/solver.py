@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import random
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count, islice
 
 from jigsaw_opt.documents import instance_sha256, validate
 from jigsaw_opt.errors import OutOfTimeError, UsageError
@@ -18,9 +21,13 @@ from jigsaw_opt.problem.plan import PlanStatus
 from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
 from jigsaw_opt.solvers.control import first_bound
 from jigsaw_opt.solvers.correct import require_correct
+from jigsaw_opt.solvers.engines.compiled import prepare
 from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.phases import PhasePolicy, Timing, phases_of
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
+from jigsaw_opt.solvers.phased.fluid_model import FluidModel
+from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
+from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
@@ -35,6 +42,10 @@ _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
 _PLACING_SHARE = 0.4
 """Of what is left, for placing by `auto`, which takes part only within a time limit."""
+_ROUNDS = 4
+"""Of local search, behind all policies."""
+_READING_SECONDS = 1.0
+"""For reading compiled functions from the disk, a quarter of a time limit at most."""
 _BOUND_SHARE = 0.1
 """Of a time limit, for the bound."""
 
@@ -166,26 +177,43 @@ def _require(instance: Instance) -> None:
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
     """The best plan on several placements, as far as time goes; no more once one is at the bound."""
-    placed: list[_PlacedGroups] = []
     timer = PhaseTimer(instance, options, started)
+    if len(instance.jobs) > 1:
+        prepare(_READING_SECONDS if options.time_limit is None else min(_READING_SECONDS, options.time_limit / 4))
+    found: list[_PlacedGroups] = []
     try:
-        for placing in _PLACINGS:
-            if placing[0] == "auto" and options.time_limit is None:
-                continue
-            if placed and timer.is_over:
+        for one in _candidates(instance, timer, options, bound.value):
+            found.append(one)
+            timer.first = False  # From the first plan on the limit is kept.
+            if one.rank <= (0, bound.value) or timer.is_over:
                 break
-            placed += _placed(instance, timer, placing)
-            timer.first = not placed  # From the first plan on the limit is kept.
-            if placed and placed[-1].rank <= (0, bound.value):
-                break
-        placed.sort(key=lambda one: one.rank)
-        for one in placed:
-            if placed[0].rank > (0, bound.value):
-                _improve(one.groups, bound.value)
     except OutOfTimeError:
         pass
-    best = min(placed, key=lambda one: one.rank, default=None)
+    best = min(found, key=lambda one: one.rank, default=None)
     return None if best is None or best.rank[0] > 0 else _plan(instance, best, bound, options.seed)
+
+
+def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: int) -> Iterator[_PlacedGroups]:
+    """Groups on placements by cyclic plans and by local search, then the former with all policies.
+
+    What counts least begins: a period says much of a makespan, and little of weighted completions.
+    """
+    placed: list[_PlacedGroups] = []
+    rounds = (partial(_searched, instance, timer, random.Random(f"{options.seed} {k}"), placed) for k in count())
+    if instance.objective != "makespan":
+        yield from next(rounds)()
+    for placing in _PLACINGS:
+        if placing[0] != "auto" or options.time_limit is not None:
+            for one in _placed(instance, timer, placing):
+                placed.append(one)
+                yield one
+    placed.sort(key=lambda one: one.rank)
+    yield from next(rounds)()
+    for one in placed:
+        _improve(one.groups, bound)
+        yield one
+    for more in islice(rounds, _ROUNDS):
+        yield from more()
 
 
 def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> Iterator[_PlacedGroups]:
@@ -195,12 +223,49 @@ def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> 
     shelves = placed_shelves(instance, instance.data_parallel, partial(timer.placed, name, share), most)
     if shelves is None:
         return
-    timing = partial(timer.timed, shelves)
+    gpus = {job.name: job.gpus for shelf in shelves for job in shelf.jobs}
+    timing = partial(timer.timed, gpus, shelves)
+    yield _grouped(instance, name, gpus, timing, lambda jobs: policies(jobs, shelves, timing))
+
+
+def _searched(
+    instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
+) -> Iterator[_PlacedGroups]:
+    """Groups by local search, from jobs placed one after another, and from the best of the placements."""
+    if len(instance.jobs) == 1:
+        return
+    model = FluidModel(instance, rng)
+    search = FluidSearch(instance, model, rng, timer)
+    anywhere = model.anywhere()
+    starts = [search.placed_in_turn(anywhere)] if anywhere is not None else []
+    if placed:
+        on = [model.on(k, placed[0].gpus[job.name]) for k, job in enumerate(instance.data_parallel)]
+        starts.append(search.first_order([job for job in on if job is not None]))
+    for start in starts:
+        order = search.improved(start)
+        gpus = {job.name: job.gpus for job in order}
+        timing, ways = partial(timer.timed, gpus, ()), partial(_by_rates, order, model)
+        with suppress(OutOfTimeError):  # Other placements may need fewer phases.
+            yield _grouped(instance, "local search", gpus, timing, ways)
+
+
+def _by_rates(order: Sequence[FluidJob], model: FluidModel, jobs: Mapping[str, Job]) -> Iterator[RunningRule]:
+    yield FluidPolicy([job for job in order if job.name in jobs], model.memory)
+
+
+def _grouped(
+    instance: Instance,
+    name: str,
+    gpus: Mapping[str, Sequence[str]],
+    timing: Timing,
+    ways: Callable[[Mapping[str, Job]], Iterator[RunningRule]],
+) -> _PlacedGroups:
+    """The groups of a placement, each with phases by the first of its policies."""
     groups = []
-    for names in sharing_groups(instance, shelves):
+    for names in sharing_groups(instance, gpus):
         jobs = {job.name: job for job in instance.data_parallel if job.name in names}
-        groups.append(_GroupSearch(instance, jobs, policies(jobs, shelves, timing), timing))
-    yield _PlacedGroups(name, groups, instance.objective == "makespan")
+        groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
+    return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")
 
 
 def _plan(instance: Instance, placed: _PlacedGroups, bound: Bound, seed: int) -> PhasedPlan:
@@ -216,6 +281,7 @@ class _PlacedGroups:
     """Groups of one placement, what made it, and whether the last end counts or the sum."""
 
     name: str
+    gpus: Mapping[str, Sequence[str]]
     groups: Sequence[_GroupSearch]
     last: bool
 
@@ -237,7 +303,7 @@ class _GroupSearch:
     """
 
     def __init__(
-        self, instance: Instance, jobs: Mapping[str, Job], ways: Iterator[PhasePolicy], timing: Timing
+        self, instance: Instance, jobs: Mapping[str, Job], ways: Iterator[RunningRule], timing: Timing
     ) -> None:
         self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
         self.phases = phases_of(jobs, next(ways), timing)

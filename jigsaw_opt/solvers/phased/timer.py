@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
@@ -16,8 +16,8 @@ from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["PhaseTimer"]
 
-_LEAST_SECONDS = 1.0
-"""For a cyclic plan without which a group has no phases at all."""
+_LEAST_SECONDS, _LEAST_FOR_A_PHASE = 1.0, 0.05
+"""For a placement and a cyclic plan without which a group has no phases at all."""
 _INSTANT = 0.001
 
 
@@ -48,30 +48,50 @@ class PhaseTimer:
         """Whether the limit is reached, or the solve is cancelled."""
         return self._options.cancel.is_set() or (self._end is not None and time.monotonic() >= self._end)
 
+    def deadline(self, share: float) -> Callable[[], bool]:
+        """Says whether a share of the time that is left now is over."""
+        if self._end is None:
+            return self._options.cancel.is_set
+        end = time.monotonic() + share * (self._end - time.monotonic())
+        return lambda: self._options.cancel.is_set() or time.monotonic() >= end
+
     def placed(self, solver: str, share: float, part: Instance) -> Plan | None:
         """A cyclic plan of some jobs, wherever they are, within a share of the time that is left."""
-        return solve(part, solver, self._within(share)).plan
+        return solve(part, solver, self._within(share, _LEAST_SECONDS if self.first else 0.0)).plan
 
-    def timed(self, shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
-        """A cyclic plan of jobs that run together, on the GPUs that their shelf has.
+    def timed(self, gpus: Mapping[str, Sequence[str]], shelves: Sequence[Plan], counts: Mapping[str, int]) -> Plan:
+        """A cyclic plan of jobs that run together.
+
+        Parameters
+        ----------
+        gpus
+            By name of a job, the names of its workers' GPUs.
+        shelves
+            Plans that have the jobs there, as far as there are any.
+        counts
+            Iterations of each job that runs.
 
         Raises
         ------
         OutOfTimeError
             There was no time for one.
         """
-        gpus = {job.name: job.gpus for plan in shelves for job in plan.jobs if job.name in counts}
-        key = tuple((name, counts[name], gpus[name]) for name in sorted(counts))
+        key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
         if key not in self._known:
-            timing = FixedPlacementTiming(gpus, _as_placed(shelves, counts))
-            result = solve(cyclic_part(self._instance, counts), timing, self._within(1.0))
-            if result.plan is None:
+            known = _as_placed(shelves, counts)
+            timing = FixedPlacementTiming({name: gpus[name] for name in counts}, known)
+            share = 1 / len(self._instance.jobs) if self.first else 1.0  # Others wait for their first phases, too.
+            least = _LEAST_FOR_A_PHASE if self.first and known is None else 0.0
+            part = cyclic_part(self._instance, counts)
+            plan = solve(part, timing, self._within(share, least)).plan
+            if plan is None and self.first:
+                plan = solve(part, timing, self._within(1.0, _LEAST_SECONDS)).plan
+            if plan is None:
                 raise OutOfTimeError("no time was left for the cyclic plan of a phase")
-            self._known[key] = result.plan
+            self._known[key] = plan
         return self._known[key]
 
-    def _within(self, share: float) -> Options:
-        least = _LEAST_SECONDS if self.first else 0.0
+    def _within(self, share: float, least: float) -> Options:
         limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
         asked = self._options
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)

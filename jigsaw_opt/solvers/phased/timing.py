@@ -25,7 +25,7 @@ _FRUITLESS = 2
 _WORTH = 0.002
 _VISITS, _STEPS_AN_OPERATION, _MOST_STEPS = 1_000_000, 20, 4_000
 """Limits of one annealing of an order."""
-_TEMPERATURE = 0.01
+_TEMPERATURE = 0.05
 """Share of the period that its first steps may lose."""
 
 
@@ -76,9 +76,10 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Tim
     while fruitless < _FRUITLESS and control.reason() is None:
         most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
         before = most if control.objective is None else control.objective
-        for timetable in reinserted(data, assignments, before, rng, lambda: control.reason() is not None):
-            best = _offered(control, timetable)
-        if best is not None and len(assignments) > 1 and control.reason() is None:
+        if best is None:
+            plans = reinserted(data, assignments, before, rng, lambda: control.reason() is not None)
+            best = next((_offered(control, timetable) for timetable in plans), None)
+        if best is not None and control.reason() is None:
             orders = orders or SequenceSearch(data, rng)
             best = _offered(control, _annealed(orders, best, control))
         gained = before - (before if control.objective is None else control.objective)

@@ -1,0 +1,111 @@
+"""Local search over the order of jobs and their GPUs, each judged by when fluid jobs end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import exp
+
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.phased.fluid import FluidJob, fluid_ends
+from jigsaw_opt.solvers.phased.fluid_model import FluidModel
+from jigsaw_opt.solvers.phased.timer import PhaseTimer
+
+__all__ = ["FluidSearch"]
+
+_PATIENCE = 30
+"""Steps a job without a better value, after which a search ends."""
+_TEMPERATURE, _COOLING = 0.01, 0.995
+"""Share of the value that a step may lose at first, and its factor from step to step."""
+_SHARE = 0.25
+"""Of the time that is left, for one search."""
+_RELOCATED = 0.4
+"""Share of steps that give a job other GPUs."""
+_TRIED = 6
+"""Sets of GPUs that are tried for a job when all are placed one after another."""
+_LATE = 1e6
+"""Price of a microsecond behind a deadline, beside one of the objective."""
+
+
+class FluidSearch:
+    """Orders of jobs on their GPUs.
+
+    Parameters
+    ----------
+    instance, model
+        The instance, and its jobs as fluids.
+    rng
+        Source of chance.
+    timer
+        Says when a search has had its share of the time that is left.
+    """
+
+    def __init__(self, instance: Instance, model: FluidModel, rng: random.Random, timer: PhaseTimer) -> None:
+        self._last = instance.objective == "makespan"
+        self._model, self._rng, self._timer = model, rng, timer
+        self._index = {job.name: k for k, job in enumerate(instance.data_parallel)}
+
+    def value(self, order: Sequence[FluidJob]) -> float:
+        """The objective, and a high price of lateness."""
+        ends = fluid_ends(order, self._model.memory)
+        late = sum(max(0.0, ends[job.name] - job.deadline_us) for job in order if job.deadline_us is not None)
+        weighted = (job.weight * ends[job.name] for job in order)
+        return _LATE * late + (max(ends.values()) if self._last else sum(weighted))
+
+    def first_order(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
+        """By Smith's rule, with the time that a job takes of all its GPUs; of a makespan the longest first."""
+        if self._last:
+            return sorted(jobs, key=lambda job: -job.alone_us)
+        return sorted(jobs, key=lambda job: job.alone_us * len(job.gpus) / job.weight)
+
+    def placed_in_turn(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
+        """The same jobs, each in turn where the value of those so far is least."""
+        order: list[FluidJob] = []
+        stop = self._timer.deadline(_SHARE)
+        for job in self.first_order(jobs):
+            tried = [job] if stop() else [job, *islice(self._elsewhere(job, order), _TRIED)]
+            order.append(min(tried, key=lambda one: self.value([*order, one])))
+        return order
+
+    def improved(self, order: Sequence[FluidJob]) -> list[FluidJob]:
+        """The best order and placement that simulated annealing finds from one, until none comes for long."""
+        stop = self._timer.deadline(_SHARE)
+        now = best = list(order)
+        value = least = self.value(now)
+        temperature, fruitless = _TEMPERATURE, 0
+        while fruitless < _PATIENCE * len(order) and not stop():
+            fruitless += 1
+            temperature *= _COOLING
+            after = self._step(now)
+            found = self.value(after) if after is not None else value
+            if after is None or self._rng.random() >= exp(min(0.0, (value - found) / (temperature * least))):
+                continue
+            now, value = after, found
+            if value < least * (1 - 1e-9):
+                best, least, fruitless = now, value, 0
+        return best
+
+    def _step(self, order: Sequence[FluidJob]) -> list[FluidJob] | None:
+        """Two jobs in each other's place of the order, a job elsewhere in it, or on other GPUs; None for no change."""
+        rng, after = self._rng, list(order)
+        at, kind = rng.randrange(len(after)), rng.random()
+        if kind < _RELOCATED:
+            found = list(self._elsewhere(after[at], after))
+            if not found:
+                return None
+            after[at] = rng.choice(found)
+            return after
+        to = rng.randrange(len(after))
+        if kind < (1 + _RELOCATED) / 2:
+            after[at], after[to] = after[to], after[at]
+        else:
+            after.insert(to, after.pop(at))
+        return after if at != to else None
+
+    def _elsewhere(self, job: FluidJob, others: Sequence[FluidJob]) -> Iterator[FluidJob]:
+        placed: list[FluidJob | None] = [None] * len(self._index)
+        for other in others:
+            placed[self._index[other.name]] = other
+        found = self._model.elsewhere(self._index[job.name], placed)
+        return (one for one in found if set(one.gpus) != set(job.gpus))

@@ -1,0 +1,77 @@
+"""Jobs as fluids: when they end by hand, and the local search over their order and GPUs."""
+
+from __future__ import annotations
+
+import random
+import time
+from dataclasses import replace
+from itertools import permutations
+
+from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy, fluid_ends
+from jigsaw_opt.solvers.phased.fluid_model import FluidModel
+from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
+from jigsaw_opt.solvers.phased.timer import PhaseTimer
+
+MEMORY = {"x/0": 100, "x/1": 100}
+
+
+def job(name: str, iterations: int, iteration_us: int, load_us: float, **changes: object) -> FluidJob:
+    found = FluidJob(name, iterations, 1, 0, None, ("x/0",), iteration_us, ((0, load_us),), 10, 20)
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def test_a_job_takes_what_those_before_it_leave() -> None:
+    """`a` uses half of the GPU, and 0.1 of that is lost; `b` goes at 0.45 of its pace until `a` ends at 1000."""
+    order = [job("a", 100, 10, 5.0), job("b", 100, 10, 10.0)]
+    ends = fluid_ends(order, MEMORY)
+    assert ends["a"] == 1000 and round(ends["b"]) == 1000 + ((100 - 45) * 10)
+
+
+def test_a_job_waits_for_its_release_and_for_memory() -> None:
+    late = job("late", 10, 10, 1.0, release_us=500)
+    assert fluid_ends([late, job("now", 10, 10, 1.0)], MEMORY) == {"now": 100, "late": 600}
+    large = [job("a", 10, 10, 1.0, state_bytes=60), job("b", 10, 10, 1.0, state_bytes=60)]
+    assert fluid_ends(large, MEMORY) == {"a": 100, "b": 200}
+
+
+def test_counts_are_rates_in_whole_numbers() -> None:
+    order = [
+        job("fast", 1000, 10, 1.0, gpus=("x/0",)),
+        job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
+    ]
+    policy = FluidPolicy(order, MEMORY)
+    assert policy.counts({}, {"fast": 1000, "slow": 1000}, set(), 0) == {"fast": 3, "slow": 1}
+    assert policy.counts({}, {"fast": 2, "slow": 1000}, {"fast", "slow"}, 0) == {"fast": 2, "slow": 1}
+
+
+def test_the_search_finds_the_best_order_of_one_gpu() -> None:
+    """Four jobs of one GPU: no order of all 24 is better."""
+    one = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
+    jobs = tuple(Job(f"j{k}", "one", 1, n, weight=w) for k, (n, w) in enumerate([(90, 3), (40, 1), (70, 5), (10, 2)]))
+    cluster = Cluster((Server("x", "v", 1, 200, 10**6),))
+    asked = Instance("f", cluster, {"one": one}, jobs, "finite", "weighted_completion")
+    search, model = searched(asked)
+    found = model.anywhere()
+    assert found is not None
+    best = min(search.value(order) for order in permutations(found))
+    assert search.value(search.improved(found)) == best == search.value(search.placed_in_turn(found))
+
+
+def test_the_search_takes_gpus_that_are_free() -> None:
+    one = Model((Segment("s", {"v": 5}, {"v": 5}, 0, 30),))
+    servers = tuple(Server(name, "v", 1, 200, 10**6) for name in "xyz")
+    cluster = Cluster(servers, (), (Link("xy", ("x", "y"), 10**6, 1), Link("yz", ("y", "z"), 10**6, 1)))
+    asked = Instance("f", cluster, {"one": one}, tuple(Job(f"j{k}", "one", 1, 100) for k in range(3)), "finite")
+    search, model = searched(asked)
+    together = [found for k in range(3) if (found := model.on(k, ["x/0"])) is not None]
+    assert search.value(together) == 3000
+    assert search.value(search.improved(together)) == 1000
+    assert search.value(search.placed_in_turn(together)) == 1000
+
+
+def searched(asked: Instance) -> tuple[FluidSearch, FluidModel]:
+    rng = random.Random(1)
+    model = FluidModel(asked, rng)
+    return FluidSearch(asked, model, rng, PhaseTimer(asked, Options(), time.monotonic())), model
