@@ -26,6 +26,7 @@ from jigsaw_opt.problem import (
     Server,
     StaircaseDepth,
 )
+from jigsaw_opt.problem.route_policy import RoutePolicy
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased import is_long, solve_phased
 from jigsaw_opt.solvers.phased.phases import compact
@@ -169,3 +170,15 @@ def test_the_command_makes_a_phased_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert "group 1 phase 0" in capsys.readouterr().out
     assert main(["solve", str(path), "--phased", "--solver", "greedy"]) == 2
     assert "without --solver" in capsys.readouterr().err
+
+
+def test_route_policies_are_kept() -> None:
+    """The fast link between the servers is avoided: buckets of 15 and 10 bytes take ten times as long."""
+    servers = tuple(Server(name, "v", 1, 200, 10**6) for name in ("x", "y"))
+    fast = (Link("fast", ("x", "y"), 10**6, 0),)
+    slow = (Link("xh", ("x", "h"), 10**5, 0), Link("hy", ("h", "y"), 10**5, 0))
+    around = {"around": RoutePolicy(avoid_links=("fast",))}
+    free = replace(instance(Job("j", "net", 2, 5000)), cluster=Cluster(servers, ("h",), (*fast, *slow), around))
+    bound = replace(free, jobs=(Job("j", "net", 2, 5000, route_policy="around"),))
+    assert solved(free)[0] is solved(bound)[0] is Status.OPTIMAL
+    assert solved(bound)[1] > 5 * solved(free)[1]

@@ -80,7 +80,7 @@ def resolve_phased(
     InvalidInputError
         The instance breaks a rule of the document, or what is fixed cannot hold in it; with all problems.
     UsageError
-        It is cyclic, or a job has a shape or a route policy.
+        It is cyclic, or a job has a shape.
     """
     instance, fix, options, started = validate(instance), fix or Fix(), options or Options(), time.monotonic()
     _require(instance)

@@ -112,7 +112,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     InvalidInputError
         The instance breaks a rule of the document.
     UsageError
-        It is cyclic, or a job has a shape or a route policy.
+        It is cyclic, or a job has a shape.
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
@@ -170,9 +170,9 @@ def _unbalanced(instance: Instance) -> Instance:
 def _require(instance: Instance) -> None:
     if instance.horizon != "finite":
         raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
-    for jobs, has in ((instance.shaped, "a shape"), (instance.policed, "a route policy")):
-        if jobs:
-            raise UsageError(f"no phased plan is made for instance {instance.name!r}: job {jobs[0].name!r} has {has}")
+    if instance.shaped:
+        job = instance.shaped[0].name
+        raise UsageError(f"no phased plan is made for instance {instance.name!r}: job {job!r} has a shape")
 
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:

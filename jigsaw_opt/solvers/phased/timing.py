@@ -47,6 +47,7 @@ class FixedPlacementTiming:
     display_name: str = "cyclic timetables of a given placement"
 
     promises: ClassVar[bool] = True
+    route_policies: ClassVar[bool] = True
 
     def unavailable(self) -> str | None:
         """Never: it needs no engine."""
