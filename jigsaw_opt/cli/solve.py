@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.solvers.engines.parameters import Parameter
     from jigsaw_opt.solvers.options import Options
+    from jigsaw_opt.solvers.phased import PhasedResult
     from jigsaw_opt.solvers.result import Report, Result
     from jigsaw_opt.solvers.search.params import SearchParams
 
@@ -183,10 +185,17 @@ def _params(path: Path | None) -> SearchParams | None:
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.cli.output import flush
     from jigsaw_opt.cli.progress import progress
+    from jigsaw_opt.cli.solve_phased import phased_beside, tell_phased
     from jigsaw_opt.documents import save_plan
 
+    started = time.monotonic()
+    phased = phased_beside(instance, arguments, options)
+    if phased is not None and options.time_limit is not None:
+        options = replace(options, time_limit=max(0.0, options.time_limit - (time.monotonic() - started)))
     with progress(arguments.quiet, arguments.verbose) as report:
         result = _solved(instance, arguments, options, report, old)
+    if phased is not None and _is_better(phased, result):
+        return tell_phased(instance, phased, arguments, options)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
@@ -194,6 +203,12 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
         _print_timeline(instance, result)
     flush()
     return _exit_code(result)
+
+
+def _is_better(phased: PhasedResult, listed: Result) -> bool:
+    if phased.objective is None or listed.objective is None:
+        return phased.objective is not None
+    return phased.objective < listed.objective
 
 
 def _exit_code(result: Result) -> int:

@@ -87,14 +87,14 @@ class PhasedResult:
         return None if self.objective is None else relative_gap(self.objective, self.bound)
 
 
-def is_long(instance: Instance) -> bool:
-    """Whether no plan that lists all iterations is written for an instance, and a phased one may be."""
+def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
+    """Whether a plan that lists all iterations would have more than so many operations, and a phased one may be had."""
     if instance.horizon != "finite" or instance.shaped:
         return False
     operations = 0
     for job in instance.data_parallel:
         operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
-    return operations > MOST_OPERATIONS
+    return operations > most
 
 
 def solve_phased(instance: Instance, options: Options | None = None) -> PhasedResult:
