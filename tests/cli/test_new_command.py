@@ -73,7 +73,10 @@ def test_calls_that_make_no_sense(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
 def test_commands_of_the_pages(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (Path(__file__).parents[2] / page).read_text()
-    (words,) = re.findall(r"^\$ jigsaw (new .*)$", text, re.MULTILINE)
+    commands = re.findall(r"^\$ jigsaw (new .*)$", text, re.MULTILINE)
+    assert commands
     monkeypatch.chdir(tmp_path)
-    assert main(shlex.split(words, comments=True)) == 0
-    assert len(load_instance("my.json").jobs) == 2
+    for words in commands:
+        Path("my.json").unlink(missing_ok=True)
+        assert main(shlex.split(words, comments=True)) == 0
+        assert len(load_instance("my.json").jobs) == 2
