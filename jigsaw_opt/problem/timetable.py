@@ -16,7 +16,7 @@ from jigsaw_opt.problem.costs import contributors
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.plan import Block, Iteration, JobPlan, ShapedJobPlan, Transfer
 
-__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "job_end", "lateness_us", "objective_of"]
+__all__ = ["Gpu", "JobDecision", "Timetable", "assemble", "decisions_of", "job_end", "lateness_us", "objective_of"]
 
 Gpu = tuple[int, int]
 """A GPU as (index of the server, index in the server)."""
@@ -75,6 +75,29 @@ def assemble(operations: Operations, decisions: Sequence[JobDecision]) -> tuple[
         Where two workers of a job sit on servers that no path joins.
     """
     return tuple(_job_plan(operations, job, decision) for job, decision in zip(operations.jobs, decisions, strict=True))
+
+
+def decisions_of(operations: Operations, jobs: Sequence[JobPlan]) -> list[JobDecision]:
+    """What was chosen for each job, from its plan; `assemble` makes the plan of it again.
+
+    Parameters
+    ----------
+    operations
+        Its cluster has the GPUs that the plans name.
+    jobs
+        Plans of some jobs.
+    """
+    servers, name = operations.cluster.servers, operations.cluster.gpu_name
+    number = {name(s, k): (s, k) for s, server in enumerate(servers) for k in range(server.gpus)}
+    return [
+        JobDecision(
+            [number[gpu] for gpu in job.gpus],
+            [[block.level for block in it.blocks] for it in job.iterations],
+            [[block.start_us for block in it.blocks] for it in job.iterations],
+            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
+        )
+        for job in jobs
+    ]
 
 
 def job_end(job: JobPlan | ShapedJobPlan) -> int:

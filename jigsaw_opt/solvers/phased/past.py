@@ -15,7 +15,7 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
-from jigsaw_opt.problem.timetable import JobDecision, assemble
+from jigsaw_opt.problem.timetable import assemble, decisions_of
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.resolve.fix import misplaced, same_shape
 
@@ -114,22 +114,8 @@ def as_now(instance: Instance, phase: Phase) -> Phase | None:
     for job, old in zip(operations.jobs, phase.jobs, strict=True):
         if not isinstance(old, JobPlan) or not same_shape(job, old) or any(misplaced(operations, job, old.gpus)):
             return None
-    number = {
-        operations.cluster.gpu_name(s, k): (s, k)
-        for s, server in enumerate(operations.cluster.servers)
-        for k in range(server.gpus)
-    }
-    decisions = [
-        JobDecision(
-            [number[gpu] for gpu in job.gpus],
-            [[block.level for block in it.blocks] for it in job.iterations],
-            [[block.start_us for block in it.blocks] for it in job.iterations],
-            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
-        )
-        for job in phase.jobs
-        if isinstance(job, JobPlan)
-    ]
-    now = replace(phase, jobs=assemble(operations, decisions))
+    placed = [job for job in phase.jobs if isinstance(job, JobPlan)]
+    now = replace(phase, jobs=assemble(operations, decisions_of(operations, placed)))
     return now if _holds(instance, now) else None
 
 

@@ -20,22 +20,16 @@ from jigsaw_opt.problem.plan import Plan, PlanStatus
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
 from jigsaw_opt.solvers.phased.past import BegunPhases, as_now, first_start_us, kept_jobs, past_at, past_problems
 from jigsaw_opt.solvers.phased.phases import Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
+from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.sharing import Sharing
 from jigsaw_opt.solvers.phased.shelves import Place, cyclic_part, placed_shelves
-from jigsaw_opt.solvers.phased.solver import (
-    PhasedResult,
-    _bound,
-    _causes,
-    _ends_us,
-    _objective,
-    _require,
-    _value,
-    solve_phased,
-)
+from jigsaw_opt.solvers.phased.solver import solve_phased
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
+from jigsaw_opt.solvers.phased.valuation import ends_us, objective_at, value_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, problems
 from jigsaw_opt.solvers.result import Status
 from jigsaw_opt.solvers.solve import solve
@@ -83,13 +77,13 @@ def resolve_phased(
         It is cyclic, or a job has a shape.
     """
     instance, fix, options, started = validate(instance), fix or Fix(), options or Options(), time.monotonic()
-    _require(instance)
+    require_phasable(instance)
     causes = too_wide(instance)
     if causes:
         return PhasedResult(Status.INFEASIBLE, 0, conflicts=causes, seed=options.seed)
     operations, past = cut(instance), past_at(instance, plan, fix.moment)
     _require_possible(operations, past, plan, fix)
-    bound, causes = _bound(instance, options, started), _causes(instance)
+    bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
     none = partial(PhasedResult, bound=bound.value, proof=bound.proof, seed=options.seed)
     if causes:
         return none(Status.INFEASIBLE, conflicts=causes)
@@ -129,7 +123,7 @@ def _from_scratch(instance: Instance, options: Options, started: float) -> list[
 
 
 def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed: int) -> PhasedPlan:
-    objective = _objective(instance, _ends_us([phase for group in groups for phase in group.phases]))
+    objective = objective_at(instance, ends_us([phase for group in groups for phase in group.phases]))
     status: PlanStatus = "optimal" if bound == objective else "feasible"
     solver = {"name": "resolve", "seed": seed}
     return PhasedPlan(instance.name, instance_sha256(instance), status, objective, bound, tuple(groups), solver)
@@ -138,7 +132,7 @@ def _as_plan(instance: Instance, groups: Sequence[PhaseGroup], bound: int, seed:
 def _late_us(instance: Instance, plan: PhasedPlan) -> int:
     """How late jobs are in all."""
     jobs = {job.name: job for job in instance.data_parallel}
-    return _value(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
+    return value_of(instance, jobs, [phase for _, _, phase in plan.all_phases()])[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +229,7 @@ class _Work:
         self._hurried = False
         with suppress(OutOfTimeError):
             for phases in self._candidates(part, placements):
-                tried = _value(own, asked, phases)
+                tried = value_of(own, asked, phases)
                 if tried < value and not violations(own, _as_plan(own, [PhaseGroup(tuple(phases))], 0, 0)):
                     best, value = phases, tried
                     self._hurried = True

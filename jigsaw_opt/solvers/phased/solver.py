@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, islice
 
 from jigsaw_opt.documents import instance_sha256, validate
-from jigsaw_opt.errors import OutOfTimeError, UsageError
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth, Job
-from jigsaw_opt.problem.operations import MOST_OPERATIONS, cut
-from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan, PhaseGroup
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import MOST_OPERATIONS
+from jigsaw_opt.problem.phased_plan import PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import PlanStatus
-from jigsaw_opt.solvers.bounds import Bound, Proof, stronger_bounds
-from jigsaw_opt.solvers.control import first_bound
+from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
-from jigsaw_opt.solvers.infeasibility import certain_causes, too_wide
+from jigsaw_opt.solvers.infeasibility import too_wide
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
+from jigsaw_opt.solvers.phased.limits import conflicts_alone, phased_bound, require_phasable
 from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
+from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
-from jigsaw_opt.solvers.result import Conflict, Status, relative_gap
-from jigsaw_opt.solvers.stronger import BOUND_WORK
+from jigsaw_opt.solvers.phased.valuation import value_of
+from jigsaw_opt.solvers.result import Status
 
-__all__ = ["PhasedResult", "is_long", "solve_phased"]
+__all__ = ["is_long", "solve_phased"]
 
-_AMPLE = 2**53 - 1
 _MOST = 4
 _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _MOST))
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
@@ -46,45 +45,6 @@ _ROUNDS = 4
 """Of local search, behind all policies."""
 _READING_SECONDS = 1.0
 """For reading compiled functions from the disk, a quarter of a time limit at most."""
-_BOUND_SHARE = 0.1
-"""Of a time limit, for the bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class PhasedResult:
-    """The outcome of making a phased plan.
-
-    Parameters
-    ----------
-    status
-        How much is known.
-    bound, proof
-        A proven lower bound, and what proves it.
-    plan
-        The plan, checked, or None.
-    conflicts
-        Why there is no plan, where that is proven.
-    seconds, seed
-        Wall-clock time and seed.
-    """
-
-    status: Status
-    bound: int
-    proof: Proof = field(default_factory=Proof)
-    plan: PhasedPlan | None = None
-    conflicts: tuple[Conflict, ...] = ()
-    seconds: float = 0.0
-    seed: int = 0
-
-    @property
-    def objective(self) -> int | None:
-        """Objective of the plan, or None without one."""
-        return None if self.plan is None else self.plan.objective
-
-    @property
-    def gap(self) -> float | None:
-        """Relative gap, or None without a plan."""
-        return None if self.objective is None else relative_gap(self.objective, self.bound)
 
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
@@ -117,12 +77,12 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
         There is a time limit, and what ``auto`` needs is not installed.
     """
     instance, options, started = validate(instance), options or Options(), time.monotonic()
-    _require(instance)
+    require_phasable(instance)
     none = partial(PhasedResult, seed=options.seed)
     causes = too_wide(instance)
     if causes:
         return none(Status.INFEASIBLE, 0, Proof("there is no plan"), conflicts=causes)
-    bound, causes = _bound(instance, options, started), _causes(instance)
+    bound, causes = phased_bound(instance, options, started), conflicts_alone(instance)
     if causes:
         return none(Status.INFEASIBLE, bound.value, bound.proof, conflicts=causes)
     plan = _planned(instance, options, bound, started)
@@ -132,47 +92,6 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     plan = replace(plan, solver={**plan.solver, "seconds": round(seconds, 3)})
     require_correct(instance, plan, "the solver of phased plans")
     return none(Status(plan.status), bound.value, bound.proof, plan, seconds=seconds)
-
-
-def _bound(instance: Instance, options: Options, started: float) -> Bound:
-    """What relaxations prove within a second or two, and a share of the limit, of plans with ample memory.
-
-    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
-    """
-    servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)))
-    best = first_bound(operations, options)
-    end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
-
-    def stop() -> bool:
-        return options.cancel.is_set() or time.monotonic() >= end
-
-    for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
-        best = bound
-    return best
-
-
-def _causes(instance: Instance) -> tuple[Conflict, ...]:
-    """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
-    alone = (cut(replace(instance, jobs=(job,))) for job in _unbalanced(instance).jobs)
-    return tuple(cause for operations in alone for cause in certain_causes(operations))
-
-
-def _unbalanced(instance: Instance) -> Instance:
-    """The instance without balance: it holds in every period, and many periods add up to any difference."""
-    jobs = tuple(
-        replace(job, depth=replace(job.depth, balance=None)) if isinstance(job.depth, FreeDepth) else job
-        for job in instance.data_parallel
-    )
-    return replace(instance, jobs=jobs)
-
-
-def _require(instance: Instance) -> None:
-    if instance.horizon != "finite":
-        raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
-    if instance.shaped:
-        job = instance.shaped[0].name
-        raise UsageError(f"no phased plan is made for instance {instance.name!r}: job {job!r} has a shape")
 
 
 def _planned(instance: Instance, options: Options, bound: Bound, started: float) -> PhasedPlan | None:
@@ -307,7 +226,7 @@ class _GroupSearch:
     ) -> None:
         self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
         self.phases = phases_of(jobs, next(ways), timing)
-        self.value = _value(instance, jobs, self.phases)
+        self.value = value_of(instance, jobs, self.phases)
 
     def may_help(self, bound: int) -> bool:
         """Whether a better group may make a better plan."""
@@ -319,7 +238,7 @@ class _GroupSearch:
         if policy is None:
             return False
         tried = phases_of(self._jobs, policy, self._timing)
-        value = _value(self._instance, self._jobs, tried)
+        value = value_of(self._instance, self._jobs, tried)
         if value < self.value:
             self.value, self.phases = value, tried
         return True
@@ -330,25 +249,3 @@ def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:
     left = list(groups)
     while left:
         left = [group for group in left if group.may_help(bound) and group.step()]
-
-
-def _ends_us(phases: Sequence[Phase]) -> dict[str, int]:
-    """When each job ends."""
-    ends = {}
-    for phase in phases:
-        for job in phase.jobs:
-            ends[job.name] = replace(phase, jobs=(job,)).end_us
-    return ends
-
-
-def _objective(instance: Instance, ends: Mapping[str, int]) -> int:
-    if instance.objective == "makespan":
-        return max(ends.values())
-    return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
-
-
-def _value(instance: Instance, jobs: Mapping[str, Job], phases: Sequence[Phase]) -> tuple[int, int]:
-    """How late jobs are in all, then the group's part of the objective."""
-    ends = _ends_us(phases)
-    late = sum(max(0, ends[name] - job.deadline_us) for name, job in jobs.items() if job.deadline_us is not None)
-    return late, _objective(instance, ends)

@@ -10,7 +10,7 @@ from jigsaw_opt.checking import violations
 from jigsaw_opt.documents import instance_sha256
 from jigsaw_opt.problem.operations import Operations
 from jigsaw_opt.problem.plan import JobPlan, Plan
-from jigsaw_opt.problem.timetable import JobDecision, assemble, objective_of
+from jigsaw_opt.problem.timetable import assemble, decisions_of, objective_of
 from jigsaw_opt.solvers.resolve.fix import Fix, misplaced, same_shape
 from jigsaw_opt.solvers.resolve.shifting import shifted
 
@@ -54,20 +54,7 @@ def carried(operations: Operations, plan: Plan, fix: Fix) -> dict[int, JobPlan]:
 
 def _now(operations: Operations, chosen: Sequence[int], old: Sequence[JobPlan], moment: int) -> tuple[JobPlan, ...]:
     """Old plans of some jobs with the durations of now."""
-    number = {
-        operations.cluster.gpu_name(s, k): (s, k)
-        for s, server in enumerate(operations.cluster.servers)
-        for k in range(server.gpus)
-    }
-    decisions = [
-        JobDecision(
-            [number[name] for name in job.gpus],
-            [[block.level for block in it.blocks] for it in job.iterations],
-            [[block.start_us for block in it.blocks] for it in job.iterations],
-            [[transfer.start_us for transfer in it.transfers] for it in job.iterations],
-        )
-        for job in old
-    ]
+    decisions = decisions_of(operations, old)
     part = replace(operations, jobs=tuple(operations.jobs[index] for index in chosen))
     if operations.horizon == "finite":
         decisions = shifted(part, decisions, moment)

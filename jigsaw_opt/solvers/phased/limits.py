@@ -1,0 +1,72 @@
+"""What is known of the phased plans of an instance before one is made: a bound, and what rules them out."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import FreeDepth
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
+from jigsaw_opt.solvers.control import first_bound
+from jigsaw_opt.solvers.infeasibility import certain_causes
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Conflict
+from jigsaw_opt.solvers.stronger import BOUND_WORK
+
+__all__ = ["conflicts_alone", "phased_bound", "require_phasable"]
+
+_AMPLE = 2**53 - 1
+_BOUND_SHARE = 0.1
+"""Of a time limit, for the bound."""
+
+
+def require_phasable(instance: Instance) -> None:
+    """Refuse instances that phased plans are not made for.
+
+    Raises
+    ------
+    UsageError
+        It is cyclic, or a job has a shape.
+    """
+    if instance.horizon != "finite":
+        raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
+    if instance.shaped:
+        job = instance.shaped[0].name
+        raise UsageError(f"no phased plan is made for instance {instance.name!r}: job {job!r} has a shape")
+
+
+def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
+    """What relaxations prove within a second or two, and a share of the limit, of phased plans.
+
+    A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
+    """
+    servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
+    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)))
+    best = first_bound(operations, options)
+    end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
+
+    def stop() -> bool:
+        return options.cancel.is_set() or time.monotonic() >= end
+
+    for bound in stronger_bounds(operations, best.value, BOUND_WORK, stop, options.without_bounds):
+        best = bound
+    return best
+
+
+def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
+    """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
+    alone = (cut(replace(instance, jobs=(job,))) for job in _unbalanced(instance).jobs)
+    return tuple(cause for operations in alone for cause in certain_causes(operations))
+
+
+def _unbalanced(instance: Instance) -> Instance:
+    """The instance without balance: it holds in every period, and many periods add up to any difference."""
+    jobs = tuple(
+        replace(job, depth=replace(job.depth, balance=None)) if isinstance(job.depth, FreeDepth) else job
+        for job in instance.data_parallel
+    )
+    return replace(instance, jobs=jobs)
