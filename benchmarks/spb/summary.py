@@ -7,42 +7,22 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from itertools import groupby
-from math import inf, isfinite, sqrt
-from statistics import fmean, stdev
+from math import inf
+from statistics import fmean
 from typing import Any, Literal
 
+from jigsaw_opt.sweeps.intervals import MeanInterval
 from spb.design import Design
 from spb.training import Run
 
-__all__ = ["Curve", "Finding", "Interval", "csv_table", "curves", "findings", "markdown"]
+__all__ = ["Curve", "Finding", "csv_table", "curves", "findings", "markdown"]
 
 Rows = Mapping[str, Mapping[str, Any]]
 Verdict = Literal["within", "worse", "open"]
 
 MARGIN_POINTS = 0.5
-T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-"""Quantiles of Student's t at 0.975 for 1, 2, ... degrees of freedom."""
 ITERATION, ACCURACY, LOSS, BLOCKS = 0, 1, 2, 3
 """Columns of a point of a run; blocks by level are the rest of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """A mean and the half width of its 95 % confidence interval, infinite where there is one value only."""
-
-    mean: float
-    half: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
-        """The interval of at least one value, by Student's t."""
-        free = len(values) - 1
-        if not free or not all(map(isfinite, values)):
-            return cls(fmean(values), inf)
-        return cls(fmean(values), T_975[min(free, len(T_975)) - 1] * stdev(values) / sqrt(len(values)))
-
-    def __str__(self) -> str:
-        return f"{self.mean:+.2f} ± {self.half:.2f}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +65,7 @@ class Finding:
     verdict: Verdict
 
 
-def verdict(points: Interval) -> Verdict:
+def verdict(points: MeanInterval) -> Verdict:
     """What the interval of a difference in accuracy, in points, allows to say."""
     if points.mean - points.half >= -MARGIN_POINTS:
         return "within"
@@ -105,8 +85,8 @@ def findings(design: Design, rows: Rows) -> list[Finding]:
 def _finding(design: Design, rows: Rows, name: str, workers: int, pairs: Sequence[tuple[Run, Run]]) -> Finding:
     full, spb = pairs[0]
     ends = [(_end(design, rows, a), _end(design, rows, b)) for a, b in pairs]
-    points = Interval.of([100 * (b[ACCURACY] - a[ACCURACY]) for a, b in ends])
-    loss = Interval.of([b[LOSS] - a[LOSS] for a, b in ends])
+    points = MeanInterval.of([100 * (b[ACCURACY] - a[ACCURACY]) for a, b in ends])
+    loss = MeanInterval.of([b[LOSS] - a[LOSS] for a, b in ends])
     blocks = design.block_row(rows, workers)
     saved = [_saved(blocks[measure], ends) for measure in ("block_us", "operations")]
     accuracies = (fmean(100 * end[ACCURACY] for end in column) for column in zip(*ends, strict=True))
@@ -177,7 +157,7 @@ def _curve(
 ) -> Iterable[Curve]:
     block_us = design.block_row(rows, workers)["block_us"]
     for points in zip(*runs, strict=True):
-        accuracy = Interval.of([100 * point[ACCURACY] for point in points])
+        accuracy = MeanInterval.of([100 * point[ACCURACY] for point in points])
         yield Curve(
             *(design.subject.name, workers, method, int(points[0][ITERATION])),
             fmean(_cost(block_us, point) for point in points) / 1e6,
@@ -206,7 +186,7 @@ def markdown(found: Sequence[Finding]) -> str:
 
 def _cells(finding: Finding) -> tuple[str, ...]:
     rates = f"{finding.optimiser} {finding.full_rate:g}, {finding.rate:g}"
-    points, loss = Interval(finding.points, finding.points_half), Interval(finding.loss, finding.loss_half)
+    points, loss = MeanInterval(finding.points, finding.points_half), MeanInterval(finding.loss, finding.loss_half)
     return (
         *(finding.subject, str(finding.workers), finding.method, str(finding.seeds), rates),
         *(f"{finding.full_accuracy:.2f}", f"{finding.accuracy:.2f}", str(points), str(loss)),

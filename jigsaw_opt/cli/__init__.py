@@ -40,6 +40,7 @@ COMMANDS = (
     "export",
     "bench",
     "simulate",
+    "advise",
     "solvers",
     "schema",
 )

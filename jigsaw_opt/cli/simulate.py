@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.cli.simulate_sweep import configure_sweep, inputs_of, run_simulations
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of
+from jigsaw_opt.cli.simulate_sweep import configure_sweep, run_simulations
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,18 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="a workload in CSV, or a trace in a format of others (pollux, philly, alibaba, itp, muri, ...)",
     )
     parser.add_argument(
-        "--columns",
-        default="",
-        metavar="OURS=THEIRS,...",
-        help="what a workload in CSV calls its columns, as in gpus=num_gpu,submit_s=time,duration_s=duration",
-    )
-    parser.add_argument(
-        "--cluster",
-        required=True,
-        metavar="SERVERSxGPUS:TYPE|FILE|NAME",
-        help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
-    )
-    parser.add_argument(
         "--policy",
         required=True,
         nargs="+",
@@ -52,44 +41,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:OPTION=VALUE...]",
         help="as in fifo or las:placement=packed",
     )
-    parser.add_argument(
-        "--performance",
-        default="",
-        metavar="KIND[:SOURCE]",
-        help="how fast jobs run, as in profiled:instance.json or epochs:FOLDER"
-        " (default: the models of the cluster's instance, or else an iteration a second)",
-    )
-    parser.add_argument(
-        "--contention",
-        default="exclusive",
-        metavar="KIND",
-        help="of jobs on links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
-    )
+    configure_setting(parser)
     _configure_run(parser)
     configure_sweep(parser)
 
 
 def _configure_run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--round", type=float, default=60.0, metavar="SECONDS", help="between decisions; 0: at once (default: 60)"
-    )
-    parser.add_argument(
-        "--restart", type=float, default=30.0, metavar="SECONDS", help="of a start on other GPUs (default: 30)"
-    )
     parser.add_argument("--until", type=float, metavar="HOURS", help="stop at this time of the workload")
-    parser.add_argument("--draw-models", action="store_true", help="draw each job's model from those of the instance")
-    parser.add_argument(
-        "--foreground-gpus",
-        type=int,
-        metavar="N",
-        help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
-    )
-    parser.add_argument(
-        "--failures",
-        default="",
-        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
-        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
-    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of draws (default: 0)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for the results")
     parser.add_argument(
@@ -109,13 +67,13 @@ def run(arguments: argparse.Namespace) -> int:
     folder = arguments.output
     require_place(folder)
     until_us = _until_us(arguments.until)
-    request = _request(arguments)
+    request = request_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
     if arguments.sweep:
         return run_simulations(arguments, request)
     _require_one(arguments)
     prepared = prepare(request)
     simulation = begin(prepared, folder, arguments.resume)
-    make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments))
+    make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))
     with interrupt_flag() as interrupted:
         with _shown(simulation, arguments.quiet) as show:
             simulation.run(_looking(interrupted, show), until_us)
@@ -150,25 +108,6 @@ def _require_one(arguments: argparse.Namespace) -> None:
     given = (arguments.seeds, arguments.jobs, arguments.address)
     if len(arguments.workload) > 1 or len(arguments.policy) > 1 or given != (None, None, None):
         raise UsageError("several workloads, policies or seeds, --jobs and --address are for --sweep")
-
-
-def _request(arguments: argparse.Namespace) -> SimulationRequest:
-    from jigsaw_opt.simulation.request import SimulationRequest
-
-    return SimulationRequest(
-        arguments.workload[0],
-        arguments.cluster,
-        arguments.policy[0],
-        arguments.performance,
-        arguments.contention,
-        arguments.round,
-        arguments.restart,
-        arguments.draw_models,
-        arguments.seed,
-        arguments.foreground_gpus,
-        arguments.failures,
-        arguments.columns,
-    )
 
 
 def _until_us(hours: float | None) -> int | None:

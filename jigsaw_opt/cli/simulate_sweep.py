@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.simulate_setting import inputs_of, seeds_of
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
     from jigsaw_opt.simulation.request import SimulationRequest
 
-__all__ = ["configure_sweep", "inputs_of", "run_simulations"]
+__all__ = ["configure_sweep", "run_simulations"]
 
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 
@@ -35,25 +36,15 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
-    tasks = simulations(base, arguments.workload, arguments.policy, _seeds(arguments))
+    tasks = simulations(
+        base,
+        arguments.workload,
+        arguments.policy,
+        seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds),
+    )
     engine = engine_of(arguments)
-    make_folder(arguments.output, TABLES, inputs_of(arguments))
+    make_folder(arguments.output, TABLES, inputs_of(arguments, arguments.workload))
     return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print)
-
-
-def inputs_of(arguments: argparse.Namespace) -> list[str]:
-    """Names of the files that a simulation reads, and words that are no files, which do no harm."""
-    failures = arguments.failures.partition(",checkpoint=")[0]
-    words = (*arguments.workload, arguments.cluster, arguments.performance, failures)
-    return [*words, *(word.partition(":")[2] for word in words)]
-
-
-def _seeds(arguments: argparse.Namespace) -> list[int]:
-    texts = [str(arguments.seed)] if arguments.seeds is None else arguments.seeds.split(",")
-    try:
-        return [int(text) for text in texts]
-    except ValueError as error:
-        raise UsageError(f"--seeds are whole numbers between commas, not {arguments.seeds!r}") from error
 
 
 def _line(row: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.sweeps.folder import SweepKind
     from jigsaw_opt.sweeps.task import SweepEngine, SweepTask
 
-__all__ = ["Rows", "configure_engine", "engine_of", "run_sweep"]
+__all__ = ["Rows", "configure_engine", "engine_of", "reporter", "run_sweep"]
 
 Rows: TypeAlias = "Sequence[Mapping[str, Any]]"
 
@@ -79,9 +79,11 @@ def run_sweep(
     from jigsaw_opt.sweeps.folder import TABLES, sweep_into
     from jigsaw_opt.system.interrupts import INTERRUPTED, interrupt_flag
 
-    folder, report = arguments.output, _reporter(arguments, len(tasks), line)
+    folder, show_row = arguments.output, reporter(arguments, line)
     with interrupt_flag() as interrupted:
-        rows, summary = sweep_into(folder, tasks, engine, kind, report, interrupted)
+        rows, summary = sweep_into(
+            folder, tasks, engine, kind, lambda row, finished: show_row(row, finished, len(tasks)), interrupted
+        )
         picture(rows)
         if arguments.json:
             print_json(summary)
@@ -95,15 +97,18 @@ def run_sweep(
     return INTERRUPTED
 
 
-def _reporter(
-    arguments: argparse.Namespace, count: int, line: Callable[[Mapping[str, Any]], str]
-) -> Callable[[Mapping[str, Any], int], None]:
-    """Say a line a finished task on standard error, unless nobody looks."""
+def reporter(
+    arguments: argparse.Namespace, line: Callable[[Mapping[str, Any]], str]
+) -> Callable[[Mapping[str, Any], int, int], None]:
+    """Say a line a finished task on standard error, unless nobody looks.
+
+    What is returned takes the row, how many tasks are finished, and how many there are.
+    """
     from jigsaw_opt.cli.output import note
 
     quiet = arguments.quiet or not (getattr(arguments, "verbose", False) or sys.stderr.isatty())
 
-    def report(row: Mapping[str, Any], finished: int) -> None:
+    def report(row: Mapping[str, Any], finished: int, count: int) -> None:
         if not quiet:
             note(f"[{finished}/{count}] {line(row)}")
 

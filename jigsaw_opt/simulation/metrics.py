@@ -24,7 +24,7 @@ class SimulationSummary:
     ----------
     jobs, unfinished
         Jobs submitted in all, and those of them that have not ended.
-    mean_completion_h, median_completion_h, p99_completion_h
+    mean_completion_h, median_completion_h, p95_completion_h, p99_completion_h
         Hours from submission to end.
     weighted_completion_h
         The mean with the jobs' weights.
@@ -68,6 +68,7 @@ class SimulationSummary:
     unfinished: int
     mean_completion_h: float | None
     median_completion_h: float | None
+    p95_completion_h: float | None
     p99_completion_h: float | None
     weighted_completion_h: float | None
     mean_waiting_h: float | None
@@ -123,6 +124,7 @@ def summarise(setting: Setting, outcome: SimulationOutcome) -> SimulationSummary
         unfinished=len(outcome.jobs) - len(ended),
         mean_completion_h=_mean(completions),
         median_completion_h=quantile(completions, 0.5),
+        p95_completion_h=quantile(completions, 0.95),
         p99_completion_h=quantile(completions, 0.99),
         weighted_completion_h=_mean([c * w for c, w in zip(completions, weights, strict=True)], sum(weights)),
         mean_waiting_h=_mean(waits),

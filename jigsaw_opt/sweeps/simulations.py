@@ -19,7 +19,7 @@ from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 from jigsaw_opt.sweeps.task import SweepTask
 
-__all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations"]
+__all__ = ["SIMULATIONS", "cells", "is_row", "measure", "rows_csv", "simulations", "task_of"]
 
 _LABELS = ("workload", "policy", "seed")
 _HIDDEN = ("key",)
@@ -50,11 +50,14 @@ def simulations(
         replace(base, workload=workload, policy=policy, seed=seed)
         for workload, policy, seed in product(workloads, policies, seeds)
     ]
-    tasks: dict[str, SweepTask] = {}
-    for request, prepared in zip(requests, prepare_all(requests), strict=True):
-        key = hashlib.sha256(prepared.inputs().encode()).hexdigest()
-        tasks[key] = SweepTask(key, measure, (prepared,), request.about())
-    return list(tasks.values())
+    tasks = map(task_of, requests, prepare_all(requests))
+    return list({task.key: task for task in tasks}.values())
+
+
+def task_of(request: SimulationRequest, prepared: Prepared) -> SweepTask:
+    """The task that simulates what a request asks for."""
+    key = hashlib.sha256(prepared.inputs().encode()).hexdigest()
+    return SweepTask(key, measure, (prepared,), request.about())
 
 
 def measure(prepared: Prepared) -> dict[str, Any]:

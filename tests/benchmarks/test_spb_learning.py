@@ -12,11 +12,12 @@ torch = pytest.importorskip("torch", reason="the executor needs PyTorch: pip ins
 
 from spb.design import COMPARISONS, Design  # noqa: E402
 from spb.subjects import SUBJECTS, Subject, replicas, samples  # noqa: E402
-from spb.summary import Interval, findings, verdict  # noqa: E402
+from spb.summary import findings, verdict  # noqa: E402
 from spb.training import Method, Run, Setting, train  # noqa: E402
 from spb_learning import main, quick  # noqa: E402
 
 from jigsaw_opt.executor.zoo.batches import topics_text  # noqa: E402
+from jigsaw_opt.sweeps.intervals import MeanInterval  # noqa: E402
 
 TEXT = SUBJECTS["text-gpt"]
 
@@ -86,12 +87,12 @@ def test_digits_are_split_anew_for_every_seed_and_shards_are_a_partition() -> No
 
 
 def test_an_interval_is_students_and_decides_in_three_ways() -> None:
-    interval = Interval.of([1.0, 2.0, 3.0, 4.0, 5.0])
+    interval = MeanInterval.of([1.0, 2.0, 3.0, 4.0, 5.0])
     assert (interval.mean, interval.half) == (3.0, pytest.approx(2.776 * (2.5 / 5) ** 0.5))
-    assert Interval.of([1.0]).half == inf
-    assert verdict(Interval(-0.1, 0.4)) == "within"
-    assert verdict(Interval(-0.1, 0.5)) == "open"
-    assert verdict(Interval(-1.1, 0.5)) == "worse"
+    assert MeanInterval.of([1.0]).half == inf
+    assert verdict(MeanInterval(-0.1, 0.4)) == "within"
+    assert verdict(MeanInterval(-0.1, 0.5)) == "open"
+    assert verdict(MeanInterval(-1.1, 0.5)) == "worse"
 
 
 def test_findings_pair_runs_by_seed_and_take_the_best_rate() -> None:

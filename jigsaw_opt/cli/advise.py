@@ -1,0 +1,153 @@
+"""What another policy would save on a workload, and which settings matter most."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.simulate_setting import configure_setting, inputs_of, request_of, seeds_of
+from jigsaw_opt.cli.sweeping import configure_engine, engine_of, reporter
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.advice import Advice, Advisor
+
+HELP = "say what another policy would save on a workload, and which settings matter most"
+_ROWS, _PAGE, _DOCUMENT = "rows.jsonl", "advice.html", "advice.json"
+_COMPARING = 0.6
+_SHOWN = (
+    "mean_completion_h",
+    "p95_completion_h",
+    "mean_waiting_h",
+    "cluster_efficiency",
+    "worst_fairness",
+    "gpu_hours",
+)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    parser.add_argument(
+        "workload",
+        metavar="[FORMAT:]FILE",
+        help="a workload in CSV, or a trace in a format of others (philly, itp, ...)",
+    )
+    configure_setting(parser)
+    parser.add_argument(
+        "--today", default="fifo", metavar="NAME[:OPTION=VALUE...]", help="the policy in use now (default: fifo)"
+    )
+    parser.add_argument(
+        "--policy",
+        nargs="+",
+        action="extend",
+        metavar="NAME[:OPTION=VALUE...]",
+        help="policies to compare with it (default: all that work with the workload)",
+    )
+    parser.add_argument("--seeds", default="0,1,2", metavar="NUMBERS", help="of draws (default: 0,1,2)")
+    parser.add_argument(
+        "--measure", default="mean_completion_h", metavar="NAME", help="what ranks (default: mean_completion_h)"
+    )
+    parser.add_argument(
+        "--time-limit", type=float, metavar="SECONDS", help="start nothing after this; tell what is there"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="simulations at once, on this machine (default: 1)")
+    configure_engine(parser)
+    parser.set_defaults(threads=1)
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="folder for rows and page")
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON")
+    parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate what has no row yet, write the page, print the answer; a signal meanwhile skips the rest."""
+    from jigsaw_opt.documents import make_folder
+    from jigsaw_opt.simulation.folder import require_place
+    from jigsaw_opt.sweeps.advice import Advisor
+    from jigsaw_opt.sweeps.record import Record
+    from jigsaw_opt.sweeps.simulations import is_row
+    from jigsaw_opt.system.interrupts import INTERRUPTED, interrupt_flag
+
+    folder, limit_s = arguments.output, _limit_s(arguments.time_limit)
+    began = time.monotonic()
+    require_place(folder)
+    base = request_of(arguments, arguments.workload, arguments.today, 0)
+    advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
+    engine, report = engine_of(arguments), reporter(arguments, _line)
+    make_folder(folder, (_PAGE, _DOCUMENT), inputs_of(arguments, [arguments.workload]))
+    with interrupt_flag() as interrupted, Record(folder / _ROWS, is_row) as record:
+
+        def stopped_after(seconds: float) -> Callable[[], bool]:
+            return lambda: interrupted() or time.monotonic() - began > seconds
+
+        advisor.compare(record, engine, report, stopped_after(_COMPARING * limit_s))
+        if not interrupted():
+            advisor.vary(record, engine, report, stopped_after(limit_s))
+        advice = advisor.advice(record)
+        _tell(arguments, advisor, advice)
+        was_interrupted = interrupted()
+    return INTERRUPTED if was_interrupted and advice.finished < advice.runs else 0
+
+
+def _limit_s(seconds: float | None) -> float:
+    if seconds is not None and not seconds > 0:
+        raise UsageError(f"--time-limit is a number of seconds above 0, not {seconds}")
+    return math.inf if seconds is None else seconds
+
+
+def _line(row: Mapping[str, Any]) -> str:
+    came = row["error"] or f"mean completion {row['mean_completion_h']:.3f} h in {row['seconds']:.1f} s"
+    words = f"round {row['round_s']:g} restart {row['restart_s']:g} {row['contention']}"
+    return f"{row['policy']} {words} seed {row['seed']}: {came}"
+
+
+def _tell(arguments: argparse.Namespace, advisor: Advisor, advice: Advice) -> None:
+    from jigsaw_opt.cli.output import flush, note, print_json
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.sweeps.advice_words import advice_document
+    from jigsaw_opt.text import json_text
+    from jigsaw_opt.views.advice_page import advice_html
+
+    document = advice_document(advisor, advice)
+    for name, text in ((_PAGE, advice_html(document)), (_DOCUMENT, json_text(document, indent=2) + "\n")):
+        write_atomically(arguments.output / name, text.encode())
+    if arguments.json:
+        print_json(document)
+    else:
+        _print(advisor, advice)
+    note(f"wrote {arguments.output}/{_ROWS}, {_PAGE}, {_DOCUMENT}")
+    if advice.finished < advice.runs:
+        note(f"{advice.finished} of {advice.runs} simulations have ended; the same command goes on")
+    flush()
+
+
+def _print(advisor: Advisor, advice: Advice) -> None:
+    from jigsaw_opt.cli.output import print_table
+    from jigsaw_opt.sweeps.advice_words import assumptions, headline, in_percent, settings_that_matter
+
+    print(headline(advice) + "\n")
+    rows = []
+    for it in advice.policies:
+        change = it.change.get(advice.measure)
+        told = "today" if it.policy == advice.today else it.error if change is None else in_percent(change)
+        figures = (it.figures.get(name) for name in _SHOWN)
+        rows.append((it.policy, len(it.seeds), *(None if one is None else f"{one.mean:.4g}" for one in figures), told))
+    print_table(("policy", "seeds", *_SHOWN, f"change of {advice.measure}"), rows, ("seeds", *_SHOWN))
+    print()
+    effects = (
+        (it.setting, it.before, it.after, _kind(it.chosen), in_percent(it.percent))
+        for it in settings_that_matter(advice)
+    )
+    print_table(("setting", "from", "to", "", f"change of {advice.measure}"), effects)
+    print()
+    print_table(("assumed", ""), assumptions(advisor, advice))
+    if advice.left_out:
+        print()
+        print_table(("left out", ""), advice.left_out.items())
+
+
+def _kind(chosen: bool) -> str:
+    return "choice" if chosen else "assumption"

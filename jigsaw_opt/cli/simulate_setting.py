@@ -1,0 +1,103 @@
+"""What is simulated, in the arguments of `jigsaw simulate` and `jigsaw advise`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from jigsaw_opt.errors import UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.simulation.request import SimulationRequest
+
+__all__ = ["configure_setting", "inputs_of", "request_of", "seeds_of"]
+
+
+def configure_setting(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of everything but workload, policy and seed."""
+    parser.add_argument(
+        "--columns",
+        default="",
+        metavar="OURS=THEIRS,...",
+        help="what a workload in CSV calls its columns, as in gpus=num_gpu,submit_s=time,duration_s=duration",
+    )
+    parser.add_argument(
+        "--cluster",
+        required=True,
+        metavar="SERVERSxGPUS:TYPE|FILE|NAME",
+        help="as in 16x4:v100 or 6x4:aws+3x8:rtx, or the cluster and the models of an instance",
+    )
+    parser.add_argument(
+        "--performance",
+        default="",
+        metavar="KIND[:SOURCE]",
+        help="how fast jobs run, as in profiled:instance.json or epochs:FOLDER"
+        " (default: the models of the cluster's instance, or else an iteration a second)",
+    )
+    parser.add_argument(
+        "--contention",
+        default="exclusive",
+        metavar="KIND",
+        help="of jobs on links: exclusive (planned, none), fair, or degraded:LOSS (default: exclusive)",
+    )
+    parser.add_argument(
+        "--round", type=float, default=60.0, metavar="SECONDS", help="between decisions; 0: at once (default: 60)"
+    )
+    parser.add_argument(
+        "--restart", type=float, default=30.0, metavar="SECONDS", help="of a start on other GPUs (default: 30)"
+    )
+    parser.add_argument("--draw-models", action="store_true", help="draw each job's model from those of the instance")
+    parser.add_argument(
+        "--foreground-gpus",
+        type=int,
+        metavar="N",
+        help="jobs of at least N GPUs are in the foreground, beside those that the workload names",
+    )
+    parser.add_argument(
+        "--failures",
+        default="",
+        metavar="mtbf=HOURS,mttr=HOURS[,links=HOURS][,checkpoint=SECONDS]|FILE",
+        help="servers, and links, that fail and come back: drawn by --seed, or events in CSV",
+    )
+
+
+def request_of(arguments: argparse.Namespace, workload: str, policy: str, seed: int) -> SimulationRequest:
+    """The simulation of a workload under a policy that the arguments ask for."""
+    from jigsaw_opt.simulation.request import SimulationRequest
+
+    return SimulationRequest(
+        workload,
+        arguments.cluster,
+        policy,
+        arguments.performance,
+        arguments.contention,
+        arguments.round,
+        arguments.restart,
+        arguments.draw_models,
+        seed,
+        arguments.foreground_gpus,
+        arguments.failures,
+        arguments.columns,
+    )
+
+
+def inputs_of(arguments: argparse.Namespace, workloads: Iterable[str]) -> list[str]:
+    """Names of the files that a simulation reads, and words that are no files, which do no harm."""
+    failures = arguments.failures.partition(",checkpoint=")[0]
+    words = (*workloads, arguments.cluster, arguments.performance, failures)
+    return [*words, *(word.partition(":")[2] for word in words)]
+
+
+def seeds_of(text: str) -> list[int]:
+    """Seeds as in ``0,1,2``.
+
+    Raises
+    ------
+    UsageError
+        One is no whole number.
+    """
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError as error:
+        raise UsageError(f"--seeds are whole numbers between commas, not {text!r}") from error

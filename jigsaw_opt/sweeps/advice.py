@@ -1,0 +1,331 @@
+"""What another policy would save on a workload, and which settings that depends on most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from jigsaw_opt.errors import JigsawError, UsageError
+from jigsaw_opt.scheduling.policy import choose, names
+from jigsaw_opt.simulation.contention import contention_of
+from jigsaw_opt.simulation.failure_words import failures_of
+from jigsaw_opt.simulation.request import Prepared, SimulationRequest, prepare_all
+from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.simulations import task_of
+from jigsaw_opt.sweeps.sweep import sweep
+from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
+from jigsaw_opt.sweeps.variants import Variant, variants
+
+__all__ = ["MEASURES", "Advice", "Advisor", "Effect", "PolicyFigures"]
+
+MEASURES = {
+    "mean_completion_h": "mean completion, h",
+    "p95_completion_h": "95th percentile of completion, h",
+    "mean_waiting_h": "mean waiting, h",
+    "makespan_h": "makespan, h",
+    "cluster_efficiency": "cluster efficiency",
+    "worst_fairness": "worst finish-time fairness",
+    "unfair_share": "share of jobs above a fair share's time",
+    "gpu_hours": "GPU-hours held",
+    "mean_restarts": "restarts a job",
+}
+"""Measures that are compared, and what tables call them."""
+_MORE_IS_BETTER = frozenset({"cluster_efficiency"})
+_Rows = Mapping[int, Mapping[str, Any]]
+"""Rows without an error by seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFigures:
+    """What a policy comes to over the seeds.
+
+    Parameters
+    ----------
+    policy
+        In words.
+    seeds
+        Those that gave a result.
+    error
+        What the first simulation failed with that did; empty where none did.
+    figures
+        By measure, its interval; without measures that no simulation has.
+    change
+        By measure, the change from today's policy in per cent, paired by seed; empty for that policy itself.
+    """
+
+    policy: str
+    seeds: tuple[int, ...]
+    error: str
+    figures: Mapping[str, MeanInterval]
+    change: Mapping[str, MeanInterval]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a change of one setting does to the advised policy.
+
+    Parameters
+    ----------
+    setting, before, after, chosen
+        As in `Variant`.
+    percent
+        Change of the measure in per cent, paired by seed.
+    """
+
+    setting: str
+    before: str
+    after: str
+    chosen: bool
+    percent: MeanInterval
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a comparison of policies came to.
+
+    Parameters
+    ----------
+    measure
+        By which policies and effects are ranked.
+    today
+        The policy that others are compared with, in words.
+    best
+        The policy with the best mean of the measure over the most seeds; None where no simulation has ended.
+    policies
+        What each came to, the best first.
+    effects
+        For each setting its change with the greatest effect under the best policy, the greatest first.
+    all_effects
+        Every change.
+    runs, finished
+        Simulations in all, and those that have ended.
+    left_out
+        Policies and changes that cannot be, with the reason.
+    """
+
+    measure: str
+    today: str
+    best: str | None
+    policies: Sequence[PolicyFigures]
+    effects: Sequence[Effect]
+    all_effects: Sequence[Effect]
+    runs: int
+    finished: int
+    left_out: Mapping[str, str]
+
+
+class Advisor:
+    """Compares policies on one workload and cluster, then changes the best one's settings one at a time.
+
+    Parameters
+    ----------
+    base
+        What is simulated; its policy is today's.
+    policies
+        Others, in words; None for all that work with what is simulated.
+    seeds
+        Each once.
+    measure
+        One of `MEASURES`.
+
+    Raises
+    ------
+    UsageError, InvalidInputError
+        With everything that is wrong with what they name.
+    """
+
+    def __init__(
+        self, base: SimulationRequest, policies: Sequence[str] | None, seeds: Sequence[int], measure: str
+    ) -> None:
+        if measure not in MEASURES:
+            raise UsageError(f"no measure {measure!r}; there are {', '.join(MEASURES)}")
+        self.base, self.seeds, self.measure = base, tuple(dict.fromkeys(seeds)), measure
+        # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
+        found = prepare_all(replace(base, seed=seed) for seed in self.seeds)
+        self.prepared = dict(zip(self.seeds, found, strict=True))
+        self.left_out: dict[str, str] = {}
+        for words in policies or ():
+            choose(words)
+        others = policies if policies is not None else tuple(self._fitting())
+        self.policies = tuple(dict.fromkeys((base.policy, *others)))
+        self._tasks: dict[SimulationRequest, dict[int, SweepTask]] = {}
+        self._variants: list[Variant] = []
+
+    def compare(
+        self,
+        record: Record,
+        engine: SweepEngine,
+        report: Callable[[dict[str, Any], int, int], None],
+        stopped: Callable[[], bool] = never,
+    ) -> None:
+        """Simulate every policy with every seed, the first seed first; see `_run`."""
+        self._run([replace(self.base, policy=words) for words in self.policies], record, engine, report, stopped)
+
+    def vary(
+        self,
+        record: Record,
+        engine: SweepEngine,
+        report: Callable[[dict[str, Any], int, int], None],
+        stopped: Callable[[], bool] = never,
+    ) -> None:
+        """Simulate the changes of the best policy's settings, once policies were compared; see `_run`."""
+        best = self._best(record)
+        if best is None:
+            return
+        request = replace(self.base, policy=best)
+        for variant in variants(request):
+            try:
+                self._tasks_of(variant.request)
+            except JigsawError as error:
+                self.left_out[f"{variant.setting} {variant.after}"] = str(error)
+            else:
+                self._variants.append(variant)
+        self._run([variant.request for variant in self._variants], record, engine, report, stopped)
+
+    def advice(self, record: Record) -> Advice:
+        """What the rows that are there say."""
+        best = self._best(record)
+        tasks = {task.key for by_seed in self._tasks.values() for task in by_seed.values()}
+        every = [] if best is None else self._effects(best, record)
+        greatest: dict[str, Effect] = {}
+        for effect in every:
+            greatest.setdefault(effect.setting, effect)
+        return Advice(
+            self.measure,
+            self.base.policy,
+            best,
+            sorted(map(self._of_policy(record), self.policies), key=lambda it: self._rank(it.figures, it.seeds)),
+            list(greatest.values()),
+            every,
+            len(tasks),
+            len(tasks & record.rows.keys()),
+            dict(self.left_out),
+        )
+
+    # Simulations --------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        requests: Sequence[SimulationRequest],
+        record: Record,
+        engine: SweepEngine,
+        report: Callable[[dict[str, Any], int, int], None],
+        stopped: Callable[[], bool],
+    ) -> None:
+        """Simulate what has no row yet.
+
+        Parameters
+        ----------
+        requests
+            What is simulated, with every seed; the first seed of all comes first, so that a part is a comparison.
+        record, engine, stopped
+            As in `sweep`.
+        report
+            Receives each new row, how many of the simulations have a row by then, and how many there are.
+        """
+        by_seed = [self._tasks_of(request) for request in requests]
+        tasks = list({(task := row[seed]).key: task for seed in self.seeds for row in by_seed}.values())
+
+        def done(row: dict[str, Any]) -> None:
+            report(row, sum(task.key in record.rows for task in tasks), len(tasks))
+
+        sweep(tasks, engine, record, done, stopped)
+
+    def _tasks_of(self, request: SimulationRequest) -> dict[int, SweepTask]:
+        """A task a seed, remembered."""
+        if request not in self._tasks:
+            self._tasks[request] = {
+                seed: task_of(replace(request, seed=seed), self._changed(request, seed)) for seed in self.seeds
+            }
+        return self._tasks[request]
+
+    def _changed(self, request: SimulationRequest, seed: int) -> Prepared:
+        """What it takes to run a request that differs from the base in no more than `variants` and policies do."""
+        read = self.prepared[seed]
+        policy, options = choose(request.policy)
+        setting = replace(
+            read.setting,
+            round_us=round(request.round_s * 1_000_000),
+            restart_us=round(request.restart_s * 1_000_000),
+            contention=contention_of(request.contention, read.setting.cluster),
+            failures=failures_of(request.failures, read.setting.cluster, seed),
+        )
+        return replace(read, setting=setting, policy=policy, options=options, contention=request.contention)
+
+    def _fitting(self) -> Iterable[str]:
+        """Names of policies that work with what is simulated."""
+        for name in names():
+            try:
+                self._changed(replace(self.base, policy=name), self.seeds[0]).start()
+            except JigsawError as error:
+                self.left_out[name] = str(error)
+            else:
+                yield name
+
+    # Figures ------------------------------------------------------------------------------------------------
+
+    def _rows(self, request: SimulationRequest, record: Record) -> _Rows:
+        found = {seed: record.rows.get(task.key) for seed, task in self._tasks.get(request, {}).items()}
+        return {seed: row for seed, row in found.items() if row is not None and row.get("error") is None}
+
+    def _best(self, record: Record) -> str | None:
+        rows = {words: self._rows(replace(self.base, policy=words), record) for words in self.policies}
+        ranks = {words: self._rank(_figures(own), tuple(own)) for words, own in rows.items() if own}
+        return min(ranks, key=lambda words: ranks[words], default=None)
+
+    def _rank(self, figures: Mapping[str, MeanInterval], seeds: Sequence[int]) -> tuple[int, float]:
+        """The lower the better: policies that were simulated with fewer seeds come behind."""
+        if self.measure not in figures:
+            return 0, 0.0
+        mean = figures[self.measure].mean
+        return -len(seeds), -mean if self.measure in _MORE_IS_BETTER else mean
+
+    def _of_policy(self, record: Record) -> Callable[[str], PolicyFigures]:
+        today = self._rows(self.base, record)
+
+        def figures(words: str) -> PolicyFigures:
+            request = replace(self.base, policy=words)
+            rows = self._rows(request, record)
+            keys = (task.key for task in self._tasks.get(request, {}).values())
+            errors = (record.rows[key]["error"] for key in keys if key in record.rows)
+            change = _changes(today, rows) if words != self.base.policy else {}
+            return PolicyFigures(words, tuple(rows), next(filter(None, errors), ""), _figures(rows), change)
+
+        return figures
+
+    def _effects(self, best: str, record: Record) -> list[Effect]:
+        """Changes of the best policy's settings that were simulated, the greatest first."""
+        request = replace(self.base, policy=best)
+        others = (
+            Variant("policy", best, words, True, replace(request, policy=words))
+            for words in self.policies
+            if words != best
+        )
+        before = self._rows(request, record)
+        effects = []
+        for it in (*others, *self._variants):
+            percent = _changes(before, self._rows(it.request, record)).get(self.measure)
+            if percent is not None:
+                effects.append(Effect(it.setting, it.before, it.after, it.chosen, percent))
+        return sorted(effects, key=lambda effect: -abs(effect.percent.mean))
+
+
+def _figures(rows: _Rows) -> dict[str, MeanInterval]:
+    values = {name: [row[name] for row in rows.values() if row.get(name) is not None] for name in MEASURES}
+    return {name: MeanInterval.of(found) for name, found in values.items() if found}
+
+
+def _changes(before: _Rows, after: _Rows) -> dict[str, MeanInterval]:
+    """Changes of the measures in per cent of the mean before, over the seeds that both have."""
+    seeds = before.keys() & after.keys()
+    found: dict[str, MeanInterval] = {}
+    for name in MEASURES:
+        pairs = [(before[seed].get(name), after[seed].get(name)) for seed in sorted(seeds)]
+        known = [(old, new) for old, new in pairs if old is not None and new is not None]
+        scale = fmean(old for old, _ in known) if known else 0.0
+        if scale:
+            found[name] = MeanInterval.of([100 * (new - old) / scale for old, new in known])
+    return found

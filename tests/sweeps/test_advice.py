@@ -1,0 +1,164 @@
+"""Advice: policies side by side over seeds, and changes of one setting at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import asdict
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.simulation.request import SimulationRequest
+from jigsaw_opt.sweeps.advice import Advice, Advisor
+from jigsaw_opt.sweeps.advice_words import advice_document, assumptions, headline, settings_that_matter
+from jigsaw_opt.sweeps.intervals import MeanInterval
+from jigsaw_opt.sweeps.record import Record
+from jigsaw_opt.sweeps.task import SweepTask, TaskOutcome, never
+from jigsaw_opt.sweeps.variants import variants
+from jigsaw_opt.views.advice_page import advice_html
+
+
+class Here:
+    """Runs tasks in this process, at most so many."""
+
+    def __init__(self, most: int = 1000) -> None:
+        self.left, self.done = most, 0
+
+    def run(
+        self, tasks: Sequence[SweepTask], stopped: Callable[[], bool] = never
+    ) -> Generator[TaskOutcome, None, None]:
+        for task in tasks[: self.left]:
+            self.left, self.done = self.left - 1, self.done + 1
+            yield TaskOutcome(task, task.function(*task.arguments))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> str:
+    """A long job on all GPUs before a short one, so that the shortest first is better by far."""
+    path = tmp_path / "trace.csv"
+    path.write_text("name,submit_h,gpus,duration_h\nlong,0,4,10\nshort,0.1,4,1\n")
+    return str(path)
+
+
+def advised(
+    advisor: Advisor, path: Path, engine: Here, seen: list[tuple[int, int]] | None = None
+) -> tuple[Advice, Here]:
+    def report(_row: dict[str, Any], finished: int, count: int) -> None:
+        if seen is not None:
+            seen.append((finished, count))
+
+    with Record(path) as record:
+        advisor.compare(record, engine, report)
+        advisor.vary(record, engine, report)
+        return advisor.advice(record), engine
+
+
+def test_the_best_policy_and_what_it_saves(trace: str, tmp_path: Path) -> None:
+    base = SimulationRequest(trace, "1x4:v100", "fifo", round_s=0.0, restart_s=0.0)
+    advisor = Advisor(base, ["srtf"], [0, 1], "mean_completion_h")
+    seen: list[tuple[int, int]] = []
+    advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(), seen)
+    assert (advice.best, advice.today) == ("srtf", "fifo")
+    srtf, fifo = advice.policies
+    # Under fifo the short job ends at 11 h and the long one at 10 h; under srtf at 1.1 h and 11 h.
+    assert fifo.figures["mean_completion_h"].mean == pytest.approx((10 + 10.9) / 2)
+    assert srtf.figures["mean_completion_h"].mean == pytest.approx((11 + 1) / 2)
+    assert srtf.change["mean_completion_h"].mean == pytest.approx(100 * (6 / 10.45 - 1))
+    assert not fifo.change
+    assert seen[:4] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    assert advice.effects[0].setting == "policy"
+    assert advice.effects[0].percent.mean == pytest.approx(100 * (10.45 / 6 - 1))
+    sizes = [abs(effect.percent.mean) for effect in advice.all_effects]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len({effect.setting for effect in advice.effects}) == len(advice.effects)
+    assert "srtf in place of fifo" in headline(advice)
+    assert "change nothing" in dict(assumptions(advisor, advice))["seeds"]
+
+
+def test_an_assumption_that_matters_is_found(trace: str, tmp_path: Path) -> None:
+    base = SimulationRequest(trace, "1x4:v100", "srtf", round_s=0.0, restart_s=3600.0)
+    advice, _ = advised(Advisor(base, [], [0], "mean_completion_h"), tmp_path / "rows.jsonl", Here())
+    first = settings_that_matter(advice)[0]
+    assert (first.setting, first.before, first.after, first.chosen) == ("restart", "3600 s", "14400 s", False)
+    assert first.percent.mean > 50 and first.percent.half == inf
+    assert "None of the policies" in headline(advice)
+
+
+def test_what_is_kept_is_a_comparison_and_is_not_simulated_again(trace: str, tmp_path: Path) -> None:
+    base = SimulationRequest(trace, "1x4:v100", "fifo")
+
+    def asked(most: int) -> tuple[Advice, Here]:
+        return advised(Advisor(base, ["srtf", "las"], [0, 1], "makespan_h"), tmp_path / "rows.jsonl", Here(most))
+
+    part, engine = asked(3)
+    assert engine.done == 3 and [it.seeds for it in part.policies] == [(0,)] * 3
+    assert part.finished == 3 < part.runs
+    whole, more = asked(1000)
+    assert whole.finished == whole.runs == 3 + more.done
+    assert asked(1000)[1].done == 0
+
+
+def test_nothing_ended_is_said(trace: str, tmp_path: Path) -> None:
+    advisor = Advisor(SimulationRequest(trace, "1x4:v100", "fifo"), ["srtf"], [0], "makespan_h")
+    advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(0))
+    assert advice.best is None and "no answer" in headline(advice)
+    assert json.dumps(advice_document(advisor, advice))
+
+
+def test_without_names_all_policies_that_fit_are_compared(trace: str) -> None:
+    advisor = Advisor(SimulationRequest(trace, "1x4:v100", "fifo"), None, [0], "makespan_h")
+    assert {"fifo", "las", "srtf"} <= set(advisor.policies)
+    assert "goodput" in advisor.left_out["sia"]
+    with pytest.raises(UsageError, match="no measure 'speed'"):
+        Advisor(SimulationRequest(trace, "1x4:v100", "fifo"), None, [0], "speed")
+
+
+def test_variants_differ_in_one_word() -> None:
+    base = SimulationRequest("w", "c", "las:placement=packed", failures="mtbf=5,mttr=1")
+    found = list(variants(base))
+    for it in found:
+        differ = [name for name, word in asdict(base).items() if asdict(it.request)[name] != word]
+        assert len(differ) == 1
+    assert {it.setting for it in found} == {"threshold", "placement", "round", "restart", "contention", "failures"}
+    policies = {it.request.policy for it in found if it.setting == "threshold"}
+    assert "las:threshold=64:placement=packed" in policies
+    assert "las" in {it.request.policy for it in found if it.setting == "placement"}
+
+
+def test_an_interval_is_students() -> None:
+    interval = MeanInterval.of([1.0, 2.0, 3.0])
+    assert (interval.mean, interval.half) == (2.0, pytest.approx(4.303 / 3**0.5))
+    assert not interval.clear and MeanInterval(3.0, 2.0).clear
+    assert MeanInterval.of([4.0]).plain() == {"mean": 4.0, "low": None, "high": None}
+
+
+def test_the_command_writes_a_page_and_goes_on(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jigsaw_opt.cli.advise.engine_of", lambda _arguments: Here())
+    out = tmp_path / "out"
+    words = ["advise", trace, "--cluster", "1x4:v100", "--policy", "srtf", "--seeds", "0", "-o", str(out)]
+    assert main([*words, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == json.loads((out / "advice.json").read_text())
+    assert told["best"] == "srtf" and told["finished"] == told["runs"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("srtf in place of fifo") and "assumed" in text
+    assert main([*words, "--time-limit", "0"]) == 2
+    assert main([*words, "--measure", "speed"]) == 2
+    assert not list(out.glob("*.tmp"))
+
+
+def test_names_are_no_markup(trace: str, tmp_path: Path) -> None:
+    advisor = Advisor(SimulationRequest(trace, "1x4:v100", "fifo"), [], [0], "makespan_h")
+    advice, _ = advised(advisor, tmp_path / "rows.jsonl", Here(1))
+    document = {**advice_document(advisor, advice), "today": "</script><b>"}
+    page = advice_html(document)
+    assert "</script><b>" not in page and "\\u003c/script>" in page
+    assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
