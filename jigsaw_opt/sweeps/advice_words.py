@@ -32,7 +32,8 @@ _SHOWN = 3
 
 def headline(advice: Advice) -> str:
     """The answer in a sentence."""
-    name = MEASURES[advice.measure]
+    name, _, unit = MEASURES[advice.measure].partition(", ")
+    unit = unit and f" {unit}"
     if advice.best is None:
         return "No simulation has ended, so there is no answer yet."
     if advice.best == advice.today:
@@ -41,11 +42,11 @@ def headline(advice: Advice) -> str:
     today = next(it for it in advice.policies if it.policy == advice.today)
     change, before = own.change.get(advice.measure), today.figures.get(advice.measure)
     if change is None or before is None:
-        return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}."
+        return f"The best {name} has {advice.best}: {own.figures[advice.measure].mean:.4g}{unit}."
     doubt = "" if change.clear or not isfinite(change.half) else ", which may be chance"
     after = own.figures[advice.measure].mean
     return (
-        f"{advice.best} in place of {advice.today}: {name} {after:.4g} in place of {before.mean:.4g},"
+        f"{advice.best} in place of {advice.today}: {name} {after:.4g}{unit} in place of {before.mean:.4g}{unit},"
         f" {in_percent(change)}{doubt}."
     )
 
