@@ -34,8 +34,8 @@ from jigsaw_opt.problem.job import Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.shape import Edge, Shape, ShapedBlock, ShapedJob, Slot
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
-from jigsaw_opt.views.png import timeline_png
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 FOLDER = SHARED / "data" / "pipeline"
@@ -166,7 +166,7 @@ def draw(foreground: Foreground, options: Options, path: Path) -> None:
     instance = with_background(foreground, "pieces")
     own = instance.jobs[0].name
     found = fill(instance, [own], options, slowdown=1.1)
-    path.write_bytes(timeline_png(replace(picture(found.instance, found.plan), foreground=frozenset({own}))))
+    path.write_bytes(timeline_image(replace(picture(found.instance, found.plan), foreground=frozenset({own}))))
 
 
 def print_table(chosen: Sequence[Foreground], kinds: Sequence[str], options: Options) -> None:

@@ -25,8 +25,8 @@ from jigsaw_opt.planning.pipeline.search import search_schedule
 from jigsaw_opt.planning.pipeline.stages import PipelineCosts, PipelineProblem
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import picture
-from jigsaw_opt.views.png import timeline_png
 
 SHARED = Path(os.environ.get("JIGSAW_SHARED", Path(__file__).parents[2] / "shared"))
 RESULTS = SHARED / "data" / "pipeline" / "reference_results.json"
@@ -105,7 +105,7 @@ def draw(path: Path, seconds: float) -> None:
     drawn = replace(found.plan, instance=whole.name, instance_sha256=instance_sha256(whole), jobs=tuple(plans))
     drawn = replace(drawn, status="feasible", objective=end)
     assert not check(whole, drawn)
-    path.write_bytes(timeline_png(picture(whole, drawn), 60))
+    path.write_bytes(timeline_image(picture(whole, drawn), dots_per_inch=60))
 
 
 def measured() -> dict[int, tuple[int, int, int, int]]:

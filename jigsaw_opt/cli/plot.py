@@ -1,4 +1,4 @@
-"""Draw a plan: an interactive HTML timeline that needs no network, a PNG picture, or text."""
+"""Draw a plan: an interactive HTML timeline that needs no network, a PNG or SVG picture, or text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jigsaw_opt.views.image import ImageForm
     from jigsaw_opt.views.lanes import Picture
 
 HELP = "draw the timeline of a plan"
+_IMAGES: dict[str, ImageForm] = {"png": "png", "svg": "svg"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, metavar="FILE", help="where to write (default: text to the terminal)"
     )
     parser.add_argument(
-        "--to", choices=("html", "png", "text"), help="format (default: by the file's ending, else text)"
+        "--to", choices=("html", "png", "svg", "text"), help="format (default: by the file's ending, else text)"
     )
 
 
@@ -36,11 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
 
     require_output(arguments.output, arguments.instance, arguments.plan, arguments.replay)
     form = arguments.to or _form(arguments.output)
-    if form == "png" and arguments.output is None:
-        raise UsageError("a PNG picture needs a file: -o FILE.png")
+    if form in _IMAGES and arguments.output is None:
+        raise UsageError(f"a picture in {form.upper()} needs a file: -o FILE.{form}")
     if arguments.foreground is not None and arguments.replay is not None:
         raise UsageError("--foreground is about a plan; leave out --replay")
-    if form != "png" and arguments.foreground is None and arguments.replay is None:
+    if arguments.foreground is None and arguments.replay is None:
         emit(_drawn(arguments.instance, arguments.plan, form), arguments.output)
         return 0
     picture = checked_picture(arguments.instance, arguments.plan, arguments.replay)
@@ -49,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _drawn(source: str, path: Path, form: str) -> bytes:
-    """A plan of either kind, as a page or as text."""
+    """A plan of either kind."""
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.problem import PhasedPlan
     from jigsaw_opt.views.lanes import picture
@@ -58,6 +60,10 @@ def _drawn(source: str, path: Path, form: str) -> bytes:
     instance, plan = checked_any_plan(source, path)
     if not isinstance(plan, PhasedPlan):
         return _draw(picture(instance, plan), form)
+    if form in _IMAGES:
+        from jigsaw_opt.views.image import phases_image
+
+        return phases_image(instance, plan, _IMAGES[form])
     return (phases_html(instance, plan) if form == "html" else phases_text(instance, plan) + "\n").encode()
 
 
@@ -74,7 +80,8 @@ def _with_foreground(picture: Picture, names: str | None) -> Picture:
 
 
 def _form(output: Path | None) -> str:
-    return {".html": "html", ".htm": "html", ".png": "png"}.get(output.suffix.lower(), "text") if output else "text"
+    forms = {".html": "html", ".htm": "html", ".png": "png", ".svg": "svg"}
+    return forms.get(output.suffix.lower(), "text") if output else "text"
 
 
 def _draw(picture: Picture, form: str) -> bytes:
@@ -82,10 +89,10 @@ def _draw(picture: Picture, form: str) -> bytes:
         from jigsaw_opt.views.html import timeline_html
 
         return timeline_html(picture).encode()
-    if form == "png":
-        from jigsaw_opt.views.png import timeline_png
+    if form in _IMAGES:
+        from jigsaw_opt.views.image import timeline_image
 
-        return timeline_png(picture)
+        return timeline_image(picture, _IMAGES[form])
     from jigsaw_opt.views.text import timeline_text
 
     return (timeline_text(picture) + "\n").encode()

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
-from io import BytesIO
 from itertools import cycle
 from typing import TYPE_CHECKING
 
-from jigsaw_opt.errors import MissingEngineError
-from jigsaw_opt.views.label import label, plain_text
+from jigsaw_opt.views.image import drawn_image
+from jigsaw_opt.views.label import label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,16 +34,7 @@ def gap_profile_png(profiles: Mapping[str, Sequence[float]], dots_per_inch: int 
     MissingEngineError
         matplotlib is not installed.
     """
-    if find_spec("matplotlib") is None:
-        raise MissingEngineError("matplotlib", "jigsaw-opt[plot]")
-    from matplotlib.figure import Figure
-
-    data = BytesIO()
-    with plain_text():
-        figure = Figure(figsize=(8, 5), layout="constrained")
-        _draw(figure.add_subplot(), profiles)
-        figure.savefig(data, format="png", dpi=dots_per_inch, metadata={"Title": "gap profile"})
-    return data.getvalue()
+    return drawn_image((8, 5), "gap profile", "png", lambda axes: _draw(axes, profiles), dots_per_inch)
 
 
 def _draw(axes: Axes, profiles: Mapping[str, Sequence[float]]) -> None:

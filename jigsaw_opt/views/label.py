@@ -17,12 +17,15 @@ def label(name: str) -> str:
 
 @contextmanager
 def plain_text() -> Iterator[None]:
-    """Draw texts as `label` expects it, and without TeX, whatever the user's settings are."""
+    """Draw texts as `label` expects it, and without TeX, whatever the user's settings are; twice the same in SVG."""
     import warnings
 
     from matplotlib import rc_context
 
-    with rc_context({"text.usetex": False, "text.parse_math": True}), warnings.catch_warnings():
+    drawn = rc_context(
+        {"text.usetex": False, "text.parse_math": True, "svg.fonttype": "none", "svg.hashsalt": "jigsaw"}
+    )
+    with drawn, warnings.catch_warnings():
         # A character that the font lacks is drawn as a box; nobody needs to be told for each.
         warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
@@ -14,7 +15,7 @@ from jigsaw_opt.views.lanes import Picture, picture
 from jigsaw_opt.views.page import filled, template
 from jigsaw_opt.views.text import LETTERS
 
-__all__ = ["period_picture", "phases_html", "phases_text"]
+__all__ = ["PhaseRow", "period_picture", "phase_rows", "phases_html", "phases_text"]
 
 
 def period_picture(instance: Instance, plan: PhasedPlan, phase: Phase) -> Picture:
@@ -73,7 +74,7 @@ def phases_html(instance: Instance, plan: PhasedPlan) -> str:
         "objectiveName": instance.objective,
         "bound": plan.bound,
         "end": max(phase.end_us for _, _, phase in plan.all_phases()),
-        "rows": [*_rows(instance, plan)],
+        "rows": [row._asdict() for row in phase_rows(instance, plan)],
         "phases": [
             {"title": _described((g, p, phase)), "page": timeline_data(period_picture(instance, plan, phase))}
             for g, p, phase in plan.all_phases()
@@ -83,8 +84,27 @@ def phases_html(instance: Instance, plan: PhasedPlan) -> str:
     return filled("phases.html", instance.name, data)
 
 
-def _rows(instance: Instance, plan: PhasedPlan) -> Iterator[dict[str, object]]:
-    """A row for each job, group by group, with its phases as start, end and number among all."""
+class PhaseRow(NamedTuple):
+    """The phases of a job in a group.
+
+    Parameters
+    ----------
+    group
+        Number of the group.
+    name, colour
+        Of the job.
+    parts
+        Of each of its phases: start and end in microseconds, and its number among all phases.
+    """
+
+    group: int
+    name: str
+    colour: str
+    parts: list[tuple[int, int, int]]
+
+
+def phase_rows(instance: Instance, plan: PhasedPlan) -> Iterator[PhaseRow]:
+    """A row for each job, group by group."""
     numbered = [(g, phase, number) for number, (g, _, phase) in enumerate(plan.all_phases())]
     for g in range(len(plan.groups)):
         for number, job in enumerate(instance.jobs):
@@ -94,4 +114,4 @@ def _rows(instance: Instance, plan: PhasedPlan) -> Iterator[dict[str, object]]:
                 if group == g and any(it.name == job.name for it in phase.jobs)
             ]
             if parts:
-                yield {"group": g, "name": printable(job.name), "colour": job_colour(number), "parts": parts}
+                yield PhaseRow(g, printable(job.name), job_colour(number), parts)

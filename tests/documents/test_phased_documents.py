@@ -114,7 +114,7 @@ def test_commands_take_both_kinds_or_refuse_one_by_name(
     assert main(["export", str(instance), str(path), "--to", "perfetto", "-o", str(trace)]) == 0
     events = [event for event in json.loads(trace.read_bytes())["traceEvents"] if event["ph"] == "X"]
     assert [(event["name"], event["ts"], event["dur"]) for event in events] == [("a", 0, 126000000)]
-    assert main(["plot", str(instance), str(path), "-o", str(tmp_path / "p.png")]) == 3
+    assert main(["plot", str(instance), str(path), "--foreground", "a"]) == 3
     save_plan(replace(plan, objective=plan.objective + 1), path)
     assert main(["check", str(instance), str(path)]) == 7
     assert "objective (docs/specification.md#objective)" in capsys.readouterr().out

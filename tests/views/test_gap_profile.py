@@ -28,6 +28,6 @@ def test_the_picture_is_a_png_and_more_lines_make_another() -> None:
 
 
 def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jigsaw_opt.views.gap_profile.find_spec", lambda name: None)
+    monkeypatch.setattr("jigsaw_opt.views.image.find_spec", lambda name: None)
     with pytest.raises(MissingEngineError, match=r"jigsaw-opt\[plot\]"):
         gap_profile_png({"a": [0.0]})

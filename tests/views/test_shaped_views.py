@@ -25,10 +25,10 @@ from jigsaw_opt.problem import (
     Slot,
 )
 from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, picture
 from jigsaw_opt.views.memory import MemoryStep, memory_use
 from jigsaw_opt.views.perfetto import perfetto_trace
-from jigsaw_opt.views.png import timeline_png
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
 from tests.random_shapes import one_after_another, random_shaped_instance
@@ -104,7 +104,7 @@ def test_text_shows_the_job() -> None:
 
 @needs_plot
 def test_png_is_a_png() -> None:
-    assert timeline_png(picture(*pipe())).startswith(b"\x89PNG\r\n\x1a\n")
+    assert timeline_image(picture(*pipe())).startswith(b"\x89PNG\r\n\x1a\n")
 
 
 @pytest.mark.parametrize("horizon", ["finite", "cyclic"])

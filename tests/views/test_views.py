@@ -24,9 +24,9 @@ from jigsaw_opt.problem import (
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.gap_profile import gap_profile_png
 from jigsaw_opt.views.html import timeline_html
+from jigsaw_opt.views.image import timeline_image
 from jigsaw_opt.views.lanes import Interval, Picture, picture
 from jigsaw_opt.views.perfetto import perfetto_trace
-from jigsaw_opt.views.png import timeline_png
 from jigsaw_opt.views.text import timeline_text
 from tests.extras import needs_plot
 
@@ -99,7 +99,7 @@ def test_perfetto_has_one_track_a_lane_and_no_overlap() -> None:
 
 @needs_plot
 def test_png_is_a_png(pair: Instance, pair_plan: Plan) -> None:
-    assert timeline_png(picture(pair, pair_plan)).startswith(b"\x89PNG\r\n\x1a\n")
+    assert timeline_image(picture(pair, pair_plan)).startswith(b"\x89PNG\r\n\x1a\n")
 
 
 EVIL = "{{data}}</script><!--\u2028\x1b\u202e$\\x_{$ {{title}} $a$ \\$"
@@ -158,7 +158,7 @@ def test_no_name_is_mathematics(
 
     monkeypatch.setattr(Text, "_preprocess_math", noted)
     monkeypatch.setitem(rcParams, "text.usetex", True)
-    assert timeline_png(named(pair, pair_plan, name)).startswith(b"\x89PNG")
+    assert timeline_image(named(pair, pair_plan, name)).startswith(b"\x89PNG")
     assert (f"_{printable(name)}0", False) in drawn and (f"{printable(name)}/1", False) in drawn
     drawn.clear()
     assert gap_profile_png({name: [0.5], f"_{name}": [0.1]}).startswith(b"\x89PNG")
@@ -169,4 +169,4 @@ def test_no_name_is_mathematics(
 @needs_plot
 def test_a_plan_that_ends_too_late_for_an_axis(pair: Instance, pair_plan: Plan) -> None:
     with pytest.raises(UsageError, match="cannot be drawn to scale"):
-        timeline_png(replace(picture(pair, pair_plan), end_us=10**400))
+        timeline_image(replace(picture(pair, pair_plan), end_us=10**400))
