@@ -17,11 +17,13 @@ READERS = {
     "csv": "jigsaw_opt.documents.workload_csv:decode_workload",
     "elasticflow": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
     "itp": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
+    "kubernetes": "jigsaw_opt.documents.readers.kubernetes:read_kubernetes",
     "muri": "jigsaw_opt.documents.readers.muri:read_muri",
     "gavel": "jigsaw_opt.documents.readers.gavel:read_gavel",
     "philly": "jigsaw_opt.documents.readers.philly:read_philly",
     "pollux": "jigsaw_opt.documents.readers.pollux:read_pollux",
     "sia": "jigsaw_opt.documents.readers.pollux:read_sia",
+    "slurm": "jigsaw_opt.documents.readers.slurm:read_slurm",
     "tiresias": "jigsaw_opt.documents.readers.tiresias:read_tiresias",
 }
 """``module:function`` of each format; the function has the parameters of `read_trace` but the first."""

@@ -1,0 +1,90 @@
+"""Workloads from the job lists of Slurm and Kubernetes, and every problem of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.errors import InvalidInputError
+from jigsaw_opt.problem.workload import TraceJob
+
+DATA = Path(__file__).parents[1] / "data"
+SLURM = "JobID|Submit|Start|End|AllocTRES\n"
+START = "2026-01-31T08:00:00"
+
+
+def problems(name: str, text: str) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        read_trace(name, text, "t")
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_jobs_of_slurm() -> None:
+    workload = read_trace("slurm", (DATA / "jobs.sacct.txt").read_bytes(), "w")
+    assert workload.jobs == (
+        TraceJob("101", 0, "seconds", 8, 7200),
+        TraceJob("102_1", 10_000_000, "seconds", 1, 1),
+        TraceJob("106", 3_000_000_000, "seconds", 6, 30),
+    )
+
+
+def test_every_problem_of_slurm() -> None:
+    good = f"1|{START}|{START}|{START}|gres/gpu=1\n"
+    text = (
+        SLURM
+        + good
+        + good
+        + f"2|yesterday|{START}|{START}|gres/gpu=1\n3|{START}|{START}|2026-01-30T08:00:00|gres/gpu=2\n4|{START}\n"
+    )
+    assert problems("slurm", text) == [
+        "t:4: Submit is a local date and time, not 'yesterday'",
+        "t:5: End is before Start",
+        "t:6: 2 cells under 5 columns",
+        "t:3: job '1' stands in line 2 already",
+    ]
+    assert problems("slurm", SLURM + f"1|{START}|Unknown|Unknown|gres/gpu=1\n") == ["t: has no job"]
+    assert "no column 'AllocTRES'" in problems("slurm", "JobID|Submit|Start|End\n")[0]
+
+
+def test_jobs_of_kubernetes() -> None:
+    workload = read_trace("kubernetes", (DATA / "jobs.kubernetes.json").read_bytes(), "w")
+    assert workload.jobs == (
+        TraceJob("vision/resnet", 0, "seconds", 8, 600),
+        TraceJob("research/bert", 60_000_000, "seconds", 8, 3600),
+    )
+
+
+def kubernetes_job(**changes: Any) -> dict[str, Any]:
+    container = {"resources": {"limits": {"nvidia.com/gpu": 1}}}
+    return {
+        "metadata": {"name": "a", "creationTimestamp": f"{START}Z"},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+        "status": {"startTime": f"{START}Z", "completionTime": f"{START}Z"},
+        **changes,
+    }
+
+
+def test_every_problem_of_kubernetes() -> None:
+    times = {"startTime": f"{START}Z", "completionTime": "2026-01-30T08:00:00Z"}
+    items = [
+        kubernetes_job(),
+        kubernetes_job(),
+        kubernetes_job(metadata={"name": 7, "creationTimestamp": "soon"}),
+        kubernetes_job(metadata={"name": "b", "creationTimestamp": f"{START}Z"}, status=times),
+        kubernetes_job(spec={"parallelism": -1, "template": []}),
+    ]
+    assert problems("kubernetes", json.dumps({"items": items})) == [
+        "$.items[1]: there is a job 'default/a' already",
+        "$.items[2].metadata.name: a text is expected, not 7",
+        '$.items[2].metadata.creationTimestamp: a moment as 2026-01-31T08:30:00Z is expected, not "soon"',
+        "$.items[3].status: it ends before it starts",
+        "$.items[4].spec.parallelism: a whole number from 0 to 1000000 is expected, not -1",
+        "$.items[4].spec.template: an object is expected, not a list",
+    ]
+    assert problems("kubernetes", '{"items": []}') == ["$.items: no job has GPUs and has ended"]
+    assert problems("kubernetes", "[]")[0].startswith("t: not a JSON object")
+    assert "the list of jobs is expected" in problems("kubernetes", '{"items": 3}')[0]
