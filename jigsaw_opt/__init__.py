@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import Result as Result
     from jigsaw_opt.solvers.result import Status as Status
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
+    from jigsaw_opt.solvers.session import Session as Session
     from jigsaw_opt.solvers.solve import solve as solve
     from jigsaw_opt.solvers.solving import Solving as Solving
     from jigsaw_opt.solvers.solving import solving as solving
@@ -138,6 +139,7 @@ _HOMES = {
     "RunFailedError": "errors",
     "Segment": "problem.model",
     "Server": "problem.cluster",
+    "Session": "solvers.session",
     "Shape": "problem.shape",
     "ShapedBlock": "problem.shape",
     "ShapedIteration": "problem.plan",
@@ -224,6 +226,7 @@ __all__ = [
     "RunFailedError",
     "Segment",
     "Server",
+    "Session",
     "Shape",
     "ShapedBlock",
     "ShapedIteration",

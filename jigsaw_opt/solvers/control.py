@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from jigsaw_opt import __version__
 from jigsaw_opt.documents import instance_sha256
-from jigsaw_opt.errors import EngineDiedError, OutOfTimeError
+from jigsaw_opt.errors import EngineDiedError, OutOfTimeError, UsageError
 from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import Operations
@@ -203,7 +203,11 @@ class Control:
         ------
         EngineDiedError
             An engine died, and no plan was known before.
+        UsageError
+            This solve has ended before.
         """
+        if self.ended:
+            raise UsageError(f"this control of {self.name!r} has ended and takes nothing any more; make a new one")
         try:
             ended = run()
         except OutOfTimeError:

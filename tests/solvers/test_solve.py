@@ -203,6 +203,24 @@ def test_a_cancelled_solve_keeps_its_plan() -> None:
     assert result.plan is not None
 
 
+def test_the_options_of_a_cancelled_solve_cancel_the_next_until_their_flag_is_cleared(pair: Instance) -> None:
+    options = Options(workers=1)
+    options.cancel.set()
+    assert [solve(pair, "greedy", options).stopped_by for _ in range(2)] == [StoppedBy.INTERRUPT] * 2
+    options.cancel.clear()
+    assert solve(pair, "greedy", options).stopped_by is StoppedBy.COMPLETED
+
+
+def test_a_control_that_has_ended_takes_no_other_solve(pair: Instance) -> None:
+    options = Options(workers=1)
+    options.cancel.set()
+    control = Control("twice", cut(pair), options, lambda event: None)
+    assert control.conclude(lambda: None).stopped_by is StoppedBy.INTERRUPT
+    options.cancel.clear()
+    with pytest.raises(UsageError, match="control of 'twice' has ended"):
+        control.conclude(lambda: None)
+
+
 def test_auto_falls_back_on_greedy_without_ortools(monkeypatch: pytest.MonkeyPatch) -> None:
     assert AUTO.choose().name == "portfolio"
     monkeypatch.setattr("jigsaw_opt.solvers.engines.cpsat.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""What is left of an instance and of its plan at a moment: iterations that have ended are done."""
+"""What is left of an instance and of its plan at a moment: iterations that have ended are done, and forgotten."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from dataclasses import dataclass, replace
 
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.plan import Iteration as WorkerIteration
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedIteration, ShapedJobPlan
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.problem.timetable import job_end
 
-__all__ = ["RemainingWork", "remaining_at"]
+__all__ = ["RemainingWork", "in_progress_at", "remaining_at", "shifted_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,67 @@ def remaining_at(instance: Instance, plan: Plan, moment: int) -> RemainingWork:
     weighted = sum(weights[name] * end for name, end in ended.items())
     done = max(ended.values(), default=0) if instance.objective == "makespan" else weighted
     return RemainingWork(replace(instance, jobs=jobs), replace(plan, jobs=tuple(lasting.values())), ended, done)
+
+
+def in_progress_at(instance: Instance, plan: Plan, moment: int) -> tuple[Instance, Plan]:
+    """What is left of a plan on a finite horizon at a moment at which all goes on, with the times of the plan.
+
+    Jobs and iterations that have ended are left out, and with them jobs of the plan that the instance lacks. Jobs whose
+    depth rule looks at all of their iterations keep all of them until they end. Jobs that the plan lacks stay as they
+    are. There may be no job left.
+
+    Parameters
+    ----------
+    instance, plan
+        The plan keeps to the rules of the instance as far as they have the same jobs.
+    moment
+        In microseconds, at least 0.
+    """
+    known = {job.name: job for job in plan.data_parallel}
+    jobs: list[Job] = []
+    lasting: list[JobPlan] = []
+    for job in instance.data_parallel:
+        old = known.get(job.name)
+        if old is None:
+            jobs.append(job)
+        elif job_end(old) > moment:
+            done = _done(old.iterations, moment)
+            rest = replace(job, iterations=job.iterations - done)
+            if not _forgetful(job, rest, instance.models[job.model]):
+                rest, done = job, 0
+            jobs.append(rest)
+            lasting.append(replace(old, iterations=old.iterations[done:]))
+    return replace(instance, jobs=tuple(jobs)), replace(plan, jobs=tuple(lasting))
+
+
+def _forgetful(job: Job, rest: Job, model: Model) -> bool:
+    """Whether the depth rule asks the same of the rest of a job, whatever the levels of its first iterations were."""
+    whole, left = (it.depth.limits(it.workers, model.depth, it.iterations) for it in (job, rest))
+    return whole.multiset is not None and whole.multiset == left.multiset
+
+
+def shifted_jobs(instance: Instance, plan: Plan, origin: int) -> tuple[Instance, Plan]:
+    """The same on a finite horizon with time counted from `origin`, in microseconds; releases before it are 0."""
+    jobs = tuple(_job_from(job, origin) for job in instance.jobs)
+    plans = tuple(_plan_from(job, origin) for job in plan.data_parallel)
+    return replace(instance, jobs=jobs), replace(plan, jobs=plans)
+
+
+def _job_from(job: Job | ShapedJob, origin: int) -> Job | ShapedJob:
+    deadline = None if job.deadline_us is None else job.deadline_us - origin
+    return replace(job, release_us=max(0, job.release_us - origin), deadline_us=deadline)
+
+
+def _plan_from(job: JobPlan, origin: int) -> JobPlan:
+    iterations = (
+        replace(
+            it,
+            blocks=tuple(replace(b, start_us=b.start_us - origin, end_us=b.end_us - origin) for b in it.blocks),
+            transfers=tuple(replace(t, start_us=t.start_us - origin, end_us=t.end_us - origin) for t in it.transfers),
+        )
+        for it in job.iterations
+    )
+    return replace(job, iterations=tuple(iterations))
 
 
 def _lasting(job: JobPlan | ShapedJobPlan, moment: int) -> JobPlan | ShapedJobPlan:

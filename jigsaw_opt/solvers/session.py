@@ -1,0 +1,160 @@
+"""Jobs come and go while a plan is carried out: each solve goes on from the plan before; see ``docs/library.md``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from jigsaw_opt.documents import add_job
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.model import Model
+from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve import Fix, placements_of, resolve
+from jigsaw_opt.solvers.resolve.fix import has_begun
+from jigsaw_opt.solvers.resolve.remaining import in_progress_at, shifted_jobs
+from jigsaw_opt.solvers.result import Report, Result
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["Session"]
+
+
+class Session:
+    """An instance whose jobs come and go, and the plan that is carried out.
+
+    Each solve goes on from the plan before. As time goes on, what has ended is forgotten, so a solve costs what is left
+    costs, however long the session has lasted. It is for one thread at a time.
+
+    Parameters
+    ----------
+    instance
+        What there is at first, of data-parallel jobs only. Its time 0 is that of the session.
+    plan
+        A plan of it that is carried out already; None for none.
+
+    Attributes
+    ----------
+    instance
+        What is left. Its time 0 is at `origin_us`; it may have no jobs.
+    origin_us
+        Time of the session, in microseconds, that the instance and plans of it count from: no later than now, and
+        earlier where an iteration is under way.
+    now_us
+        Time of the session, in microseconds: what starts earlier stays as it was planned.
+
+    Raises
+    ------
+    UsageError
+        Some job has a shape.
+    """
+
+    def __init__(self, instance: Instance, plan: Plan | None = None) -> None:
+        if instance.shaped:
+            raise UsageError(f"a session takes data-parallel jobs only; job {instance.shaped[0].name!r} has a shape")
+        self.instance, self._plan = instance, plan
+        self.origin_us = self.now_us = 0
+        self._begun: set[str] = set()
+
+    @property
+    def fix(self) -> Fix:
+        """What of the last plan stays: what has started, and the GPUs of jobs that have begun."""
+        if self._plan is None or self.instance.horizon == "cyclic":
+            return Fix()
+        begun = {job.name for job in self._plan.data_parallel} & self._begun
+        return Fix(placements_of(self._plan, sorted(begun)), self.now_us - self.origin_us)
+
+    def add(self, job: Job, models: Mapping[str, Model] | None = None) -> None:
+        """Take a job in.
+
+        Parameters
+        ----------
+        job
+            Its release and deadline are times of the session.
+        models
+            Models that it needs and the instance lacks.
+
+        Raises
+        ------
+        InvalidInputError
+            The instance with it is invalid; nothing has changed then.
+        """
+        release = max(0, job.release_us - self.origin_us)
+        deadline = None if job.deadline_us is None else job.deadline_us - self.origin_us
+        self.instance = add_job(self.instance, replace(job, release_us=release, deadline_us=deadline), models)
+
+    def remove(self, name: str) -> None:
+        """Forget a job, also one that has begun: its GPUs are free from now on.
+
+        Raises
+        ------
+        InvalidInputError
+            There is no such job.
+        """
+        left = tuple(job for job in self.instance.jobs if job.name != name)
+        if len(left) == len(self.instance.jobs):
+            raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"')])
+        self.instance = replace(self.instance, jobs=left)
+        self._begun.discard(name)
+        if self._plan is not None:
+            self._plan = replace(self._plan, jobs=tuple(job for job in self._plan.jobs if job.name != name))
+
+    def advance(self, now_us: int) -> tuple[str, ...]:
+        """Let the plan be carried out until a moment; returns the jobs that have ended by then.
+
+        Parameters
+        ----------
+        now_us
+            Time of the session.
+
+        Raises
+        ------
+        UsageError
+            Time goes back, or the horizon is cyclic, where plans have no past.
+        """
+        if self.instance.horizon == "cyclic":
+            raise UsageError("a plan on a cyclic horizon has no past: time does not go on in its session")
+        if now_us < self.now_us:
+            raise UsageError(f"time does not go back from {self.now_us} to {now_us}")
+        before = {job.name for job in self.instance.jobs}
+        plan, moment = self._plan, now_us - self.origin_us
+        if plan is None:
+            plan = Plan(self.instance.name, "", "feasible", 0, 0, None, ())
+        self._begun |= {job.name for job in plan.data_parallel if has_begun(job, moment)}
+        self.instance, plan = in_progress_at(self.instance, plan, moment)
+        origin = min(moment, *(_first_us(job) for job in plan.data_parallel)) if plan.jobs else moment
+        self.instance, plan = shifted_jobs(self.instance, plan, origin)
+        self._plan = None if self._plan is None else plan
+        self.origin_us, self.now_us = self.origin_us + origin, now_us
+        return tuple(sorted(before - {job.name for job in self.instance.jobs}))
+
+    def solve(self, options: Options | None = None, report: Report | None = None) -> Result:
+        """A plan of what is left: by `solve` with ``auto`` at first, then by `resolve` from the plan before.
+
+        Parameters
+        ----------
+        options, report
+            As in `solve`.
+
+        Returns
+        -------
+        Result
+            Times of its plan count from `origin_us`. Without a plan the one before stays.
+
+        Raises
+        ------
+        JigsawError
+            As `solve` and `resolve` do, also where no job is left.
+        """
+        if self._plan is None:
+            result = solve(self.instance, options=options, report=report)
+        else:
+            result = resolve(self.instance, self._plan, self.fix, options, report)
+        self._plan = result.plan or self._plan
+        return result
+
+
+def _first_us(job: JobPlan) -> int:
+    """When a job starts, in microseconds."""
+    return min(block.start_us for block in job.iterations[0].blocks)

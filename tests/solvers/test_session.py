@@ -1,0 +1,192 @@
+"""Sessions: the plans are those of a fresh solve, what was forgotten fits to what follows, and calls are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.checking import check
+from jigsaw_opt.documents import add_job, instance_sha256, remove_job
+from jigsaw_opt.errors import InvalidInputError, UsageError
+from jigsaw_opt.instances.families import generate
+from jigsaw_opt.problem import Cluster, Instance, Iteration, Job, JobPlan, Model, Plan, Segment, Server
+from jigsaw_opt.problem.depth import FreeDepth
+from jigsaw_opt.problem.instance import Objective
+from jigsaw_opt.problem.operations import cut
+from jigsaw_opt.problem.timetable import objective_of
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.resolve import resolve
+from jigsaw_opt.solvers.result import Status
+from jigsaw_opt.solvers.session import Session
+from jigsaw_opt.solvers.solve import solve
+from tests.random_instances import random_instance
+
+pytest.importorskip("ortools")
+
+ONE = Options(workers=1, work_limit=0.01)
+
+
+def two_jobs() -> Instance:
+    """Two one-worker jobs on one GPU, each block 20 us."""
+    model = Model((Segment("s", {"v": 10}, {"v": 10}, 10, 10),))
+    cluster = Cluster((Server("s0", "v", 1, 10**6, 10),))
+    return Instance("two", cluster, {"m": model}, (Job("a", "m", 1, 3), Job("b", "m", 1, 2)))
+
+
+@pytest.mark.parametrize(
+    "instance", [generate("tiny", 0), generate("tiny", 2), generate("tiny", 4), random_instance(4, "cyclic", "period")]
+)
+def test_without_time_going_on_a_session_is_solve_and_then_resolve(instance: Instance) -> None:
+    session = Session(instance)
+    first = session.solve(ONE)
+    assert first.plan is not None and first.plan.jobs == _jobs(solve(instance, options=ONE).plan)
+    session.add(job := replace(instance.jobs[0], name="new"))
+    changed = add_job(instance, job)
+    second = session.solve(ONE)
+    assert second.plan is not None and second.plan.jobs == _jobs(resolve(changed, first.plan, options=ONE).plan)
+    session.remove(instance.jobs[0].name)
+    changed = remove_job(changed, instance.jobs[0].name)
+    left = replace(second.plan, jobs=second.plan.jobs[1:])
+    assert _jobs(session.solve(ONE).plan) == _jobs(resolve(changed, left, options=ONE).plan)
+
+
+def _jobs(plan: Plan | None) -> object:
+    assert plan is not None
+    return plan.jobs
+
+
+@pytest.mark.parametrize("objective", ["makespan", "weighted_completion"])
+def test_what_was_forgotten_and_what_follows_are_one_correct_plan(objective: Objective) -> None:
+    forgotten = 0
+    for seed in range(8):
+        instance = random_instance(seed, "finite", objective, operations=14)
+        session, whole = Session(instance), Rolled(instance)
+        for step in range(4):
+            result = session.solve(ONE)
+            if result.plan is None:
+                break
+            assert check(session.instance, result.plan) == ()
+            whole.take(session, result.plan)
+            # Memory is counted for the whole horizon, though jobs that have ended hold none.
+            assert {violation.rule for violation in check(*whole.plan())} <= {"memory"}
+            starts = sorted({b.start_us for j in result.plan.data_parallel for it in j.iterations for b in it.blocks})
+            now = session.origin_us + starts[len(starts) // 2] + 1
+            iterations = sum(job.iterations for job in session.instance.jobs)
+            session.advance(max(now, session.now_us))
+            forgotten += sum(job.iterations for job in session.instance.jobs) < iterations
+            late = replace(instance.data_parallel[0], name=f"late {step}", release_us=session.now_us)
+            session.add(late)
+            whole.jobs[late.name] = late
+    assert forgotten >= 10
+
+
+class Rolled:
+    """All that a session has carried out and planned, with the times of the session."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance, self.jobs = instance, {job.name: job for job in instance.data_parallel}
+        self.done: dict[str, tuple[Iteration, ...]] = {}
+        self.gpus: dict[str, tuple[str, ...]] = {}
+
+    def take(self, session: Session, plan: Plan) -> None:
+        """Put what is planned in the place of what was planned before from there on."""
+        for job in plan.data_parallel:
+            kept = self.jobs[job.name].iterations - len(job.iterations)
+            past = self.done.get(job.name, ())
+            if kept:
+                assert self.gpus[job.name] == job.gpus
+            if past and session.now_us:
+                self._require_history(past[kept:], job, session)
+            self.done[job.name] = past[:kept] + tuple(_later(it, session.origin_us) for it in job.iterations)
+            self.gpus[job.name] = job.gpus
+
+    def _require_history(self, past: tuple[Iteration, ...], job: JobPlan, session: Session) -> None:
+        for before, now in zip(past, job.iterations, strict=True):
+            after = _later(now, session.origin_us)
+            for old, new in zip((*before.blocks, *before.transfers), (*after.blocks, *after.transfers), strict=True):
+                assert old == new or min(old.start_us, new.start_us) >= session.now_us
+
+    def plan(self) -> tuple[Instance, Plan]:
+        """The instance of all jobs ever, and their plan."""
+        jobs = tuple(self.jobs[name] for name in self.done)
+        instance = replace(self.instance, jobs=jobs)
+        plans = tuple(JobPlan(name, self.gpus[name], its) for name, its in self.done.items())
+        value = objective_of(cut(instance), plans, None)
+        return instance, Plan(instance.name, instance_sha256(instance), "feasible", value, 0, None, plans)
+
+
+def _later(iteration: Iteration, us: int) -> Iteration:
+    return Iteration(
+        tuple(replace(b, start_us=b.start_us + us, end_us=b.end_us + us) for b in iteration.blocks),
+        tuple(replace(t, start_us=t.start_us + us, end_us=t.end_us + us) for t in iteration.transfers),
+    )
+
+
+def test_time_counts_from_the_oldest_iteration_under_way_and_ended_jobs_are_gone() -> None:
+    session = Session(two_jobs())
+    first = session.solve(ONE)
+    assert first.objective == 100 and first.plan is not None
+    session.advance(50)  # blocks start at 0, 20, 40, 60 and 80
+    assert (session.origin_us, session.now_us) == (40, 50)
+    second = session.solve(ONE)
+    assert second.objective == 60 and second.plan is not None
+    assert sum(len(job.iterations) for job in second.plan.jobs) == 3
+    assert set(session.advance(100)) == {job.name for job in second.plan.jobs}
+    assert session.instance.jobs == () and session.origin_us == 100
+    with pytest.raises(InvalidInputError):
+        session.solve(ONE)
+    session.add(Job("c", "m", 1, 1, release_us=130, deadline_us=150))
+    third = session.solve(ONE)
+    assert third.objective == 50 and third.status is Status.OPTIMAL
+
+
+def test_a_job_with_a_rule_on_all_its_iterations_keeps_them_until_it_ends() -> None:
+    instance = two_jobs()
+    session = Session(replace(instance, jobs=(Job("a", "m", 1, 3, depth=FreeDepth()),)))
+    session.solve(ONE)
+    session.advance(50)
+    assert session.origin_us == 0 and session.instance.jobs[0].iterations == 3
+    assert session.advance(60) == ("a",) and session.origin_us == 60
+
+
+def test_a_removed_job_that_comes_back_may_go_anywhere() -> None:
+    session = Session(two_jobs())
+    session.solve(ONE)
+    session.advance(30)
+    begun = set(session.fix.placements)
+    assert begun
+    for name in begun:
+        session.remove(name)
+        session.add(Job(name, "m", 1, 1))
+    session.solve(ONE)
+    assert session.fix.placements == {}
+
+
+def test_calls_that_make_no_sense_change_nothing() -> None:
+    session = Session(two_jobs())
+    session.advance(10)
+    for wrong in (Job("a", "m", 1, 1), Job("c", "no such", 1, 1), Job("c", "m", 1, 1, deadline_us=5)):
+        with pytest.raises(InvalidInputError):
+            session.add(wrong)
+    with pytest.raises(InvalidInputError, match='no job is called "c"'):
+        session.remove("c")
+    with pytest.raises(UsageError, match="time does not go back from 10 to 9"):
+        session.advance(9)
+    assert [job.name for job in session.instance.jobs] == ["a", "b"]
+    cyclic = Session(replace(two_jobs(), horizon="cyclic", objective="period"))
+    with pytest.raises(UsageError, match="no past"):
+        cyclic.advance(1)
+    with pytest.raises(UsageError, match="has a shape"):
+        Session(generate_shaped())
+
+
+def generate_shaped() -> Instance:
+    """An instance with one shaped job."""
+    from jigsaw_opt.documents import InstanceBuilder
+    from jigsaw_opt.problem.shape import Shape, ShapedBlock, Slot
+
+    builder = InstanceBuilder("shaped")
+    builder.add_cluster(two_jobs().cluster)
+    builder.add_shaped_job("p", Shape((Slot("x"),), (ShapedBlock("F", ("x",), {"v": 5}),)), iterations=1)
+    return builder.build()
