@@ -12,10 +12,12 @@ import argparse
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from jigsaw_opt.documents import add_job
 from jigsaw_opt.instances.families import generate
 from jigsaw_opt.problem import Instance
+from jigsaw_opt.problem.job import Job
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.resolve import Fix, resolve
 from jigsaw_opt.solvers.result import Result
@@ -29,6 +31,12 @@ def timed(call: Callable[[], Result]) -> tuple[Result, float]:
     return call(), 1000 * (time.perf_counter() - started)
 
 
+def _rolled(session: Session, now: int, job: Job) -> Result:
+    session.advance(now)
+    session.add(job)
+    return session.solve(Options(workers=1))
+
+
 def roll(instance: Instance, steps: int) -> tuple[list[float], list[float], int]:
     """Milliseconds of both at each step, and how often `resolve` found no plan."""
     session, whole, missing = Session(instance), instance, 0
@@ -40,15 +48,10 @@ def roll(instance: Instance, steps: int) -> tuple[list[float], list[float], int]
         now = (step + 1) * gap
         job = replace(instance.data_parallel[step % len(instance.jobs)], name=f"late {step}", release_us=now)
 
-        def rolled(now: int = now) -> Result:
-            session.advance(now)
-            session.add(job)
-            return session.solve(Options(workers=1))
-
         whole = add_job(whole, job)
-        _, took = timed(rolled)
+        _, took = timed(partial(_rolled, session, now, job))
         mine.append(took)
-        result, took = timed(lambda: resolve(whole, plan, Fix(before_us=now), Options(workers=1)))
+        result, took = timed(partial(resolve, whole, plan, Fix(before_us=now), Options(workers=1)))
         theirs.append(took)
         missing += result.plan is None
         plan = result.plan or plan
