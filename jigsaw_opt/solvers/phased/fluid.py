@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
 __all__ = ["FluidJob", "FluidPolicy", "fluid_ends"]
@@ -179,7 +180,7 @@ class FluidPolicy:
         self._order, self._sharing = order, _FluidResources(order, memory)
 
     def counts(
-        self, jobs: Mapping[str, Job], remaining: Mapping[str, int], begun: set[str], now: int
+        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
     ) -> dict[str, int]:
         """Iterations of each job that runs in a period, from how many are left."""
         rates = self._sharing.rates(self._order, remaining, begun, now)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.job import FreeDepth
+from jigsaw_opt.problem.job import FreeDepth, Job
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.bounds import Bound, stronger_bounds
 from jigsaw_opt.solvers.control import first_bound
@@ -24,19 +24,26 @@ _BOUND_SHARE = 0.1
 """Of a time limit, for the bound."""
 
 
-def require_phasable(instance: Instance) -> None:
+def require_phasable(instance: Instance, *, shaped: bool = False) -> None:
     """Refuse instances that phased plans are not made for.
+
+    Parameters
+    ----------
+    instance
+        The instance.
+    shaped
+        Whether the caller takes jobs with a shape as well.
 
     Raises
     ------
     UsageError
-        It is cyclic, or a job has a shape.
+        It is cyclic, or a job has a shape and the caller takes none.
     """
     if instance.horizon != "finite":
         raise UsageError(f"instance {instance.name!r} is cyclic; a phased plan is one of the finite horizon")
-    if instance.shaped:
+    if instance.shaped and not shaped:
         job = instance.shaped[0].name
-        raise UsageError(f"no phased plan is made for instance {instance.name!r}: job {job!r} has a shape")
+        raise UsageError(f"no phased plan is made from another for instance {instance.name!r}: job {job!r} has a shape")
 
 
 def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
@@ -45,7 +52,7 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
     A job that has ended needs no memory any more, so that jobs run in turn that do not fit together.
     """
     servers = tuple(replace(server, gpu_memory=_AMPLE) for server in instance.cluster.servers)
-    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)))
+    operations = cut(replace(_unbalanced(instance), cluster=replace(instance.cluster, servers=servers)), shaped=True)
     best = first_bound(operations, options)
     end = math.inf if options.time_limit is None else started + _BOUND_SHARE * options.time_limit
 
@@ -59,14 +66,16 @@ def phased_bound(instance: Instance, options: Options, started: float) -> Bound:
 
 def conflicts_alone(instance: Instance) -> tuple[Conflict, ...]:
     """Why some job alone has no plan; what rules out plans of several jobs at once does not rule out phases."""
-    alone = (cut(replace(instance, jobs=(job,))) for job in _unbalanced(instance).jobs)
+    alone = (cut(replace(instance, jobs=(job,)), shaped=True) for job in _unbalanced(instance).jobs)
     return tuple(cause for operations in alone for cause in certain_causes(operations))
 
 
 def _unbalanced(instance: Instance) -> Instance:
     """The instance without balance: it holds in every period, and many periods add up to any difference."""
     jobs = tuple(
-        replace(job, depth=replace(job.depth, balance=None)) if isinstance(job.depth, FreeDepth) else job
-        for job in instance.data_parallel
+        replace(job, depth=replace(job.depth, balance=None))
+        if isinstance(job, Job) and isinstance(job.depth, FreeDepth)
+        else job
+        for job in instance.jobs
     )
     return replace(instance, jobs=jobs)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase
-from jigsaw_opt.problem.plan import Iteration, JobPlan, Plan
+from jigsaw_opt.problem.plan import Block, Execution, JobPlan, Plan, ShapedJobPlan, Transfer
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["PhasePolicy", "RunningRule", "Timing", "compact", "phases_of"]
 
@@ -20,7 +21,7 @@ class RunningRule(Protocol):
     """Says which jobs of a group run."""
 
     def counts(
-        self, jobs: Mapping[str, Job], remaining: Mapping[str, int], begun: set[str], now: int
+        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
     ) -> dict[str, int]:
         """Iterations in a period of each job that runs from now on; none before a release that is waited for.
 
@@ -56,7 +57,7 @@ class PhasePolicy:
     ratio: Callable[[Mapping[str, int]], dict[str, int]]
 
     def counts(
-        self, jobs: Mapping[str, Job], remaining: Mapping[str, int], begun: set[str], now: int
+        self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
     ) -> dict[str, int]:
         """Iterations in a period of each job that runs."""
         running = [name for name in self.order if name in begun]
@@ -67,7 +68,7 @@ class PhasePolicy:
         return self.ratio({name: remaining[name] for name in running}) if running else {}
 
 
-def phases_of(jobs: Mapping[str, Job], policy: RunningRule, timing: Timing) -> list[Phase]:
+def phases_of(jobs: Mapping[str, Job | ShapedJob], policy: RunningRule, timing: Timing) -> list[Phase]:
     """Phases one after another.
 
     Parameters
@@ -109,14 +110,14 @@ def _phase(
     repeats = min(left // counts[name] for name, left in remaining.items())
     if next_us is not None:
         repeats = min(repeats, max(1, (next_us - now) // period_us))
-    return Phase(now, period_us, repeats, compact(plan.data_parallel, period_us))
+    return Phase(now, period_us, repeats, compact(plan.jobs, period_us))
 
 
-def compact(jobs: Sequence[JobPlan], period_us: int) -> tuple[JobPlan, ...]:
+def compact(jobs: Sequence[JobPlan | ShapedJobPlan], period_us: int) -> tuple[JobPlan | ShapedJobPlan, ...]:
     """The same cyclic plan with the moment of its period as 0 from which on one repetition takes least time."""
-    starts = [min(block.start_us for block in job.iterations[0].blocks) for job in jobs]
-    ends = [max(_end_us(iteration) for iteration in job.iterations) for job in jobs]
-    spans = [end - start for start, end in zip(starts, ends, strict=True)]
+    times = [[(it.start_us, it.end_us) for it in _operations(job)] for job in jobs]
+    starts = [min(start for start, _ in own) for own in times]
+    spans = [max(end for _, end in own) - start for own, start in zip(times, starts, strict=True)]
 
     def last_us(origin: int) -> int:
         return max((start - origin) % period_us + span for start, span in zip(starts, spans, strict=True))
@@ -126,15 +127,21 @@ def compact(jobs: Sequence[JobPlan], period_us: int) -> tuple[JobPlan, ...]:
     return tuple(_later(job, by) for job, by in zip(jobs, moved, strict=True))
 
 
-def _end_us(iteration: Iteration) -> int:
-    blocks, transfers = iteration.blocks, iteration.transfers
-    return max(max(block.end_us for block in blocks), max((it.end_us for it in transfers), default=0))
+def _operations(job: JobPlan | ShapedJobPlan) -> Iterator[Block | Transfer | Execution]:
+    for iteration in job.iterations:
+        yield from iteration.blocks
+        yield from iteration.transfers
 
 
-def _later(job: JobPlan, by: int) -> JobPlan:
-    def later(iteration: Iteration) -> Iteration:
-        blocks = (replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in iteration.blocks)
-        transfers = (replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in iteration.transfers)
-        return Iteration(tuple(blocks), tuple(transfers))
+_Timed = TypeVar("_Timed", Block, Transfer, Execution)
 
-    return replace(job, iterations=tuple(map(later, job.iterations)))
+
+def _later(job: JobPlan | ShapedJobPlan, by: int) -> JobPlan | ShapedJobPlan:
+    def later(operations: Sequence[_Timed]) -> tuple[_Timed, ...]:
+        return tuple(replace(it, start_us=it.start_us + by, end_us=it.end_us + by) for it in operations)
+
+    if isinstance(job, JobPlan):
+        plain = (replace(it, blocks=later(it.blocks), transfers=later(it.transfers)) for it in job.iterations)
+        return replace(job, iterations=tuple(plain))
+    own = (replace(it, blocks=later(it.blocks), transfers=later(it.transfers)) for it in job.iterations)
+    return replace(job, iterations=tuple(own))

@@ -11,6 +11,8 @@ from jigsaw_opt.problem.cluster import Routes
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.problem.shaped_graph import cut_shape
 
 __all__ = ["Place", "cyclic_part", "iteration_counts", "placed_shelves", "sharing_groups"]
 
@@ -44,7 +46,7 @@ def iteration_counts(wanted: Mapping[str, float], most: int = 4) -> dict[str, in
     return {name: count // common for name, count in counts.items()}
 
 
-def placed_shelves(instance: Instance, jobs: Sequence[Job], place: Place, most: int) -> list[Plan] | None:
+def placed_shelves(instance: Instance, jobs: Sequence[Job | ShapedJob], place: Place, most: int) -> list[Plan] | None:
     """Cyclic plans that have every job once; jobs of one plan fit on the cluster together.
 
     Parameters
@@ -86,7 +88,7 @@ def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) 
 
     routes, asked = Routes(instance.cluster), {job.name: job for job in instance.jobs}
     for name, gpus in placements.items():
-        for used in _resources(instance, routes.under(asked[name].route_policy), gpus):
+        for used in _resources(asked[name], routes, gpus):
             leader[find(used)] = find(("job", name))
     groups: defaultdict[object, list[str]] = defaultdict(list)
     for one in instance.jobs:
@@ -94,9 +96,14 @@ def sharing_groups(instance: Instance, placements: Mapping[str, Sequence[str]]) 
     return list(groups.values())
 
 
-def _resources(instance: Instance, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
-    servers = {server.name: number for number, server in enumerate(instance.cluster.servers)}
-    held = Counter(servers[gpu.rsplit("/", 1)[0]] for gpu in gpus)
-    channel = routes.channel(held)
-    links = channel.links if channel is not None else ()
-    return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in links)]
+def _resources(job: Job | ShapedJob, routes: Routes, gpus: Sequence[str]) -> list[tuple[str, object]]:
+    number = {server.name: number for number, server in enumerate(routes.cluster.servers)}
+    servers = [number[gpu.rsplit("/", 1)[0]] for gpu in gpus]
+    channels = [routes.under(job.route_policy).channel(Counter(servers))] if isinstance(job, Job) else []
+    graph = cut_shape(job) if isinstance(job, ShapedJob) else None
+    if graph is not None:
+        for operation in range(graph.blocks, graph.size):
+            ends = [servers[slot] for slot in graph.takes_part[operation]]
+            channels.append(graph.channel(operation, ends, routes))
+    links = {link for channel in channels if channel is not None for link in channel.links}
+    return [*(("GPU", gpu) for gpu in gpus), *(("link", link) for link in sorted(links))]

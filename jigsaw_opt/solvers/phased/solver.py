@@ -17,6 +17,7 @@ from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import MOST_OPERATIONS
 from jigsaw_opt.problem.phased_plan import PhasedPlan, PhaseGroup
 from jigsaw_opt.problem.plan import PlanStatus
+from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.bounds import Bound, Proof
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.engines.compiled import prepare
@@ -30,7 +31,7 @@ from jigsaw_opt.solvers.phased.phases import RunningRule, Timing, phases_of
 from jigsaw_opt.solvers.phased.policies import policies
 from jigsaw_opt.solvers.phased.result import PhasedResult
 from jigsaw_opt.solvers.phased.shelves import placed_shelves, sharing_groups
-from jigsaw_opt.solvers.phased.timer import PhaseTimer
+from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
 from jigsaw_opt.solvers.phased.valuation import value_of
 from jigsaw_opt.solvers.result import Status
 
@@ -49,11 +50,14 @@ _READING_SECONDS = 1.0
 
 def is_long(instance: Instance, most: int = MOST_OPERATIONS) -> bool:
     """Whether a plan that lists all iterations would have more than so many operations, and a phased one may be had."""
-    if instance.horizon != "finite" or instance.shaped:
+    if instance.horizon != "finite":
         return False
     operations = 0
-    for job in instance.data_parallel:
-        operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
+    for job in instance.jobs:
+        if isinstance(job, ShapedJob):
+            operations += job.iterations * (len(job.shape.blocks) + len(job.shape.transfers))
+        else:
+            operations += job.iterations * (job.workers + (instance.models[job.model].depth if job.workers > 1 else 0))
     return operations > most
 
 
@@ -63,7 +67,7 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     Parameters
     ----------
     instance
-        Of the finite horizon, all of its jobs data-parallel.
+        Of the finite horizon.
     options
         Limits, seed and cores. Jobs are placed by ``greedy``, and within a time limit by ``auto``, too.
 
@@ -72,12 +76,12 @@ def solve_phased(instance: Instance, options: Options | None = None) -> PhasedRe
     InvalidInputError
         The instance breaks a rule of the document.
     UsageError
-        It is cyclic, or a job has a shape.
+        It is cyclic.
     MissingEngineError
         There is a time limit, and what ``auto`` needs is not installed.
     """
     instance, options, started = validate(instance), options or Options(), time.monotonic()
-    require_phasable(instance)
+    require_phasable(instance, shaped=True)
     none = partial(PhasedResult, seed=options.seed)
     causes = too_wide(instance)
     if causes:
@@ -123,9 +127,10 @@ def _candidates(instance: Instance, timer: PhaseTimer, options: Options, bound: 
         yield from next(rounds)()
     for placing in _PLACINGS:
         if placing[0] != "auto" or options.time_limit is not None:
-            for one in _placed(instance, timer, placing):
-                placed.append(one)
-                yield one
+            with suppress(UntimedError):  # Other placements may have cyclic plans of all phases.
+                for one in _placed(instance, timer, placing):
+                    placed.append(one)
+                    yield one
     placed.sort(key=lambda one: one.rank)
     yield from next(rounds)()
     for one in placed:
@@ -139,7 +144,7 @@ def _placed(instance: Instance, timer: PhaseTimer, placing: tuple[str, int]) -> 
     """Groups on one placement, each with phases; nothing where there is none."""
     name, most = placing
     share = _PLACING_SHARE if name == "auto" else 1.0
-    shelves = placed_shelves(instance, instance.data_parallel, partial(timer.placed, name, share), most)
+    shelves = placed_shelves(instance, instance.jobs, partial(timer.placed, name, share), most)
     if shelves is None:
         return
     gpus = {job.name: job.gpus for shelf in shelves for job in shelf.jobs}
@@ -151,7 +156,7 @@ def _searched(
     instance: Instance, timer: PhaseTimer, rng: random.Random, placed: Sequence[_PlacedGroups]
 ) -> Iterator[_PlacedGroups]:
     """Groups by local search, from jobs placed one after another, and from the best of the placements."""
-    if len(instance.jobs) == 1:
+    if len(instance.jobs) == 1 or instance.shaped:
         return
     model = FluidModel(instance, rng)
     search = FluidSearch(instance, model, rng, timer)
@@ -168,7 +173,9 @@ def _searched(
             yield _grouped(instance, "local search", gpus, timing, ways)
 
 
-def _by_rates(order: Sequence[FluidJob], model: FluidModel, jobs: Mapping[str, Job]) -> Iterator[RunningRule]:
+def _by_rates(
+    order: Sequence[FluidJob], model: FluidModel, jobs: Mapping[str, Job | ShapedJob]
+) -> Iterator[RunningRule]:
     yield FluidPolicy([job for job in order if job.name in jobs], model.memory)
 
 
@@ -177,12 +184,12 @@ def _grouped(
     name: str,
     gpus: Mapping[str, Sequence[str]],
     timing: Timing,
-    ways: Callable[[Mapping[str, Job]], Iterator[RunningRule]],
+    ways: Callable[[Mapping[str, Job | ShapedJob]], Iterator[RunningRule]],
 ) -> _PlacedGroups:
     """The groups of a placement, each with phases by the first of its policies."""
     groups = []
     for names in sharing_groups(instance, gpus):
-        jobs = {job.name: job for job in instance.data_parallel if job.name in names}
+        jobs = {job.name: job for job in instance.jobs if job.name in names}
         groups.append(_GroupSearch(instance, jobs, ways(jobs), timing))
     return _PlacedGroups(name, gpus, groups, instance.objective == "makespan")
 
@@ -222,7 +229,7 @@ class _GroupSearch:
     """
 
     def __init__(
-        self, instance: Instance, jobs: Mapping[str, Job], ways: Iterator[RunningRule], timing: Timing
+        self, instance: Instance, jobs: Mapping[str, Job | ShapedJob], ways: Iterator[RunningRule], timing: Timing
     ) -> None:
         self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
         self.phases = phases_of(jobs, next(ways), timing)

@@ -7,18 +7,23 @@ from collections.abc import Callable, Mapping, Sequence
 
 from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.activity_timing import ActivityTiming
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.solve import solve
 
-__all__ = ["PhaseTimer"]
+__all__ = ["PhaseTimer", "UntimedError"]
 
 _LEAST_SECONDS, _LEAST_FOR_A_PHASE = 1.0, 0.05
 """For a placement and a cyclic plan without which a group has no phases at all."""
 _INSTANT = 0.001
+
+
+class UntimedError(OutOfTimeError):
+    """No cyclic plan was found of jobs on the GPUs that they have, time or not."""
 
 
 class PhaseTimer:
@@ -73,21 +78,22 @@ class PhaseTimer:
 
         Raises
         ------
-        OutOfTimeError
-            There was no time for one.
+        UntimedError
+            None was found, mostly as there was no time for one.
         """
         key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
         if key not in self._known:
             known = _as_placed(shelves, counts)
-            timing = FixedPlacementTiming({name: gpus[name] for name in counts}, known)
+            part = cyclic_part(self._instance, counts)
+            made = ActivityTiming if part.shaped else FixedPlacementTiming
+            timing = made({name: gpus[name] for name in counts}, known)
             share = 1 / len(self._instance.jobs) if self.first else 1.0  # Others wait for their first phases, too.
             least = _LEAST_FOR_A_PHASE if self.first and known is None else 0.0
-            part = cyclic_part(self._instance, counts)
             plan = solve(part, timing, self._within(share, least)).plan
             if plan is None and self.first:
                 plan = solve(part, timing, self._within(1.0, _LEAST_SECONDS)).plan
             if plan is None:
-                raise OutOfTimeError("no time was left for the cyclic plan of a phase")
+                raise UntimedError("no time was left for the cyclic plan of a phase")
             self._known[key] = plan
         return self._known[key]
 
@@ -100,7 +106,8 @@ class PhaseTimer:
 def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable | None:
     """What the shelf that has these jobs with so many iterations, with or without others, does with them."""
     for plan in shelves:
-        jobs = tuple(job for job in plan.data_parallel if counts.get(job.name) == len(job.iterations))
-        if len(jobs) == len(counts):
-            return Timetable(jobs, plan.period_us)
+        same = [job for job in plan.jobs if counts.get(job.name) == len(job.iterations)]
+        if len(same) == len(counts):
+            own = tuple(job for job in same if isinstance(job, JobPlan))
+            return Timetable(own, plan.period_us, tuple(job for job in same if isinstance(job, ShapedJobPlan)))
     return None

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
 from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
 
-__all__ = ["FixedPlacementTiming"]
+__all__ = ["FixedPlacementTiming", "assigned"]
 
 _FRUITLESS = 2
 """Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
@@ -68,7 +68,7 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Tim
     if asked is None:
         return StoppedBy.COMPLETED
     data = ProblemData(operations, Layout(operations), asked)
-    assignments = _assignments(data, placements)
+    assignments = assigned(data, placements)
     if assignments is None:
         return StoppedBy.COMPLETED
     best = None if known is None else _offered(control, known)
@@ -101,7 +101,7 @@ def _annealed(orders: SequenceSearch, timetable: Timetable, control: Control) ->
     return orders.timetable(found) if found.value < given.value else timetable
 
 
-def _assignments(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
+def assigned(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
     """Each job on its GPUs, with levels that memory admits once all are there; None where some job cannot be there."""
     placement = PartialPlacement(data, rigid=False)
     for index, job in enumerate(data.operations.jobs):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.phased_plan import Phase
+from jigsaw_opt.problem.shape import ShapedJob
 
 __all__ = ["ends_us", "objective_at", "value_of"]
 
@@ -28,7 +29,7 @@ def objective_at(instance: Instance, ends: Mapping[str, int]) -> int:
     return sum(job.weight * ends[job.name] for job in instance.jobs if job.name in ends)
 
 
-def value_of(instance: Instance, jobs: Mapping[str, Job], phases: Sequence[Phase]) -> tuple[int, int]:
+def value_of(instance: Instance, jobs: Mapping[str, Job | ShapedJob], phases: Sequence[Phase]) -> tuple[int, int]:
     """How late jobs are in all, then the group's part of the objective."""
     ends = ends_us(phases)
     late = sum(max(0, ends[name] - job.deadline_us) for name, job in jobs.items() if job.deadline_us is not None)

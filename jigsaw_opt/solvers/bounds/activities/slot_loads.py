@@ -6,7 +6,8 @@ the first of them comes the least head, behind the last the least tail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from graphlib import TopologicalSorter
 
 from jigsaw_opt.problem.cluster import Channel, Cluster
@@ -18,6 +19,9 @@ from jigsaw_opt.solvers.bounds.proof import Proof, Term, added
 from jigsaw_opt.solvers.bounds.relaxation import Bound, BoundContext, Relaxation
 
 __all__ = ["SLOT_LOADS", "ShapedData", "earliest_end_us"]
+
+_MOST_LISTED = 20_000
+"""Operations that chains are looked for among."""
 
 
 class ShapedData:
@@ -34,6 +38,8 @@ class ShapedData:
     ----------
     least_us
         Least duration.
+    listed
+        How many of its iterations are looked at one by one; what the others add to a chain is what some of these do.
     """
 
     def __init__(self, graph: ShapedGraph, cluster: Cluster) -> None:
@@ -44,22 +50,52 @@ class ShapedData:
         best = Channel((), max(way.rate for way in ways), min(way.latency_us for way in ways))
         self.least_us = [min(block.duration_us.values()) for block in graph.shape.blocks]
         self.least_us += [graph.transfer_us(operation, best) for operation in range(graph.blocks, graph.size)]
+        self.listed = min(graph.job.iterations, max(2, _MOST_LISTED // graph.size))
 
     def heads(self) -> list[int]:
-        """By operation of all iterations on the finite horizon, what must have passed before its start."""
-        return self._longest(forward=True)
+        """By operation, what must have passed before its start in the first iteration, where that is least."""
+        return self._longest(self._waits(1, forward=True))
 
     def tails(self) -> list[int]:
-        """By operation of all iterations on the finite horizon, what must follow its end."""
-        return self._longest(forward=False)
+        """By operation, what must follow its end in the last iteration, where that is least (finite horizon)."""
+        return self._longest(self._waits(1, forward=False))
 
-    def _longest(self, forward: bool) -> list[int]:
-        size = self.graph.size
-        before: dict[int, list[int]] = {number: [] for number in range(size * self.graph.job.iterations)}
-        for first, later, _ in self.graph.precedences("finite"):
+    def longest_us(self) -> int:
+        """The longest chain of operations, on the finite horizon.
+
+        Where not all iterations are listed, the part of a longest chain of those that are between two iterations of
+        some operation is repeated: that one which is longest for its iterations.
+        """
+        before, size = self._waits(self.listed, forward=True), self.graph.size
+        heads = self._longest(before)
+        last = max(range(len(heads)), key=lambda n: heads[n] + self.least_us[n % size])
+        longest = heads[last] + self.least_us[last % size]
+        more = self.graph.job.iterations - self.listed
+        parts: dict[int, tuple[int, int]] = {}  # by operation, its last iteration on the chain and the head there
+        best = 0
+        while more:
+            iteration, operation = divmod(last, size)
+            upper, head = parts.setdefault(operation, (iteration, heads[last]))
+            if upper > iteration:
+                best = max(best, more // (upper - iteration) * (head - heads[last]))
+            if not before[last]:
+                break
+            last = max(before[last], key=lambda n: heads[n] + self.least_us[n % size])
+        return longest + best
+
+    def _waits(self, iterations: int, forward: bool) -> dict[int, list[int]]:
+        """By operation of so many iterations, those that it comes after, or before."""
+        graph, size = self.graph, self.graph.size
+        before: dict[int, list[int]] = {number: [] for number in range(size * iterations)}
+        listed = replace(graph, job=replace(graph.job, iterations=iterations))
+        for first, later, _ in listed.precedences("finite"):
             ends = first[0] * size + first[1], later[0] * size + later[1]
             one, other = ends if forward else ends[::-1]
             before[other].append(one)
+        return before
+
+    def _longest(self, before: Mapping[int, list[int]]) -> list[int]:
+        size = self.graph.size
         passed = [0] * len(before)
         for number in TopologicalSorter(before).static_order():
             passed[number] = max((passed[it] + self.least_us[it % size] for it in before[number]), default=0)
@@ -94,19 +130,18 @@ def _gpu_load(operations: Operations, data: list[ShapedData]) -> Iterator[Bound]
 
 def _of_job(it: ShapedData, cyclic: bool) -> Iterator[Bound]:
     """Loads of the slots of a job and, on the finite horizon, its longest chain."""
-    job, size = it.graph.job, it.graph.size
+    job = it.graph.job
     heads, tails = ([0], [0]) if cyclic else (it.heads(), it.tails())
     for slot, blocks in zip(it.graph.shape.slots, it.graph.blocks_of, strict=True):
         load, head, tail = job.iterations * sum(it.least_us[block] for block in blocks), 0, 0
         if not cyclic:
-            numbers = [iteration * size + block for iteration in range(job.iterations) for block in blocks]
-            head, tail = job.release_us + min(heads[n] for n in numbers), min(tails[n] for n in numbers)
+            head, tail = job.release_us + min(heads[n] for n in blocks), min(tails[n] for n in blocks)
         value = head + load + tail
         terms = (Term("head", head), Term("work", load), Term("tail", tail))
         sentence = f"the blocks of slot {slot.name!r} of job {job.name!r}, one after the other"
         yield Bound(value, Proof(sentence, f"{head} + {load} + {tail} = {value}", terms, (job.name,)))
     if not cyclic:
-        longest = max(head + it.least_us[n % size] for n, head in enumerate(heads))
+        longest = it.longest_us()
         value = job.release_us + longest
         sentence = f"the longest chain of operations of job {job.name!r}"
         yield Bound(value, Proof(sentence, f"{job.release_us} + {longest} = {value}", (), (job.name,)))

@@ -1,0 +1,129 @@
+"""Cyclic plans of shaped jobs, also beside data-parallel ones, that stay on their GPUs: list schedules, then orders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import ClassVar
+
+from jigsaw_opt.formulations.cpsat_activities import spans_suffice
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.job import Job
+from jigsaw_opt.problem.operations import Operations, cut
+from jigsaw_opt.problem.timetable import Gpu, Timetable
+from jigsaw_opt.solvers.activities.heuristic import PlacedJobs
+from jigsaw_opt.solvers.activities.improving import Annealing
+from jigsaw_opt.solvers.activities.placing import Placement, complete
+from jigsaw_opt.solvers.activities.workers import PlacedWorkers
+from jigsaw_opt.solvers.control import Control
+from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.phased.timing import assigned
+from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.search.problem_data import ProblemData
+
+__all__ = ["ActivityTiming"]
+
+_ANNEALING = 2.0
+"""Deterministic seconds for better orders, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityTiming:
+    """Times a cyclic instance with shaped jobs, whose jobs have their GPUs already.
+
+    Parameters
+    ----------
+    placements
+        By name of a job, the names of its workers' or slots' GPUs.
+    known
+        A plan of the same jobs there, or None.
+    """
+
+    placements: Mapping[str, Sequence[str]]
+    known: Timetable | None = None
+    name: str = "activity timing"
+    display_name: str = "cyclic timetables of shaped jobs on a given placement"
+
+    shapes: ClassVar[bool] = True
+    promises: ClassVar[bool] = True
+    route_policies: ClassVar[bool] = True
+
+    def unavailable(self) -> str | None:
+        """Never: it needs no engine."""
+        return None
+
+    def unsupported(self, instance: Instance) -> str | None:
+        """Why it does not take an instance."""
+        return None if instance.horizon == "cyclic" else "it is not cyclic"
+
+    def run(self, control: Control) -> Result:
+        """Offer plans with shorter and shorter periods."""
+        return control.conclude(lambda: _timed(control, self.placements, self.known))
+
+
+def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
+    operations = control.operations
+    if known is not None:
+        control.offer(known)
+    placement = _placement(operations, placements, known)
+    if placement is None:
+        return control.reason() or StoppedBy.COMPLETED
+    for timetable in _listed(control, operations, placement):
+        if timetable is not None:
+            control.offer(timetable)
+        if control.reason() is not None:
+            break
+    annealing = Annealing(control, operations)
+    while control.incumbent is not None and control.reason() is None and not annealing.exhausted:
+        left = _ANNEALING - annealing.spent
+        if left <= 0:
+            break
+        annealing.step(left, math.inf)
+    return control.reason() or StoppedBy.COMPLETED
+
+
+def _listed(control: Control, operations: Operations, placement: Placement) -> Iterator[Timetable | None]:
+    jobs = PlacedJobs(operations, placement)
+    for rule in jobs.ranks.rules:
+        yield jobs.schedule(rule, _objective(control))[1]
+    if control.objective is not None and not spans_suffice(operations):
+        yield from jobs.modulo_schedules(Random(f"phase/{control.options.seed}"), control.objective)
+
+
+def _objective(control: Control) -> float:
+    return math.inf if control.objective is None else control.objective
+
+
+def _placement(
+    operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
+) -> Placement | None:
+    """The jobs on their GPUs, data-parallel ones at the levels that they are known with; None where memory is short."""
+    number = {server.name: k for k, server in enumerate(operations.cluster.servers)}
+    gpus = {name: tuple(_gpu(number, gpu) for gpu in own) for name, own in placements.items()}
+    levels = _levels(operations, placements, known)
+    if levels is None:
+        return None
+    workers = [PlacedWorkers(gpus[job.name], own) for job, own in zip(operations.jobs, levels, strict=True)]
+    return complete(operations, [gpus[graph.job.name] for graph in operations.shaped], workers)
+
+
+def _gpu(number: Mapping[str, int], name: str) -> Gpu:
+    server, _, index = name.rpartition("/")
+    return number[server], int(index)
+
+
+def _levels(
+    operations: Operations, placements: Mapping[str, Sequence[str]], known: Timetable | None
+) -> list[tuple[tuple[int, ...], ...]] | None:
+    """Levels by iteration of each data-parallel job; None where memory has no room for these jobs alone."""
+    if known is not None:
+        return [tuple(tuple(block.level for block in it.blocks) for it in job.iterations) for job in known.jobs]
+    if not operations.jobs:
+        return []
+    own = tuple(job for job in operations.instance.jobs if isinstance(job, Job))
+    alone = cut(replace(operations.instance, jobs=own))
+    asked = demands(alone)
+    found = None if asked is None else assigned(ProblemData(alone, Layout(alone), asked), placements)
+    return None if found is None else [tuple(tuple(row) for row in it.plan.rows) for it in found]

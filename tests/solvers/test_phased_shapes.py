@@ -1,0 +1,62 @@
+"""Phased plans of shaped jobs: correct, the optimum where that is known, and bounds that expand no iterations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt import Instance, Options, UsageError
+from jigsaw_opt.checking import check
+from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
+from jigsaw_opt.problem.shaped_graph import cut_shape
+from jigsaw_opt.solvers.bounds.activities import slot_loads
+from jigsaw_opt.solvers.bounds.activities.slot_loads import ShapedData
+from jigsaw_opt.solvers.phased import is_long, resolve_phased, solve_phased
+from jigsaw_opt.solvers.resolve import Fix
+from tests.random_shapes import random_shaped_instance
+
+
+def long(seed: int, factor: int, objective: str = "makespan") -> Instance:
+    """A random instance whose jobs have so many times as many iterations."""
+    found = random_shaped_instance(seed, "finite", objective)  # type: ignore[arg-type]
+    return replace(found, jobs=tuple(replace(job, iterations=factor * job.iterations) for job in found.jobs))
+
+
+@pytest.mark.parametrize(("seed", "best"), [(2, 91), (3, 87), (4, 70), (8, 59), (12, 84)])
+def test_as_good_as_the_best_listed_plan(seed: int, best: int) -> None:
+    """`best` is the optimum of plans that list the iterations, as `auto` proves it."""
+    asked = long(seed, 7)
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None and check(asked, result.plan) == ()
+    assert result.bound <= best == result.plan.objective
+
+
+@pytest.mark.slow
+def test_a_million_iterations_beside_a_data_parallel_job() -> None:
+    asked = long(12, 10**6, "weighted_completion")
+    assert is_long(asked, most=10**6)
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None and check(asked, result.plan) == ()
+    kinds = {type(job) for _, _, phase in result.plan.all_phases() for job in phase.jobs}
+    assert kinds == {JobPlan, ShapedJobPlan}
+
+
+def test_a_phased_plan_with_shapes_is_not_gone_on_from() -> None:
+    asked = long(2, 7)
+    plan = solve_phased(asked, Options(workers=1)).plan
+    assert plan is not None
+    with pytest.raises(UsageError, match=r"made from another .* has a shape"):
+        resolve_phased(asked, plan, Fix(), Options(workers=1))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_chains_of_many_iterations_are_not_longer_than_they_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = long(seed, 30)
+    for job in asked.shaped:
+        exact = ShapedData(cut_shape(job), asked.cluster).longest_us()
+        monkeypatch.setattr(slot_loads, "_MOST_LISTED", 10 * cut_shape(job).size)
+        repeated = ShapedData(cut_shape(job), asked.cluster)
+        assert repeated.listed == 10 < job.iterations
+        assert 0.9 * exact <= repeated.longest_us() <= exact
+        monkeypatch.undo()
