@@ -1,18 +1,41 @@
-"""One colour for each job, far from its neighbours'."""
+"""One colour for each job, far from its neighbours' for the colour-blind too, and light enough for black text."""
 
 from __future__ import annotations
 
 import colorsys
 
-__all__ = ["GREY", "job_colour"]
+__all__ = ["GREY", "job_colour", "luminance"]
 
+_FIRST = ("#4094d8", "#e69f00", "#00a67a", "#cc79a7", "#f0e442", "#e06a1a", "#56c4ef")
+"""After Okabe and Ito (2008), https://jfly.uni-koeln.de/color/, the dark ones lighter."""
 _GOLDEN = 0.61803398875
+_LUMINANCES = (0.30, 0.55, 0.22)
+"""In turn, so that neighbours differ to those who do not see their hues; black text has at least 5:1 on each."""
 GREY = "#9a9a9a"
 """No job has it unless it is to stand back."""
 
 
 def job_colour(index: int) -> str:
-    """Colour of job number `index` as ``#rrggbb``: hues a golden angle apart, lightness in three steps."""
+    """Colour of job number `index` as ``#rrggbb``: seven well-known ones, then hues a golden angle apart."""
+    if index < len(_FIRST):
+        return _FIRST[index]
     hue = (0.58 + index * _GOLDEN) % 1.0
-    red, green, blue = colorsys.hls_to_rgb(hue, (0.52, 0.62, 0.44)[index % 3], 0.62)
-    return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        lightness = (low + high) / 2
+        if luminance(_written(hue, lightness)) < _LUMINANCES[index % 3]:
+            low = lightness
+        else:
+            high = lightness
+    return _written(hue, high)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, from 0 to 1, of a colour ``#rrggbb`` (WCAG 2.2)."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _written(hue: float, lightness: float) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colorsys.hls_to_rgb(hue, lightness, 0.62))

@@ -11,11 +11,17 @@ from jigsaw_opt.text import printable
 __all__ = ["filled", "template"]
 
 _PLACE = re.compile(r"\{\{(title|data)\}\}")
+_PART = re.compile(r"\{\{([\w./]+\.(?:css|js))\}\}")
 
 
 def template(name: str) -> str:
-    """A page of this folder as it is, with ``{{title}}`` and ``{{data}}`` where these belong."""
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    """A page of this folder with ``{{title}}`` and ``{{data}}`` where these belong.
+
+    Files of this folder that it names, as in ``{{look.css}}``, are put in their places, so it needs no other file.
+    """
+    folder = files(__package__)
+    page = folder.joinpath(name).read_text(encoding="utf-8")
+    return _PART.sub(lambda place: folder.joinpath(place[1]).read_text(encoding="utf-8"), page)
 
 
 def filled(name: str, title: str, data: object) -> str:
