@@ -38,6 +38,8 @@ def timeline_data(picture: Picture) -> dict[str, object]:
                 "name": printable(job.name),
                 "colour": colour,
                 "depth": depth,
+                "release": job.release_us,
+                "deadline": job.deadline_us,
                 "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
                 "operations": list(map(printable, names)),
             }

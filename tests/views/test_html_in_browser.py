@@ -128,3 +128,23 @@ def test_fifty_thousand_blocks_stay_usable(browser: Chrome, tmp_path: Path) -> N
     assert browser.execute_script("return +canvas.dataset.drawn") < 100 * 12
     move_to(browser, *centre(browser, 0, 15))
     assert "job0" in browser.execute_script("return document.getElementById('tip').textContent")
+
+
+def test_find_jumps_and_the_address_keeps_what_is_shown(
+    browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan
+) -> None:
+    show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
+    browser.execute_script("clampView(0, 200); draw();")
+    browser.find_element("id", "find").send_keys("b\ue007")
+    assert browser.execute_script("return view.job") == 1
+    shown = browser.execute_script("return [view.from, view.to]")
+    assert shown == [550, 750]
+    browser.get((tmp_path / "plan.html").as_uri() + "#550,750,0,1")
+    browser.refresh()
+    assert browser.execute_script("return [view.from, view.to, view.job]") == [*shown, 1]
+
+
+def test_keys_are_told(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
+    show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
+    browser.find_element("id", "help").click()
+    assert browser.execute_script("return document.getElementById('keys').open") is True
