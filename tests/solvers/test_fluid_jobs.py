@@ -9,7 +9,7 @@ from itertools import permutations
 
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidPolicy, fluid_ends
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.fluid_search import FluidSearch
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
@@ -22,18 +22,22 @@ def job(name: str, iterations: int, iteration_us: int, load_us: float, **changes
     return replace(found, **changes)  # type: ignore[arg-type]
 
 
+def ends_of(order: list[FluidJob]) -> dict[str, float]:
+    return {job.name: end for job, end in zip(order, FluidJobs(MEMORY).ends_us(order), strict=True)}
+
+
 def test_a_job_takes_what_those_before_it_leave() -> None:
     """`a` uses half of the GPU, and 0.1 of that is lost; `b` goes at 0.45 of its pace until `a` ends at 1000."""
     order = [job("a", 100, 10, 5.0), job("b", 100, 10, 10.0)]
-    ends = fluid_ends(order, MEMORY)
+    ends = ends_of(order)
     assert ends["a"] == 1000 and round(ends["b"]) == 1000 + ((100 - 45) * 10)
 
 
 def test_a_job_waits_for_its_release_and_for_memory() -> None:
     late = job("late", 10, 10, 1.0, release_us=500)
-    assert fluid_ends([late, job("now", 10, 10, 1.0)], MEMORY) == {"now": 100, "late": 600}
+    assert ends_of([late, job("now", 10, 10, 1.0)]) == {"now": 100, "late": 600}
     large = [job("a", 10, 10, 1.0, state_bytes=60), job("b", 10, 10, 1.0, state_bytes=60)]
-    assert fluid_ends(large, MEMORY) == {"a": 100, "b": 200}
+    assert ends_of(large) == {"a": 100, "b": 200}
 
 
 def test_counts_are_rates_in_whole_numbers() -> None:
@@ -41,7 +45,7 @@ def test_counts_are_rates_in_whole_numbers() -> None:
         job("fast", 1000, 10, 1.0, gpus=("x/0",)),
         job("slow", 1000, 30, 1.0, gpus=("x/1",), loads_us=((1, 30.0),)),
     ]
-    policy = FluidPolicy(order, MEMORY)
+    policy = FluidPolicy(order, FluidJobs(MEMORY))
     assert policy.counts({}, {"fast": 1000, "slow": 1000}, set(), 0) == {"fast": 3, "slow": 1}
     assert policy.counts({}, {"fast": 2, "slow": 1000}, {"fast", "slow"}, 0) == {"fast": 2, "slow": 1}
 

@@ -2,7 +2,8 @@
 
 ``list_scheduling`` times placed jobs, ``sequence_annealing`` and ``cyclic_annealing`` anneal operation sequences on the
 finite and the cyclic horizon, ``assignment_annealing`` anneals assignments of jobs to candidate server sets,
-``order_insertion`` inserts jobs in an order, and ``activity_annealing`` anneals orders of placed activities.
+``order_insertion`` inserts jobs in an order, ``activity_annealing`` anneals orders of placed activities,
+and ``fluid`` says when jobs end that do iterations at rates.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ _MODULES = (
     "assignment_annealing",
     "order_insertion",
     "activity_annealing",
+    "fluid",
 )
 
 

@@ -8,25 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
+from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
+from jigsaw_opt.solvers.kernels.fluid import FluidState, FluidTable, find_tight, run_fluid, set_rates
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
-__all__ = ["FluidJob", "FluidPolicy", "fluid_ends"]
+__all__ = ["FluidJob", "FluidJobs", "FluidPolicy"]
 
-_LEAST_PACE = 1 / 16
-"""Share of its own pace below which a job rather waits."""
-_SHARING_COST = 1.1
-"""What a job takes of a GPU or link from those behind it, beside what it uses: operations do not fit without gaps."""
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
 _WORTH_AN_ITERATION = 0.001
 """Share of the pace for which a period may have one iteration more."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class FluidJob:
     """A job on its GPUs.
 
@@ -61,108 +58,71 @@ class FluidJob:
         return self.iteration_us * self.iterations
 
 
-class _FluidResources:
-    """What jobs share: GPUs and links that the same jobs use as one, and GPUs whose memory does not hold all of them.
+class FluidJobs:
+    """Jobs that are told apart by number, and when they end in any order.
 
     Parameters
     ----------
-    jobs
-        All jobs.
     memory
         Bytes by name of a GPU.
     """
 
-    def __init__(self, jobs: Sequence[FluidJob], memory: Mapping[str, int]) -> None:
-        users: dict[int, list[int]] = {}
-        inside: dict[str, list[FluidJob]] = {}
-        for k, job in enumerate(jobs):
-            for resource, _ in job.loads_us:
-                users.setdefault(resource, []).append(k)
-            for gpu in job.gpus:
-                inside.setdefault(gpu, []).append(job)
-        self.loads_us = {job.name: _merged(job, users) for job in jobs}
-        tight = {gpu for gpu, there in inside.items() if len(there) > 1 and _bytes(there) > memory[gpu]}
-        self._tight = {job.name: [gpu for gpu in job.gpus if gpu in tight] for job in jobs} if tight else {}
-        self._memory = memory
+    def __init__(self, memory: Mapping[str, int]) -> None:
+        self._gpu = {name: number for number, name in enumerate(memory)}
+        self._number: dict[FluidJob, int] = {}
+        self._resources: dict[int, int] = {}
+        self._lists = FluidTable([], [], [], [], [0], [], [], [0], [], list(memory.values()))
+        self._arrays: FluidTable | None = None
 
-    def admits(self, job: FluidJob, others: Sequence[FluidJob]) -> bool:
-        """Whether a job fits with its deepest levels beside the others that share a GPU with it; alone in any case."""
-        for gpu in self._tight.get(job.name, ()):
-            here = [other for other in others if gpu in other.gpus]
-            if here and _bytes([*here, job]) > self._memory[gpu]:
-                return False
-        return True
+    def ends_us(self, order: Sequence[FluidJob]) -> list[float]:
+        """When each job of an order ends, in microseconds, those that come first in front."""
+        numbers: Numbers = [self.number(job) for job in order]
+        table, state = self._lists, self._state([float(job.iterations) for job in order])
+        native = compiled(run_fluid)
+        if native is not None:
+            table, state, numbers = self._as_arrays(), arrays(state), arrays(numbers)
+        (native or run_fluid)(table, state, numbers)
+        return list(state.end_us)
 
     def rates(
-        self, order: Sequence[FluidJob], remaining: Mapping[str, float], begun: set[str], now: float
+        self, order: Sequence[FluidJob], remaining: Mapping[str, float], begun: set[str], now_us: float
     ) -> dict[str, float]:
-        """Iterations a microsecond of the jobs that run, those in front first."""
-        rates: dict[str, float] = {}
-        left: dict[tuple[int, ...], float] = {}
-        there = [job for job in order if job.name in begun]
-        for job in order:
-            if job.name not in remaining or job.release_us > now:
-                continue
-            rate = 1 / job.iteration_us
-            least, loads_us = rate * _LEAST_PACE, self.loads_us[job.name]
-            for shared, load_us in loads_us:
-                rate = min(rate, left.get(shared, 1.0) / load_us)
-                if rate < least:
-                    break
-            if rate < least or (job.name not in begun and not self.admits(job, there)):
-                continue
-            if job.name not in begun:
-                there.append(job)
-            rates[job.name] = rate
-            for shared, load_us in loads_us:
-                left[shared] = left.get(shared, 1.0) - _SHARING_COST * rate * load_us
-        return rates
+        """Iterations a microsecond of the jobs that run at a moment."""
+        numbers = [self.number(job) for job in order]
+        state = self._state([remaining.get(job.name, 0.0) for job in order])
+        find_tight(self._lists, state, numbers)
+        state.begun[:] = [int(job.name in begun) for job in order]
+        set_rates(self._lists, state, numbers, now_us)
+        return {job.name: rate for job, rate in zip(order, state.rate, strict=True) if rate}
 
+    def number(self, job: FluidJob) -> int:
+        """The number of a job, a new one for a new one."""
+        if job in self._number:
+            return self._number[job]
+        table, self._arrays = self._lists, None
+        table.iteration_us.append(float(job.iteration_us))
+        table.release_us.append(float(job.release_us))
+        table.state.append(job.state_bytes)
+        table.activation.append(job.activation_bytes)
+        for resource, load_us in job.loads_us:
+            table.resource.append(self._resources.setdefault(resource, len(self._resources)))
+            table.load_us.append(load_us)
+        table.load_at.append(len(table.resource))
+        table.gpu.extend(self._gpu[gpu] for gpu in job.gpus)
+        table.gpu_at.append(len(table.gpu))
+        return self._number.setdefault(job, len(self._number))
 
-def _merged(job: FluidJob, users: Mapping[int, Sequence[int]]) -> list[tuple[tuple[int, ...], float]]:
-    """The job's largest load among GPUs and links that the same jobs use; what it has for itself is no limit."""
-    loads: dict[tuple[int, ...], float] = {}
-    for resource, load_us in job.loads_us:
-        shared = tuple(users[resource])
-        if len(shared) > 1:
-            loads[shared] = max(loads.get(shared, 0.0), load_us)
-    return list(loads.items())
+    def _state(self, remaining: list[float]) -> FluidState:
+        jobs, gpus = len(remaining), len(self._gpu)
+        free, none = [1.0] * len(self._resources), [0] * gpus
+        return FluidState(
+            remaining, [0.0] * jobs, [0.0] * jobs, [0] * jobs, free, none, none.copy(), none.copy(), [0] * (gpus + 1)
+        )
 
-
-def _bytes(jobs: Sequence[FluidJob]) -> int:
-    """Memory that jobs need together on a GPU of all of them."""
-    return sum(job.state_bytes for job in jobs) + max(job.activation_bytes for job in jobs)
-
-
-def fluid_ends(order: Sequence[FluidJob], memory: Mapping[str, int]) -> dict[str, float]:
-    """When each job ends, in microseconds.
-
-    Parameters
-    ----------
-    order
-        All jobs, those that come first in front.
-    memory
-        Bytes by name of a GPU.
-    """
-    sharing = _FluidResources(order, memory)
-    remaining = {job.name: float(job.iterations) for job in order}
-    releases = sorted({job.release_us for job in order})
-    begun: set[str] = set()
-    ends: dict[str, float] = {}
-    now = 0.0
-    while remaining:
-        rates = sharing.rates(order, remaining, begun, now)
-        until = next((release for release in releases if release > now), inf)
-        lasts = {name: remaining[name] / rate for name, rate in rates.items()}
-        step = min(min(lasts.values(), default=inf), until - now)
-        for name, rate in rates.items():
-            remaining[name] -= rate * step
-            if lasts[name] <= step * (1 + 1e-9):
-                ends[name] = now + step
-                del remaining[name]
-        begun = (begun | rates.keys()) & remaining.keys()
-        now += step
-    return ends
+    def _as_arrays(self) -> FluidTable:
+        if self._arrays is None:
+            self._arrays = arrays(self._lists)
+        return self._arrays
 
 
 class FluidPolicy:
@@ -172,18 +132,18 @@ class FluidPolicy:
     ----------
     order
         Jobs of a group, those that come first in front.
-    memory
-        Bytes by name of a GPU.
+    jobs
+        Says at which rates they go.
     """
 
-    def __init__(self, order: Sequence[FluidJob], memory: Mapping[str, int]) -> None:
-        self._order, self._sharing = order, _FluidResources(order, memory)
+    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs) -> None:
+        self._order, self._jobs = order, jobs
 
     def counts(
         self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
     ) -> dict[str, int]:
         """Iterations of each job that runs in a period, from how many are left."""
-        rates = self._sharing.rates(self._order, remaining, begun, now)
+        rates = self._jobs.rates(self._order, remaining, begun, now)
         running = [job for job in self._order if job.name in rates]
         found = _whole(running, rates) if len(running) > 1 else dict.fromkeys(rates, 1)
         return {name: min(count, remaining[name]) for name, count in found.items()}

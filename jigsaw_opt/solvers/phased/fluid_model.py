@@ -9,7 +9,7 @@ from dataclasses import replace
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.phased.fluid import FluidJob
+from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs
 from jigsaw_opt.solvers.phased.shelves import cyclic_part, iteration_counts
 from jigsaw_opt.solvers.search.candidates import CandidateGenerator
 from jigsaw_opt.solvers.search.problem_data import ProblemData
@@ -34,8 +34,8 @@ class FluidModel:
 
     Attributes
     ----------
-    memory
-        Bytes by name of a GPU.
+    fluids
+        Says when they end.
     """
 
     def __init__(self, instance: Instance, rng: random.Random) -> None:
@@ -46,7 +46,7 @@ class FluidModel:
         self._ample = PartialPlacement(_data(replace(part, cluster=replace(part.cluster, servers=ample))), rigid=False)
         self._generator = CandidateGenerator(self._ample.data, rng)
         layout = self._data.layout
-        self.memory = {name: layout.memory[gpu] for name, gpu in self._data.number.items()}
+        self.fluids = FluidJobs({name: layout.memory[gpu] for name, gpu in self._data.number.items()})
         self._name = {gpu: name for name, gpu in self._data.number.items()}
         self._known: dict[tuple[int, tuple[int, ...]], FluidJob | None] = {}
 

@@ -8,7 +8,7 @@ from itertools import islice
 from math import exp
 
 from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.solvers.phased.fluid import FluidJob, fluid_ends
+from jigsaw_opt.solvers.phased.fluid import FluidJob
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
 from jigsaw_opt.solvers.phased.timer import PhaseTimer
 
@@ -48,10 +48,10 @@ class FluidSearch:
 
     def value(self, order: Sequence[FluidJob]) -> float:
         """The objective, and a high price of lateness."""
-        ends = fluid_ends(order, self._model.memory)
-        late = sum(max(0.0, ends[job.name] - job.deadline_us) for job in order if job.deadline_us is not None)
-        weighted = (job.weight * ends[job.name] for job in order)
-        return _LATE * late + (max(ends.values()) if self._last else sum(weighted))
+        ends = self._model.fluids.ends_us(order)
+        late = sum(max(0.0, end - job.deadline_us) for job, end in zip(order, ends, strict=True) if job.deadline_us)
+        weighted = (job.weight * end for job, end in zip(order, ends, strict=True))
+        return _LATE * late + (max(ends) if self._last else sum(weighted))
 
     def first_order(self, jobs: Sequence[FluidJob]) -> list[FluidJob]:
         """By Smith's rule, with the time that a job takes of all its GPUs; of a makespan the longest first."""

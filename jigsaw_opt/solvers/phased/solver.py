@@ -176,7 +176,7 @@ def _searched(
 def _by_rates(
     order: Sequence[FluidJob], model: FluidModel, jobs: Mapping[str, Job | ShapedJob]
 ) -> Iterator[RunningRule]:
-    yield FluidPolicy([job for job in order if job.name in jobs], model.memory)
+    yield FluidPolicy([job for job in order if job.name in jobs], model.fluids)
 
 
 def _grouped(
