@@ -1,18 +1,22 @@
-"""A live scheduler under random events on 512 GPUs, checked after every step; how long steps take.
+"""A live scheduler under random events, checked after every step; how long steps take, and how much memory.
 
-Run it as ``python benchmarks/live_soak.py [--events N] [--jobs J] [--budget S] [--seed S] [POLICY...]``.
-64 servers of 8 V100 behind a switch, jobs of 1 to 32 GPUs with models of the bundled instance ``server/plain``. Jobs
-come, report, end, are cancelled and change their weight so that about J are there; servers fail, are drained and come
-back, are added; links fail. After every step all that runs is checked from the changes that steps told: no GPU belongs
-to two jobs that are not partners, none is on a server that is out, and the states of the workers on it with the largest
-activations among them fit its memory. Now and then the scheduler is killed and goes on from its state as JSON.
+Run it as ``python benchmarks/live_soak.py [--events N] [--servers N] [--jobs J] [--budget S] [--seed S] [POLICY...]``.
+64 servers of 8 V100, or so many, behind a switch, jobs of 1 to 32 GPUs with models of the bundled instance
+``server/plain``. Jobs come, report, end, are cancelled and change their weight so that about J are there; servers fail,
+are drained and come back, are added; links fail. After every step all that runs is checked from the changes that steps
+told: no GPU belongs to two jobs that are not partners, none is on a server that is out, and the states of the workers
+on it with the largest activations among them fit its memory. Now and then the scheduler is thrown away, and another one
+goes on from its state as JSON. The last column is a hash of all changes: that of two runs with the same arguments is
+the same, as long as no step is late.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
+import resource
 import statistics
 import time
 from collections import defaultdict
@@ -56,14 +60,18 @@ HEADS = (
     "restarts",
     "stops",
     "state ms",
+    "MB at a tenth",
+    "MB at the end",
+    "events/s",
+    "hash",
 )
 
 
 class Soak:
     """A scheduler, and what a program that carries out its changes knows."""
 
-    def __init__(self, policy: str, jobs: int, seed: int) -> None:
-        cluster = grid("64x8:v100")
+    def __init__(self, policy: str, jobs: int, seed: int, servers: int = 64) -> None:
+        cluster = grid(f"{servers}x8:v100")
         assert cluster is not None
         self.cluster: Cluster = cluster
         self.policy, self.wanted, self.draw = policy, jobs, random.Random(seed)
@@ -74,6 +82,7 @@ class Soak:
         self.out: set[str] = set()
         self.now_us = self.count = 0
         self.state_s: list[float] = []
+        self.hash = hashlib.sha256()
 
     def fresh(self) -> LiveScheduler:
         """A scheduler at its beginning."""
@@ -125,6 +134,7 @@ class Soak:
 
     def carry_out(self, change: PlanChange) -> None:
         """Start, stop and move jobs as a step says."""
+        self.hash.update(repr((change.stops, change.moves, change.starts)).encode())
         for stop in change.stops:
             assert self.running.pop(stop.job).gpus == stop.gpus
         for move in change.moves:
@@ -159,11 +169,15 @@ class Soak:
 
 
 def row(policy: str, arguments: argparse.Namespace) -> tuple[str, ...]:
-    soak = Soak(policy, arguments.jobs, arguments.seed)
+    soak = Soak(policy, arguments.jobs, arguments.seed, arguments.servers)
     steps: list[float] = []
+    early_mb, handled_s = 0, 0.0
     late = failures = starts = moves = restarts = stops = 0
     for number in range(arguments.events):
-        soak.live.handle(soak.event())
+        event = soak.event()
+        began = time.perf_counter()
+        soak.live.handle(event)
+        handled_s += time.perf_counter() - began
         began = time.perf_counter()
         change = soak.live.step(soak.now_us, arguments.budget)
         steps.append(time.perf_counter() - began)
@@ -174,17 +188,27 @@ def row(policy: str, arguments: argparse.Namespace) -> tuple[str, ...]:
         restarts += sum(move.restarts for move in change.moves)
         if number % RESTORED_EVERY == RESTORED_EVERY - 1:
             soak.restart()
+        if number == arguments.events // 10:
+            early_mb = megabytes()
     cuts = statistics.quantiles(steps, n=100, method="inclusive")
     times = (f"{1000 * value:.1f}" for value in (cuts[49], cuts[98], max(steps)))
     counts = map(str, (late, failures, starts, moves, restarts, stops))
     state_ms = f"{1000 * statistics.median(soak.state_s):.0f}" if soak.state_s else "-"
-    return (f"`{policy}`", f"{len(steps)}", *times, *counts, state_ms)
+    rate = f"{len(steps) / (sum(steps) + handled_s):.0f}"
+    memory = f"{early_mb}", f"{megabytes()}"
+    return (f"`{policy}`", f"{len(steps)}", *times, *counts, state_ms, *memory, rate, soak.hash.hexdigest()[:8])
+
+
+def megabytes() -> int:
+    """What this process has had in memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policies", nargs="*", default=["fifo", "srtf", "las", "sjf_bco", "jigsaw"])
     parser.add_argument("--events", type=int, default=1000, metavar="N", help="so many events, with a step after each")
+    parser.add_argument("--servers", type=int, default=64, metavar="N", help="so many servers of 8 GPUs")
     parser.add_argument("--jobs", type=int, default=200, metavar="J", help="about so many jobs are there")
     parser.add_argument("--budget", type=float, metavar="S", help="seconds for which a step waits for the policy")
     parser.add_argument("--seed", type=int, default=0)

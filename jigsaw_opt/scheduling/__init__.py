@@ -10,6 +10,7 @@ from jigsaw_opt.scheduling.events import (
     LinkDown,
     LinkUp,
     PriorityChanged,
+    QuotaChanged,
     ServerAdded,
     ServerBack,
     ServerDrained,
@@ -17,12 +18,15 @@ from jigsaw_opt.scheduling.events import (
     decode_event,
     encode_event,
 )
+from jigsaw_opt.scheduling.explaining import Influence, LiveExplanation
 from jigsaw_opt.scheduling.live_scheduler import LiveScheduler
 from jigsaw_opt.scheduling.plan_change import JobAssignment, JobMove, JobStart, JobStop, PlanChange
+from jigsaw_opt.scheduling.remedies import Remedy
 
 __all__ = [
     "ClusterEvent",
     "ClusterState",
+    "Influence",
     "JobAssignment",
     "JobCancelled",
     "JobFinished",
@@ -33,9 +37,12 @@ __all__ = [
     "JobSubmitted",
     "LinkDown",
     "LinkUp",
+    "LiveExplanation",
     "LiveScheduler",
     "PlanChange",
     "PriorityChanged",
+    "QuotaChanged",
+    "Remedy",
     "ServerAdded",
     "ServerBack",
     "ServerDrained",

@@ -17,6 +17,7 @@ from jigsaw_opt.scheduling.events import (
     LinkDown,
     LinkUp,
     PriorityChanged,
+    QuotaChanged,
     ServerAdded,
     ServerBack,
     ServerDrained,
@@ -63,6 +64,8 @@ class ClusterState:
         Why jobs have lost their GPUs since then, beside the policy, by name.
     added
         The servers that were added.
+    quotas
+        The most GPUs that jobs of a queue may ask for before others of it wait.
     """
 
     def __init__(self, setting: PolicySetting) -> None:
@@ -80,6 +83,7 @@ class ClusterState:
         self.told: dict[str, JobAssignment] = {}
         self.reasons: dict[str, str] = {}
         self.added: list[ServerAdded] = []
+        self.quotas: dict[str, int] = {}
         self.set_up(setting)
 
     def set_up(self, setting: PolicySetting) -> None:
@@ -103,13 +107,17 @@ class ClusterState:
     @property
     def due(self) -> bool:
         """Whether there is something for the policy to decide now."""
-        if not self.jobs or len(self.down) == self.setting.gpu_count:
+        if all(job.held for job in self.jobs.values()) or len(self.down) == self.setting.gpu_count:
             return False
         return self.asked or (self.wake_us is not None and self.wake_us <= self.now_us)
 
+    def used(self, queue: str) -> int:
+        """GPUs that jobs of a queue ask for, without those that wait for room in its quota."""
+        return sum(job.active.job.gpus for job in self.jobs.values() if job.queue == queue and not job.held)
+
     def moment(self) -> Moment:
         """What a policy would see now; what it sees does not change while it decides."""
-        jobs = {index: replace(job.active) for index, job in self.jobs.items()}
+        jobs = {index: replace(job.active) for index, job in self.jobs.items() if not job.held}
         arrived, ended, stopped = map(tuple, (self.news.arrived, self.news.ended, self.news.stopped))
         return Moment(self.now_us, jobs, self.shares, arrived, ended, stopped, self.down)
 
@@ -152,6 +160,8 @@ class ClusterState:
                 self._leave(event)
             case PriorityChanged():
                 self._prioritise(event)
+            case QuotaChanged():
+                self._limit(event)
             case ServerAdded():
                 self.advance(event.time_us)
                 self.added.append(event)
@@ -159,6 +169,7 @@ class ClusterState:
                 self._change_server(event)
             case LinkDown() | LinkUp():
                 self._change_link(event)
+        self._admit()
         self.asked |= not isinstance(event, JobProgressed | LinkDown | LinkUp) or bool(self.news.stopped)
 
     def _submit(self, event: JobSubmitted) -> None:
@@ -172,9 +183,8 @@ class ClusterState:
             raise UsageError(f"job {job.name!r}: {reason}")
         self.advance(event.time_us)
         index = self.next_job
-        self.jobs[index] = LiveJob(Active(index, job, performance.work(job)))
+        self.jobs[index] = LiveJob(Active(index, job, performance.work(job)), queue=event.queue, held=True)
         self.numbers[job.name] = index
-        self.news.arrived.append(index)
         self.next_job += 1
 
     def _progress(self, event: JobProgressed) -> None:
@@ -195,7 +205,8 @@ class ClusterState:
                 partner.active.share = rest
                 partner.forget_pace()
         del self.jobs[index], self.numbers[event.job]
-        self.news.end(index)
+        if not job.held:
+            self.news.end(index)
         if isinstance(event, JobFinished):
             self.told.pop(event.job, None)
             self.reasons.pop(event.job, None)
@@ -208,6 +219,24 @@ class ClusterState:
             raise UsageError(f"the weight of a job is at least 1, not {event.weight}")
         self.advance(event.time_us)
         job.active.job = replace(job.active.job, weight=event.weight, foreground=event.foreground)
+
+    def _limit(self, event: QuotaChanged) -> None:
+        if event.gpus is not None and event.gpus < 0:
+            raise UsageError(f"the quota of a queue is at least 0 GPUs, not {event.gpus}")
+        self.advance(event.time_us)
+        if event.gpus is None:
+            self.quotas.pop(event.queue, None)
+        else:
+            self.quotas[event.queue] = event.gpus
+
+    def _admit(self) -> None:
+        """Tell the policy of jobs that have room in the quota of their queue, those of most weight first."""
+        held = [job for job in self.jobs.values() if job.held]
+        for job in sorted(held, key=lambda job: (-job.active.job.weight, job.active.index)):
+            quota = self.quotas.get(job.queue)
+            if quota is None or self.used(job.queue) + job.active.job.gpus <= quota:
+                job.held = False
+                self.news.arrived.append(job.active.index)
 
     def _change_server(self, event: ServerDrained | ServerLost | ServerBack) -> None:
         servers = [server.name for server in self.setting.cluster.servers]
@@ -291,7 +320,8 @@ class ClusterState:
         for job in self.jobs.values():
             job.active.share = None
             job.forget_pace()
-        self.shares, self.news, self.asked = (), News(list(self.jobs)), True
+        told = [index for index, job in self.jobs.items() if not job.held]
+        self.shares, self.news, self.asked = (), News(told), True
 
     def assignments(self) -> Mapping[str, JobAssignment]:
         """What each job that runs has, by name."""

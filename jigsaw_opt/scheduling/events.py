@@ -32,6 +32,7 @@ __all__ = [
     "LinkDown",
     "LinkUp",
     "PriorityChanged",
+    "QuotaChanged",
     "ServerAdded",
     "ServerBack",
     "ServerDrained",
@@ -45,10 +46,11 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """A job is there to be run; its time of submission is that of the event, whatever the job says."""
+    """A job is there to be run, in a queue; its time of submission is that of the event, whatever the job says."""
 
     time_us: int
     job: TraceJob
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,18 @@ class PriorityChanged:
     job: str
     weight: int
     foreground: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """The jobs of a queue that the policy is told of ask for so many GPUs at most; None for as many as there are.
+
+    Those that it has been told of stay; the others wait until there is room in the quota.
+    """
+
+    time_us: int
+    queue: str
+    gpus: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +159,7 @@ ClusterEvent = (
     | JobFinished
     | JobCancelled
     | PriorityChanged
+    | QuotaChanged
     | ServerAdded
     | ServerDrained
     | ServerLost
@@ -171,11 +186,12 @@ JOB: Shape = fields(
 
 _OF_JOB, _OF_SERVER, _OF_LINK = {"job": _TEXT}, {"server": _TEXT}, {"link": _TEXT}
 _KINDS: Mapping[str, tuple[type, Mapping[str, Shape]]] = {
-    "submit": (JobSubmitted, {"job": JOB}),
+    "submit": (JobSubmitted, {"job": JOB, "queue": _TEXT}),
     "progress": (JobProgressed, {**_OF_JOB, "iterations": number(0, 1e24)}),
     "finish": (JobFinished, _OF_JOB),
     "cancel": (JobCancelled, _OF_JOB),
     "priority": (PriorityChanged, {**_OF_JOB, "weight": whole(MOST, 1), "foreground": TRUTH}),
+    "quota": (QuotaChanged, {"queue": _TEXT, "gpus": optional(whole(MOST))}),
     "server_added": (ServerAdded, {"server": {"$ref": "#/$defs/server"}, "links": listed({"$ref": "#/$defs/link"})}),
     "server_drained": (ServerDrained, _OF_SERVER),
     "server_lost": (ServerLost, _OF_SERVER),

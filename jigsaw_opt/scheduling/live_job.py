@@ -23,12 +23,18 @@ class LiveJob:
         When that was, if it holds the GPUs of then still.
     pace
         Units a microsecond between two reports from the same GPUs; 0 where there are none.
+    queue
+        The queue that it was submitted to.
+    held
+        Whether it waits for room in the quota of its queue, so that the policy has not been told of it.
     """
 
     active: Active
     reported: int = 0
     reported_us: int | None = None
     pace: int = 0
+    queue: str = ""
+    held: bool = False
 
     def report(self, now_us: int, done: int) -> None:
         """Note that so much is done."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import partial
 
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
@@ -16,6 +17,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.scheduling.allocation import Decision
 from jigsaw_opt.scheduling.cluster_state import ClusterState
 from jigsaw_opt.scheduling.events import ClusterEvent, JobSubmitted, ServerAdded, decode_event, encode_event
+from jigsaw_opt.scheduling.explaining import LiveExplanation, explained
 from jigsaw_opt.scheduling.live_job import News
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.performance.profiled import Profiled
@@ -98,6 +100,16 @@ class LiveScheduler:
             performance = _default_performance(models)
         self._policy, self._options = choose(policy)
         self._perform, self._journal = performance, journal
+        self._again = partial(
+            LiveScheduler,
+            cluster,
+            policy,
+            models=models,
+            performance=performance,
+            seed=seed,
+            round_us=round_us,
+            restart_us=restart_us,
+        )
         setting = PolicySetting(cluster, performance(cluster), round_us, restart_us, seed)
         figures = (cluster, setting.performance.name, setting.performance.figures, round_us, restart_us, seed)
         self._inputs = hashlib.sha256(repr((figures, self._policy.name, self._options)).encode()).hexdigest()
@@ -144,6 +156,37 @@ class LiveScheduler:
         """
         with self._lock:
             return self._step(now_us, budget_s, None)
+
+    def explain(self, job: str, seconds: float = 2.0) -> LiveExplanation:
+        """Why a job waits or runs as it does, and what would start it or make it faster; nothing changes.
+
+        What would start a job is tried on a copy of this scheduler, so it takes a step of the policy each.
+
+        Parameters
+        ----------
+        job
+            Name of an active job.
+        seconds
+            After so many no other event is tried, once one was found.
+
+        Raises
+        ------
+        UsageError
+            There is no such job, or a decision is late: then the policy is still deciding.
+        """
+        with self._lock:
+            if job not in self._state.numbers:
+                raise UsageError(f"there is no job {job!r}")
+            if self._question is not None:
+                raise UsageError(f"policy {self._policy.name!r} is still deciding about {job!r}")
+            state = encode_state(self._state, self._inputs, self._scheduler.state())
+
+            def twin() -> LiveScheduler:
+                made = self._again()
+                made.restore(state)
+                return made
+
+            return explained(self._state, job, twin, seconds)
 
     def state(self) -> Plain:
         """All that a scheduler with the same arguments needs to go on: values of JSON, ``jigsaw-live/1``.

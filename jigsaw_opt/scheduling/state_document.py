@@ -43,6 +43,7 @@ _TEXT: Shape = {"type": "string"}
 _TEXTS = listed(_TEXT)
 _HEAD = fields(format={"const": _FORMAT}, inputs=_TEXT, time_us=whole(), next_job=whole())
 _ADDED = fields(server={"$ref": "#/$defs/server"}, links=listed({"$ref": "#/$defs/link"}))
+_OF_JOB = ("reported", "reported_us", "pace", "queue", "held")
 _STEP = fields(event={"const": "step"}, time_us=whole(), late=TRUTH)
 
 
@@ -82,6 +83,7 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
         "lost": [cluster.servers[k].name for k in sorted(state.lost)],
         "drained": [cluster.servers[k].name for k in sorted(state.drained)],
         "links_down": [cluster.links[k].name for k in sorted(state.dead)],
+        "quotas": dict(state.quotas),
         "jobs": [_job(job) for job in state.jobs.values()],
         "shares": [share.plain() for share in state.shares],
         "news": asdict(state.news),
@@ -94,8 +96,8 @@ def encode_state(state: ClusterState, inputs: str, memory: Plain) -> Plain:
 
 
 def _job(job: LiveJob) -> Plain:
-    figures = {"reported": job.reported, "reported_us": job.reported_us, "pace": job.pace}
-    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **figures}
+    own = {key: getattr(job, key) for key in _OF_JOB}
+    return {"trace": encode_record(job.active.job), "figures": job.active.plain(), **own}
 
 
 def decode_state(
@@ -159,6 +161,8 @@ def _shape(limits: NumberLimits) -> Shape:
         reported=whole(),
         reported_us=optional(limits.time),
         pace=whole(),
+        queue=_TEXT,
+        held=TRUTH,
     )
     news = fields(**dict.fromkeys(("arrived", "ended", "stopped"), listed(limits.job)))
     return fields(
@@ -167,6 +171,7 @@ def _shape(limits: NumberLimits) -> Shape:
         lost=_TEXTS,
         drained=_TEXTS,
         links_down=_TEXTS,
+        quotas={"type": "object", "additionalProperties": whole()},
         jobs=listed(job),
         shares=listed(Share.shape(limits)),
         news=news,
@@ -198,8 +203,8 @@ def _check(tree: Plain, state: ClusterState, report: Report) -> None:
             report.add(("$.jobs", k), "has done all its work")
         elif job.submit_us > tree["time_us"]:
             report.add(("$.jobs", k), "is submitted only later")
-    news, active = tree["news"], set(numbers)
-    gone = set(range(tree["next_job"])) - active
+    news, gone = tree["news"], set(range(tree["next_job"])) - set(numbers)
+    active = {one["figures"]["job"] for one in tree["jobs"] if not one["held"]}
     for key, among in (("arrived", active), ("ended", gone), ("stopped", active - set(news["arrived"]))):
         _check_once(news[key], among, f"$.news.{key}", report)
     placed = [index for share in tree["shares"] for index in share["jobs"]]
@@ -216,14 +221,14 @@ def _check_once(found: Sequence[object], known: set[object] | set[int] | set[str
 def _fill(state: ClusterState, tree: Plain, report: Report) -> None:
     """Take over what was checked, and check what runs."""
     servers = [server.name for server in state.setting.cluster.servers]
-    state.now_us, state.next_job = tree["time_us"], tree["next_job"]
+    state.now_us, state.next_job, state.quotas = tree["time_us"], tree["next_job"], dict(tree["quotas"])
     state.lost, state.drained = ({servers.index(name) for name in tree[key]} for key in ("lost", "drained"))
     links = [link.name for link in state.setting.cluster.links]
     state.dead = {links.index(name) for name in tree["links_down"]}
     for one in tree["jobs"]:
         job = TraceJob(**one["trace"])
         active = Active.restored(one["figures"], job, state.setting.performance.work(job))
-        state.jobs[active.index] = LiveJob(active, one["reported"], one["reported_us"], one["pace"])
+        state.jobs[active.index] = LiveJob(active, *(one[key] for key in _OF_JOB))
         state.numbers[job.name] = active.index
     state.shares = tuple(map(Share.restored, tree["shares"]))
     for share in state.shares:

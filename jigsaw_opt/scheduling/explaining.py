@@ -1,0 +1,224 @@
+"""Why a job of a live scheduler waits, or runs as it does, and what would change that.
+
+What would start a job is not guessed: another scheduler with the same state is told that it has happened, and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jigsaw_opt.problem.job import FullDepth
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import encode_event
+from jigsaw_opt.scheduling.live_job import LiveJob
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.plan_change import JobAssignment
+from jigsaw_opt.scheduling.remedies import Remedy, Twin, count_gpus, end_us, pace_in, span, tried
+
+__all__ = ["Influence", "LiveExplanation", "explained"]
+
+_WORTH_TELLING = 1.005
+"""What changes a pace by less is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """What makes a job that runs slower or faster.
+
+    Parameters
+    ----------
+    kind
+        ``partner``, ``level rule`` or ``placement``.
+    text
+        What it is, in words.
+    factor
+        How many times as fast the job would be without it, by the performance model.
+    """
+
+    kind: str
+    text: str
+    factor: float
+
+
+@dataclass(frozen=True, slots=True)
+class LiveExplanation:
+    """Why a job waits, or runs as it does.
+
+    Parameters
+    ----------
+    job
+        Its name.
+    assignment
+        What it runs on; None while it waits.
+    reason
+        In a sentence.
+    kind
+        Of the first remedy; ``memory`` where enough GPUs are free, and none of them takes it; ``unknown`` where
+        nothing that was tried would start it; empty of one that runs.
+    remedies
+        What would start it, the likeliest reasons first.
+    influences
+        What makes it slower or faster where it runs.
+    cluster
+        What is in use, out of use, and waited for, in a sentence.
+    complete
+        Whether there was time to try everything.
+    """
+
+    job: str
+    assignment: JobAssignment | None
+    reason: str
+    kind: str
+    cluster: str
+    remedies: tuple[Remedy, ...] = field(default=())
+    influences: tuple[Influence, ...] = field(default=())
+    complete: bool = True
+
+    def plain(self) -> Plain:
+        """As an object of JSON."""
+        remedies = [
+            {
+                "kind": one.kind,
+                "events": [encode_event(event) for event in one.events],
+                "text": one.text,
+                "expected_us": one.expected_us,
+                "stopped": list(one.stopped),
+            }
+            for one in self.remedies
+        ]
+        influences = [{"kind": it.kind, "text": it.text, "factor": round(it.factor, 4)} for it in self.influences]
+        return {
+            "job": self.job,
+            "assignment": None if self.assignment is None else self.assignment.plain(),
+            "kind": self.kind,
+            "reason": self.reason,
+            "remedies": remedies,
+            "influences": influences,
+            "cluster": self.cluster,
+            "complete": self.complete,
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.job}: {self.reason}"]
+        lines += [f"  {one.text}" for one in self.remedies[1:]]
+        lines += [f"  {one.text}" for one in self.influences]
+        return "\n".join([*lines, f"  {self.cluster}"])
+
+
+def explained(state: ClusterState, name: str, twin: Callable[[], Twin], seconds: float) -> LiveExplanation:
+    """Why a job waits or runs as it does.
+
+    Parameters
+    ----------
+    state
+        The state of the scheduler; no decision is under way.
+    name
+        Of the job; it is active.
+    twin
+        Makes a scheduler with the same state.
+    seconds
+        After so many no other remedy is tried.
+    """
+    job = state.jobs[state.numbers[name]]
+    if job.active.share is not None:
+        return _running(state, job)
+    found, complete = tried(state, job, twin, seconds)
+    free = [gpu for gpu in _unheld(state) if gpu not in state.down]
+    kind, reason = _reason(state, job, free, found)
+    return LiveExplanation(name, None, reason, kind, _cluster(state, len(free)), tuple(found), complete=complete)
+
+
+# A job that waits --------------------------------------------------------------------------------------------
+
+
+def _reason(state: ClusterState, job: LiveJob, free: Sequence[int], found: Sequence[Remedy]) -> tuple[str, str]:
+    own = job.active.job
+    refusal = _refusal(state, job, free) if len(free) >= own.fewest else None
+    kind = found[0].kind if found else "unknown"
+    needs = (
+        f"it waits for {count_gpus(own.fewest)}, and {count_gpus(len(free))} {'is' if len(free) == 1 else 'are'} free"
+    )
+    if kind in ("gpus", "priority", "unknown") and refusal is not None:
+        kind, needs = "memory", f"{needs}, but: {refusal}"
+    if not found:
+        return kind, f"{needs}; nothing that was tried starts it"
+    if found[0].kind == "undecided":
+        return kind, "the policy has not been asked since something happened; the next step starts it"
+    stopped = f", and stops {', '.join(found[0].stopped)}" if found[0].stopped else ""
+    return kind, f"{needs}; it starts{stopped} if {found[0].text}"
+
+
+def _refusal(state: ClusterState, job: LiveJob, free: Sequence[int]) -> str | None:
+    """Why none of the free GPUs takes the job, by type; None where some do."""
+    setting, own, reason = state.setting, job.active.job, None
+    types: dict[str, list[int]] = {}
+    for gpu in free:
+        types.setdefault(setting.cluster.servers[setting.server_of[gpu]].gpu_type, []).append(gpu)
+    for gpus in types.values():
+        if len(gpus) >= own.fewest:
+            share = Share((job.active.index,), tuple(gpus[: own.fewest]))
+            reason = setting.performance.refuses(share, [own])
+            if reason is None:
+                return None
+    return reason
+
+
+# A job that runs ---------------------------------------------------------------------------------------------
+
+
+def _running(state: ClusterState, job: LiveJob) -> LiveExplanation:
+    share, name = job.active.share, job.active.job.name
+    assert share is not None
+    assignment = state.assignments()[name]
+    influences = tuple(
+        it for it in _influences(state, job, share) if not 1 / _WORTH_TELLING < it.factor < _WORTH_TELLING
+    )
+    servers = len({state.setting.server_of[gpu] for gpu in share.gpus})
+    with_whom = f" with {', '.join(assignment.partners)}" if assignment.partners else ""
+    left_us = end_us(state, job) - state.now_us
+    where = f"it runs on {count_gpus(len(share.gpus))} of {servers} server{'s' if servers > 1 else ''}{with_whom}"
+    free = [gpu for gpu in _unheld(state) if gpu not in state.down]
+    reason = f"{where}, at depth rule {assignment.depth.rule}, and ends in about {span(left_us)}"
+    return LiveExplanation(name, assignment, reason, "", _cluster(state, len(free)), influences=influences)
+
+
+def _influences(state: ClusterState, job: LiveJob, share: Share) -> Iterator[Influence]:
+    """Of each partner, of partial depth, and of where its GPUs are, by the performance model."""
+    index, own = job.active.index, job.active.job
+    now = pace_in(state, share, job)
+    for other in share.jobs:
+        if other != index:
+            name = state.jobs[other].active.job.name
+            factor = pace_in(state, share.without(other), job) / now
+            yield Influence("partner", f"without {name} on its GPUs it would be {factor:.2f} times as fast", factor)
+    if share.depth(index) != FullDepth():
+        depths = tuple(FullDepth() if other == index else share.depth(other) for other in share.jobs)
+        factor = pace_in(state, Share(share.jobs, share.gpus, depths, share.slowdown), job) / now
+        rule = share.depth(index).rule
+        yield Influence("level rule", f"at full depth, not {rule}, it would be {factor:.2f} times as fast", factor)
+    if len(share.gpus) == own.gpus:
+        here = pace_in(state, Share((index,), share.gpus), job)
+        factor = state.setting.performance.work(own) / state.setting.performance.alone_us(own) / here
+        yield Influence(
+            "placement", f"alone and well placed it would be {factor:.2f} times as fast as alone here", factor
+        )
+
+
+# The cluster -------------------------------------------------------------------------------------------------
+
+
+def _unheld(state: ClusterState) -> list[int]:
+    held = {gpu for share in state.shares for gpu in share.gpus}
+    return [gpu for gpu in range(state.setting.gpu_count) if gpu not in held]
+
+
+def _cluster(state: ClusterState, free: int) -> str:
+    waiting: Mapping[int, LiveJob] = {k: job for k, job in state.jobs.items() if job.active.share is None}
+    wanted = sum(job.active.job.fewest for job in waiting.values())
+    out, total = len(state.down), state.setting.gpu_count
+    return (
+        f"of {count_gpus(total)}, {total - out - free} are in use, {free} free and {out} out of use; "
+        f"{len(waiting)} jobs wait for {wanted}"
+    )

@@ -1,0 +1,219 @@
+"""What would start a job of a live scheduler that waits, tried on copies of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from jigsaw_opt.scheduling.allocation import Share
+from jigsaw_opt.scheduling.cluster_state import ClusterState
+from jigsaw_opt.scheduling.events import (
+    ClusterEvent,
+    JobCancelled,
+    JobFinished,
+    LinkUp,
+    PriorityChanged,
+    QuotaChanged,
+    ServerBack,
+)
+from jigsaw_opt.scheduling.live_job import LiveJob
+from jigsaw_opt.scheduling.plan_change import PlanChange
+
+__all__ = ["Remedy", "Twin", "count_gpus", "end_us", "pace_in", "span", "tried"]
+
+_MOST_OF_A_KIND = 3
+"""So many remedies of a kind are looked for."""
+_MOST_NAMES = 4
+"""So many jobs are named, and others counted."""
+
+
+class Twin(Protocol):
+    """A scheduler with the same state."""
+
+    def handle(self, event: ClusterEvent) -> None:
+        """Take an event in."""
+
+    def step(self, now_us: int) -> PlanChange:
+        """Ask the policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What would start a job that waits; it was tried on a copy of the scheduler.
+
+    Parameters
+    ----------
+    kind
+        ``undecided`` (the next step does it), ``failure``, ``link``, ``quota``, ``order`` (the policy puts other jobs
+        first), ``gpus`` (others hold them) or ``priority``.
+    events
+        What would have to happen.
+    text
+        The same in words.
+    expected_us
+        When it is expected by the pace of the jobs; None where nobody knows.
+    stopped
+        Jobs that would lose their GPUs.
+    """
+
+    kind: str
+    events: tuple[ClusterEvent, ...]
+    text: str
+    expected_us: int | None = None
+    stopped: tuple[str, ...] = ()
+
+
+class _RemedyTrials:
+    """Tries what might start a job, on twins.
+
+    Parameters
+    ----------
+    state, job
+        The scheduler's, and a job of it that waits.
+    twin
+        Makes a scheduler with the same state.
+    seconds
+        After so many nothing is tried any more.
+    """
+
+    def __init__(self, state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: float) -> None:
+        self._state, self._job, self._twin = state, job, twin
+        self._end = time.monotonic() + seconds
+        self.found: list[Remedy] = []
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no time left."""
+        return time.monotonic() >= self._end
+
+    def starts(self, thought: Remedy) -> bool:
+        """Whether it starts the job; then it is noted."""
+        trial, name = self._twin(), self._job.active.job.name
+        for event in thought.events:
+            trial.handle(event)
+        change = trial.step(self._state.now_us)
+        if all(start.to.job != name for start in change.starts):
+            return False
+        told = {getattr(event, "job", None) for event in thought.events}
+        lost = (stop.job for stop in change.stops if stop.job in self._state.numbers and stop.job not in told)
+        self.found.append(replace(thought, stopped=tuple(lost)))
+        return True
+
+
+def tried(state: ClusterState, job: LiveJob, twin: Callable[[], Twin], seconds: float) -> tuple[list[Remedy], bool]:
+    """Remedies that start the job on a twin, the likeliest first, and whether all were tried."""
+    trials = _RemedyTrials(state, job, twin, seconds)
+    if trials.starts(Remedy("undecided", (), "the next step starts it", state.now_us)):
+        return trials.found, True
+    repairs, leaving = _repairs(state, job), _leaving(state, job)
+    for thought in (*repairs, *leaving, _urgent(state, job)):
+        if trials.is_over:
+            return trials.found, False
+        if sum(one.kind == thought.kind for one in trials.found) < _MOST_OF_A_KIND:
+            trials.starts(thought)
+    if not trials.found:
+        _try_together(trials, repairs, sorted(leaving, key=lambda it: it.kind == "order"))
+    return trials.found, not trials.is_over
+
+
+def _try_together(trials: _RemedyTrials, repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> None:
+    """All that is out comes back, and as few jobs leave as it then takes, those that end first before others."""
+    kind = repairs[0].kind if repairs else "gpus"
+    least, most = 0 if len(repairs) > 1 else 1, len(leaving)
+
+    def all_of(count: int) -> Remedy:
+        parts = [*repairs, *leaving[:count]]
+        times = [part.expected_us for part in parts]
+        expected_us = None if None in times else max(filter(None, times), default=None)
+        events = tuple(event for part in parts for event in part.events)
+        return Remedy(kind, events, _in_words(repairs, leaving[:count]), expected_us)
+
+    best = None
+    while least <= most and not trials.is_over:
+        # The most first: if that does not do it, nothing will.
+        count = (least + most) // 2 if best is not None else most
+        if trials.starts(all_of(count)):
+            best, most = trials.found.pop(), count - 1
+        elif best is None:
+            return
+        else:
+            least = count + 1
+    if best is not None:
+        trials.found.append(best)
+
+
+def _in_words(repairs: Sequence[Remedy], leaving: Sequence[Remedy]) -> str:
+    names = [str(getattr(part.events[0], "job", "")) for part in leaving]
+    more = len(names) - _MOST_NAMES
+    told = [*names[:_MOST_NAMES], f"{more} others"] if more > 0 else names
+    parts = [part.text for part in repairs]
+    if told:
+        parts.append(f"{', '.join(told[:-1])}{' and ' if told[1:] else ''}{told[-1]} leave{'' if told[1:] else 's'}")
+    return ", and ".join(parts)
+
+
+def _repairs(state: ClusterState, job: LiveJob) -> list[Remedy]:
+    """Servers and links that come back, and a larger quota."""
+    now, cluster = state.now_us, state.setting.cluster
+    servers = [cluster.servers[k].name for k in sorted(state.lost | state.drained)]
+    links = [cluster.links[k].name for k in sorted(state.dead)]
+    found = [Remedy("failure", (ServerBack(now, name),), f"server {name} comes back") for name in servers]
+    found += [Remedy("link", (LinkUp(now, name),), f"link {name} comes back") for name in links]
+    if job.held:
+        more, quota = state.used(job.queue) + job.active.job.gpus, state.quotas[job.queue]
+        text = f"queue {job.queue!r} has a quota of {count_gpus(more)}, not {quota}"
+        found.insert(0, Remedy("quota", (QuotaChanged(now, job.queue, more),), text))
+    return found
+
+
+def _leaving(state: ClusterState, job: LiveJob) -> list[Remedy]:
+    """Jobs that wait are cancelled, and those that run end, by the time at which that is expected."""
+    now, found, running = state.now_us, list[Remedy](), list[Remedy]()
+    for other in state.jobs.values():
+        name = other.active.job.name
+        if other is job:
+            continue
+        if other.active.share is None:
+            text = f"{name}, which the policy puts before it, is cancelled"
+            found.append(Remedy("order", (JobCancelled(now, name),), text))
+        else:
+            ends = end_us(state, other)
+            text = f"{name} ends, in about {span(ends - now)}"
+            running.append(Remedy("gpus", (JobFinished(now, name),), text, ends))
+    return [*found, *sorted(running, key=lambda it: it.expected_us or 0)]
+
+
+def _urgent(state: ClusterState, job: LiveJob) -> Remedy:
+    weight = 1 + max(other.active.job.weight for other in state.jobs.values())
+    event = PriorityChanged(state.now_us, job.active.job.name, weight, foreground=True)
+    return Remedy("priority", (event,), f"it goes to the foreground with weight {weight}")
+
+
+def end_us(state: ClusterState, job: LiveJob) -> int:
+    """When a job that runs ends by its measured pace, or by that of the performance model."""
+    share = job.active.share
+    assert share is not None
+    return state.now_us - (-job.active.left // (job.pace or pace_in(state, share, job)))
+
+
+def span(time_us: int) -> str:
+    """A time in words, as in ``17 min``."""
+    seconds = time_us / 1e6
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def pace_in(state: ClusterState, share: Share, job: LiveJob) -> int:
+    """Units of work a microsecond of a job in a share."""
+    members = [state.jobs[index].active for index in share.jobs]
+    paces = state.setting.performance.paces(share, [it.job for it in members], [it.done for it in members])
+    return paces[share.jobs.index(job.active.index)].rate
+
+
+def count_gpus(count: int) -> str:
+    """So many GPUs, in words."""
+    return f"{count} GPU{'' if count == 1 else 's'}"

@@ -1,0 +1,149 @@
+"""Why jobs of a live scheduler wait or run as they do: what was built in is named, and what is named starts the job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling import (
+    JobCancelled,
+    JobFinished,
+    JobProgressed,
+    JobSubmitted,
+    LinkDown,
+    LinkUp,
+    LiveScheduler,
+    QuotaChanged,
+    ServerBack,
+    ServerDrained,
+    ServerLost,
+)
+from tests.scheduling.live_cases import CASES, MODELS, SECOND, Happening, in_json, made, run, star
+
+
+def job(name: str, gpus: int, iterations: int = 1000, model: str = "m") -> JobSubmitted:
+    return JobSubmitted(0, TraceJob(name, 0, model, gpus, iterations))
+
+
+def live(policy: str = "fifo", cluster: Any = None, **more: Any) -> LiveScheduler:
+    return LiveScheduler(cluster or star("v", "v"), policy, round_us=0, **more)
+
+
+def told(scheduler: LiveScheduler, *events: Any) -> LiveScheduler:
+    """The scheduler, a step after each event."""
+    for event in events:
+        scheduler.handle(event)
+        scheduler.step(event.time_us)
+    return scheduler
+
+
+def runs_after(scheduler: LiveScheduler, name: str, *events: Any) -> bool:
+    for event in events:
+        scheduler.handle(event)
+    return any(start.to.job == name for start in scheduler.step(events[-1].time_us).starts)
+
+
+SITUATIONS: dict[str, tuple[LiveScheduler, str, str, tuple[Any, ...]]] = {
+    "nothing free": (told(live(), job("a", 8), job("b", 8)), "b", "gpus", (JobFinished(0, "a"),)),
+    "failure": (told(live(), ServerLost(0, "s1"), job("b", 8)), "b", "failure", (ServerBack(0, "s1"),)),
+    "drained": (told(live(), ServerDrained(0, "s0"), job("b", 8)), "b", "failure", (ServerBack(0, "s0"),)),
+    "link": (told(live(), LinkDown(0, "l1"), job("b", 8)), "b", "link", (LinkUp(0, "l1"),)),
+    "quota": (
+        told(live(), QuotaChanged(0, "", 4), job("a", 4), job("b", 2)),
+        "b",
+        "quota",
+        (QuotaChanged(0, "", 6),),
+    ),
+    "policy": (told(live(), job("a", 4), job("wide", 8), job("b", 4)), "b", "order", (JobCancelled(0, "wide"),)),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_keeps_a_job_waiting_is_named_and_starts_it_when_it_goes(name: str) -> None:
+    scheduler, waiting, kind, events = SITUATIONS[name]
+    found = scheduler.explain(waiting)
+    assert (found.kind, found.remedies[0].events, found.assignment) == (kind, events, None)
+    assert found.complete and "starts" in found.reason and str(found).startswith(f"{waiting}: {found.reason}")
+    assert runs_after(scheduler, waiting, *found.remedies[0].events)
+
+
+def test_a_job_that_the_policy_was_not_asked_about() -> None:
+    scheduler = live()
+    scheduler.handle(job("a", 1))
+    assert scheduler.explain("a").kind == "undecided"
+    assert scheduler.step(0).starts
+
+
+def test_priority_puts_a_job_before_one_in_the_background() -> None:
+    scheduler = told(live("separate"), job("back", 8, iterations=500), job("b", 8))
+    found = scheduler.explain("b")
+    assert [(one.kind, one.stopped) for one in found.remedies] == [("gpus", ()), ("priority", ("back",))]
+    assert found.remedies[0].expected_us == 500 * SECOND
+    assert runs_after(scheduler, "b", *found.remedies[1].events)
+
+
+def test_memory_that_free_gpus_lack() -> None:
+    """Large servers are taken; the small one has less memory than the model's state and activations."""
+    cluster = star("large", "small")
+    servers = cluster.servers[0], replace(cluster.servers[1], gpu_memory=10**6)
+    model = MODELS["small"]
+    times = {"large": 10_000, "small": 10_000}
+    segments = tuple(replace(it, forward_us=times, backward_us=times) for it in model.segments)
+    scheduler = live("jigsaw", replace(cluster, servers=servers), models={"m": replace(model, segments=segments)})
+    found = told(scheduler, job("a", 4), job("b", 4)).explain("b")
+    assert found.kind == "memory" and "memory" in found.reason
+    assert found.remedies[0].events == (JobFinished(0, "a"),) and runs_after(scheduler, "b", JobFinished(0, "a"))
+
+
+def test_what_none_of_it_alone_brings_about_is_put_together() -> None:
+    scheduler = told(live(), ServerLost(0, "s0"), job("a", 4), job("b", 8), job("c", 8))
+    found = scheduler.explain("c")
+    (remedy,) = found.remedies
+    assert remedy.events == (ServerBack(0, "s0"), JobFinished(0, "a"), JobCancelled(0, "b"))
+    assert remedy.text == "server s0 comes back, and a and b leave"
+    assert runs_after(scheduler, "c", *remedy.events)
+
+
+def test_a_measured_pace_tells_when() -> None:
+    scheduler = told(live(), job("a", 8), job("b", 8))
+    for second, iterations in ((100, 100), (200, 300)):
+        scheduler.handle(JobProgressed(second * SECOND, "a", iterations))
+    scheduler.step(200 * SECOND)
+    assert scheduler.explain("b").remedies[0].expected_us == 550 * SECOND
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_explaining_changes_nothing_and_goes_to_json(text: str) -> None:
+    scheduler, happening = made(text), Happening(text, 3)
+    run(scheduler, happening, 8)
+    before = in_json(scheduler.state())
+    for name in [one["trace"]["name"] for one in before["jobs"]]:
+        found = scheduler.explain(name, seconds=0.05)
+        assert in_json(found.plain())["job"] == name
+        assert (found.assignment is None) == bool(found.kind)
+    assert in_json(scheduler.state()) == before
+
+
+def test_no_such_job() -> None:
+    with pytest.raises(UsageError, match="there is no job 'x'"):
+        live().explain("x")
+
+
+@pytest.mark.parametrize("depth", ["free", "staircase"])
+def test_a_partner_and_partial_depth_are_told_with_what_they_do(depth: str) -> None:
+    """Jobs of two workers take turns with compute and exchange; the pace alone is the next step's."""
+    scheduler = live(f"jigsaw:depth={depth}", star("v", "v", gpus=1), models=MODELS)
+    for name in ("a", "b"):
+        scheduler.handle(job(name, 2, model="small"))
+    scheduler.step(0)
+    found = scheduler.explain("a")
+    assert found.assignment is not None and found.assignment.partners == ("b",) and found.kind == ""
+    factors = {one.kind: one.factor for one in found.influences}
+    assert factors["partner"] > 1.3 and factors["level rule"] < 0.9
+    alone = told(scheduler, JobFinished(0, "b")).explain("a")
+    assert alone.assignment is not None and alone.assignment.partners == ()
+    assert "partner" not in {one.kind for one in alone.influences}
