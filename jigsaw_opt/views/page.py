@@ -11,7 +11,7 @@ from jigsaw_opt.text import printable
 __all__ = ["filled", "template"]
 
 _PLACE = re.compile(r"\{\{(title|data)\}\}")
-_PART = re.compile(r"\{\{([\w./]+\.(?:css|js))\}\}")
+_PART = re.compile(r"\{\{([\w./]+\.(?:css|js|txt))\}\}")
 
 
 def template(name: str) -> str:

@@ -12,6 +12,7 @@ from jigsaw_opt.simulation.records import RoundRecord, SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.colour import job_colour
+from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.page import filled
 
 __all__ = ["simulation_html"]
@@ -40,7 +41,7 @@ def _data(setting: Setting, outcome: SimulationOutcome, summary: SimulationSumma
         "workload": printable(setting.workload.name),
         "gpus": setting.gpu_count,
         "end": outcome.end_us,
-        "summary": asdict(summary),
+        "summary": [(*MEASURES[name], value) for name, value in asdict(summary).items()],
         "completion": sorted(completion_us(setting, record) / _HOUR_US for record in ended),
         "charts": _charts(setting, outcome),
         "models": [{"name": printable(model), "colour": job_colour(k)} for k, model in enumerate(models)],
@@ -57,11 +58,12 @@ def _charts(setting: Setting, outcome: SimulationOutcome) -> list[dict[str, obje
     rounds = outcome.rounds
     moved = list(accumulate(record.moved for record in rounds))
     waiting = _steps(rounds, [record.active - record.running for record in rounds], outcome.end_us)
-    down = _down(setting, outcome.end_us)
+    down, end_us = _down(setting, outcome.end_us), outcome.end_us
+    use, starts = _binned(_use(outcome), end_us), _binned(_steps(rounds, moved, end_us), end_us)
     return [
-        {"name": "GPUs in use", "most": setting.gpu_count, "values": _binned(_use(outcome), outcome.end_us)},
-        {"name": "jobs waiting", "values": _binned(waiting, outcome.end_us)},
-        {"name": "starts on other GPUs", "values": _binned(_steps(rounds, moved, outcome.end_us), outcome.end_us)},
+        {"name": "GPUs in use", "unit": "GPUs", "most": setting.gpu_count, "values": use},
+        {"name": "jobs waiting", "unit": "jobs", "values": _binned(waiting, end_us)},
+        {"name": "starts on other GPUs", "unit": "starts", "values": starts},
         *down,
     ]
 
@@ -70,7 +72,8 @@ def _down(setting: Setting, end_us: int) -> list[dict[str, object]]:
     """GPUs of servers that are down over time; nothing where none ever is."""
     outages = server_outages(setting.failures, setting.cluster, end_us)
     gpus = [(down_us, up_us, setting.cluster.servers[server].gpus) for server, down_us, up_us in outages]
-    return [{"name": "GPUs down", "most": setting.gpu_count, "values": _binned(gpus, end_us)}] if gpus else []
+    chart = {"name": "GPUs down", "unit": "GPUs", "most": setting.gpu_count, "values": _binned(gpus, end_us)}
+    return [chart] if gpus else []
 
 
 def _steps(rounds: Sequence[RoundRecord], values: Sequence[int], end_us: int) -> Iterable[_Interval]:

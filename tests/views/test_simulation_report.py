@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from jigsaw_opt.problem.workload import TraceJob
-from jigsaw_opt.simulation.metrics import summarise
+from jigsaw_opt.simulation.metrics import SimulationSummary, summarise
 from jigsaw_opt.simulation.outages import Failures, ListedEvents, OutageEvent
 from jigsaw_opt.simulation.policies.fifo import FIFO
 from jigsaw_opt.simulation.records import SimulationOutcome
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.views.measures import MEASURES
 from jigsaw_opt.views.simulation_report import simulation_html
 from tests.simulation.cases import SECOND, random_jobs, run, setting
 from tests.views.test_html_in_browser import browser, show
@@ -72,6 +73,20 @@ def test_the_charts_are_integrals_of_what_happened(simulated: tuple[Setting, Sim
     assert len(data["stints"]) == len(outcome.stints)  # type: ignore[arg-type]
 
 
+def test_each_measure_has_a_name_a_unit_and_a_meaning(simulated: tuple[Setting, SimulationOutcome]) -> None:
+    assert list(MEASURES) == [field.name for field in fields(SimulationSummary)]
+    assert {measure.unit for measure in MEASURES.values()} == {"", "h", "ms", "share"}
+    assert all(measure.name and measure.meaning for measure in MEASURES.values())
+    summary = data_of(page_of(*simulated))["summary"]
+    assert summary[0] == ["jobs", "", "submitted in all", 31]  # type: ignore[index]
+
+
+def test_the_charting_library_is_in_the_page_with_its_licence(simulated: tuple[Setting, SimulationOutcome]) -> None:
+    page = page_of(*simulated)
+    assert "var uPlot=" in page and "Copyright (c) 2022 Leon Sorokin" in page
+    assert not re.search(r"<script[^>]*src|<link|@import|url\(", page)
+
+
 def test_names_are_never_markup(simulated: tuple[Setting, SimulationOutcome]) -> None:
     page = page_of(*simulated)
     assert "</script><b>" not in page
@@ -88,5 +103,5 @@ def test_it_draws_and_answers(browser: Chrome, tmp_path: Path, simulated: tuple[
         area[1] + 3,
     )
     tip = browser.execute_script("return document.getElementById('tip').textContent")
-    assert tip.startswith("</script><b>x (<!--m)\nsubmitted 0.0000 h")
+    assert tip.startswith("</script><b>x (<!--m)\nsubmitted 0 h")
     assert "on 8 GPUs from" in tip

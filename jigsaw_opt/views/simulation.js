@@ -1,0 +1,126 @@
+// The report of a simulation: measures with their meanings, charts by uPlot, and a timeline of all jobs.
+const hours = us => us / 3.6e9;
+const brief = value => value === 0 || Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));
+const span = value => value === 0 || value >= 1 ? brief(value) + " h" : value >= 1 / 60 ? brief(60 * value) + " min" : brief(3600 * value) + " s";
+const told = { h: span, ms: value => brief(value) + " ms", share: value => brief(100 * value) + " %", "": brief };
+const NAME = 0, MODEL = 1, SUBMIT = 2, FINISH = 3, RESTARTS = 4;
+
+$("title").textContent = data.title;
+$("about").textContent = data.workload + ", " + data.gpus + " GPUs, " + span(hours(data.end));
+for (const [name, unit, meaning, value] of data.summary) {
+  const row = element("div"), left = element("span", name);
+  left.append(element("small", meaning));
+  row.append(left, element("b", value === null ? "–" : told[unit](value)));
+  $("facts").append(row);
+}
+for (const model of data.models) {
+  const label = element("span");
+  label.append(swatch(model.colour), model.name);
+  $("models").append(label);
+}
+
+function fitted(canvas) {
+  const scale = window.devicePixelRatio || 1, width = canvas.clientWidth, height = canvas.clientHeight;
+  canvas.width = width * scale; canvas.height = height * scale;
+  const pen = canvas.getContext("2d");
+  pen.scale(scale, scale);
+  pen.clearRect(0, 0, width, height);
+  pen.font = "11px system-ui, sans-serif";
+  return [pen, width, height];
+}
+
+const LEAST_H = 1 / 3600;
+const charts = [];
+
+function addChart(name, [xs, ys], x, y) {
+  const box = element("div", undefined, { className: "chart" });
+  box.append(element("h2", name));
+  $("charts").append(box);
+  const dim = () => css("--dim"), grid = { stroke: () => css("--line"), width: 1 };
+  const axis = side => ({ label: side.label, stroke: dim, grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 18, size: side.size,
+    values: (_, splits) => splits.map(it => it === null ? "" : side.tick(it)) });
+  const series = side => ({ label: side.label, value: (_, it) => it === null || it === undefined ? "–" : side.tell(it) });
+  const chart = new uPlot({
+    width: box.clientWidth, height: 190, cursor: { sync: { key: x.sync }, drag: { x: true, y: false } },
+    scales: { x: { time: false, distr: x.log ? 3 : 1 }, y: { range: (_, low, high) => [0, (y.most || high || 1) * 1.03] } },
+    axes: [axis({ ...x, size: 34 }), axis({ ...y, size: 48 })],
+    series: [series(x), { ...series(y), stroke: () => css("--accent"), width: 1.5, points: { show: xs.length < 2 } }],
+  }, [xs, ys], box);
+  chart.root.querySelector("canvas").setAttribute("aria-label", name);
+  chart.root.querySelector("canvas").setAttribute("role", "img");
+  charts.push([chart, box]);
+}
+
+// A logarithmic axis has no 0: what ended within a second stands at a second.
+const done = data.completion.map(time => Math.max(time, LEAST_H));
+if (done.length) addChart("jobs that ended within a time", [done, done.map((_, k) => 100 * (k + 1) / done.length)],
+  { label: "completion time (logarithmic)", log: true, sync: "completion", tick: span, tell: span },
+  { label: "jobs, %", most: 100, tick: brief, tell: it => brief(it) + " %" });
+for (const chart of data.charts) {
+  const moments = chart.values.map((_, k) => hours(data.end) * (k + 0.5) / chart.values.length);
+  addChart(chart.name, [moments, chart.values], { label: "time, h", sync: "time", tick: brief, tell: span },
+    { label: chart.unit, most: chart.most, tick: brief, tell: it => (it < 10 ? brief(Math.round(10 * it) / 10) : brief(Math.round(it))) + " " + chart.unit });
+}
+
+const stints = data.jobs.map(() => []);
+for (const stint of data.stints) stints[stint[0]].push(stint);
+const view = { from: 0, to: Math.max(1, data.end), top: 0, rows: data.jobs.length };
+const timeline = $("timeline");
+
+function drawTimeline() {
+  const [pen, width, height] = fitted(timeline), tall = height / Math.max(1, view.rows);
+  const x = us => (us - view.from) / (view.to - view.from) * width;
+  const box = (from, to, row, colour, share) => {
+    const left = Math.max(-1, x(from)), right = Math.min(width + 1, x(to));
+    if (right < 0 || left > width) return;
+    pen.fillStyle = colour;
+    pen.fillRect(left, (row - view.top) * tall, Math.max(0.5, right - left), Math.max(0.6, tall * share));
+  };
+  const pale = css("--dim"), last = Math.min(data.jobs.length, Math.ceil(view.top + view.rows) + 1);
+  for (let row = Math.floor(view.top); row < last; row++) {
+    const job = data.jobs[row];
+    box(job[SUBMIT], job[FINISH] ?? data.end, row + 0.3, pale, 0.3);
+    for (const stint of stints[row]) box(stint[1], stint[2], row, data.models[job[MODEL]].colour, 0.9);
+    if (tall >= 12) { pen.fillStyle = css("--ink"); pen.fillText(job[NAME], 4, (row - view.top + 0.75) * tall); }
+  }
+}
+
+timeline.addEventListener("wheel", event => {
+  event.preventDefault();
+  const factor = event.deltaY > 0 ? 1.25 : 0.8, area = timeline.getBoundingClientRect();
+  const across = (event.clientX - area.left) / area.width, down = (event.clientY - area.top) / area.height;
+  if (event.shiftKey) { view.top += Math.sign(event.deltaY || event.deltaX) * view.rows / 8; }
+  else {
+    const at = view.from + across * (view.to - view.from), row = view.top + down * view.rows;
+    const wide = Math.min(Math.max(1, data.end), (view.to - view.from) * factor);
+    view.rows = Math.min(data.jobs.length, Math.max(8, view.rows * factor));
+    view.from = Math.min(Math.max(0, at - across * wide), Math.max(1, data.end) - wide); view.to = view.from + wide;
+    view.top = row - down * view.rows;
+  }
+  view.top = Math.max(0, Math.min(view.top, data.jobs.length - view.rows));
+  drawTimeline();
+}, { passive: false });
+timeline.addEventListener("dblclick", () => {
+  Object.assign(view, { from: 0, to: Math.max(1, data.end), top: 0, rows: data.jobs.length });
+  drawTimeline();
+});
+timeline.addEventListener("mousemove", event => {
+  const area = timeline.getBoundingClientRect();
+  const row = Math.floor(view.top + (event.clientY - area.top) / area.height * view.rows), job = data.jobs[row];
+  if (!job) { $("tip").style.display = "none"; return; }
+  const at = view.from + (event.clientX - area.left) / area.width * (view.to - view.from);
+  const stint = stints[row].find(one => one[1] <= at && at < one[2]);
+  tell(job[NAME] + " (" + data.models[job[MODEL]].name + ")\nsubmitted " + span(hours(job[SUBMIT])) + ", " +
+    (job[FINISH] === null ? "not ended" : "ended " + span(hours(job[FINISH]))) + ", " + job[RESTARTS] + " restarts" +
+    (stint ? "\non " + stint[3] + " GPUs from " + span(hours(stint[1])) + " to " + span(hours(stint[2])) : ""), event);
+});
+timeline.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
+
+function drawAll() {
+  for (const [chart, box] of charts) chart.setSize({ width: box.clientWidth, height: 190 });
+  drawTimeline();
+}
+addEventListener("resize", drawAll);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
+drawAll();
+document.body.dataset.ready = true;
