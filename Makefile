@@ -1,4 +1,4 @@
-# make demo   make the environment, solve a bundled instance, show the timeline and the proof
+# make demo   make a small environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
 # make test-core  the tests but the slow ones once more without the extras: what needs one is skipped and named
 # make bench  the measured comparisons of benchmarks/
@@ -16,13 +16,22 @@ OUT ?= out
 
 install: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+$(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[plot,torch,ray,fast,routing,dev]'
+
+# What the demo needs, without PyTorch; `install` makes it larger.
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	test -e $(VENV)/.installed || $(PIP) -e '.[plot,fast]'
+	touch $@
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) -e '.[plot,torch,ray,fast,routing,dev]'
 	$(BIN)/jigsaw solvers --compile
 	touch $@
 
-demo: install
+demo: $(VENV)/.demo
 	mkdir -p $(OUT)
 	$(BIN)/jigsaw solve $(DEMO) --time-limit 20 --timeline -o $(OUT)/demo.plan.json
 	$(BIN)/jigsaw check $(DEMO) $(OUT)/demo.plan.json
@@ -54,7 +63,7 @@ faults: install
 	$(BIN)/python benchmarks/faults.py
 
 peers: install
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/peers/requirements.txt
+	$(PIP) -r benchmarks/peers/requirements.txt
 	$(BIN)/python benchmarks/peers/compare.py --set rack --time-limit 30 --threads 2 -o $(OUT)/peers-rack.jsonl
 
 clean:
