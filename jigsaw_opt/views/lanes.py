@@ -93,6 +93,15 @@ class Picture:
     numbers: tuple[int, ...] | None = None
     marks: Mapping[tuple[int, int, str], str] = field(default_factory=dict)
 
+    def _repr_html_(self) -> str:
+        """The timeline page in a frame, as a notebook shows it; scripts in it reach nothing of the notebook."""
+        from html import escape
+
+        from jigsaw_opt.views.html import timeline_html
+
+        page = escape(timeline_html(self))
+        return f'<iframe title="timeline" sandbox="allow-scripts" width="100%" height="480" srcdoc="{page}"></iframe>'
+
     @property
     def colours(self) -> list[str]:
         """Colour of each job."""

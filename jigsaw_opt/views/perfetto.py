@@ -12,21 +12,24 @@ from jigsaw_opt.views.lanes import Interval, Lane, Picture
 
 __all__ = ["perfetto_trace", "phased_trace"]
 
-_PROCESSES = {"gpu": 1, "link": 2, "measured gpu": 3, "measured link": 4}
-_MEMORY = 5
+_MEMORY = 1
+"""Number of the process of the counters; those of servers and links follow."""
 
 
 def perfetto_trace(picture: Picture) -> bytes:
-    """Trace events as JSON: one track for each GPU and link, one counter for memory held, times in microseconds.
+    """Trace events as JSON: a process for each server and one for the links, with a track for each GPU and link.
 
+    A counter tells the memory held. Times are microseconds.
     A link that is shared by several lanes' names stays one track, so no two events of a track overlap.
     """
     import msgspec
 
-    events = list(_metadata(picture))
+    processes = _processes(picture)
+    events = list(_metadata(picture, processes))
     names = [(job.name, own) for job, own in zip(picture.plan.jobs, picture.operations, strict=True)]
     for track, lane in enumerate(picture.lanes):
-        events.extend(_event(lane, track, *names[interval.job], interval) for interval in lane.intervals)
+        where = {"pid": processes[_process(lane)], "tid": track}
+        events.extend({**where, **_event(*names[interval.job], interval)} for interval in lane.intervals)
     events.extend(_memory(picture))
     return msgspec.json.encode({"traceEvents": events, "displayTimeUnit": "ms"})
 
@@ -71,25 +74,35 @@ def _measured(tracks: Mapping[str, int], replay: PhasedReplay) -> Iterator[dict[
             yield {**where, "name": job.name, "ts": begin, "dur": end - begin, "args": args}
 
 
-def _metadata(picture: Picture) -> Iterator[dict[str, Any]]:
-    kinds = {lane.kind for lane in picture.lanes}
-    for kind, process in ((kind, process) for kind, process in _PROCESSES.items() if kind in kinds):
-        yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": f"{kind}s"}}
+def _process(lane: Lane) -> str:
+    """Name of the process that a lane is in: its server, or the links."""
+    if lane.kind.endswith("link"):
+        return f"{lane.kind}s"
+    return f"{lane.kind.removesuffix('gpu')}server {lane.name.rpartition('/')[0]}"
+
+
+def _processes(picture: Picture) -> dict[str, int]:
+    """Number of each process by its name, in the order of the lanes."""
+    return {name: number for number, name in enumerate(dict.fromkeys(map(_process, picture.lanes)), _MEMORY + 1)}
+
+
+def _metadata(picture: Picture, processes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
+    for name, process in processes.items():
+        yield {"ph": "M", "name": "process_name", "pid": process, "tid": 0, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": process, "tid": 0, "args": {"sort_index": process}}
     for track, lane in enumerate(picture.lanes):
-        where = {"ph": "M", "pid": _PROCESSES[lane.kind], "tid": track}
+        where = {"ph": "M", "pid": processes[_process(lane)], "tid": track}
         yield {**where, "name": "thread_name", "args": {"name": lane.name}}
         yield {**where, "name": "thread_sort_index", "args": {"sort_index": track}}
 
 
-def _event(lane: Lane, track: int, job: str, operations: tuple[str, ...], interval: Interval) -> dict[str, Any]:
+def _event(job: str, operations: tuple[str, ...], interval: Interval) -> dict[str, Any]:
     """An interval under the name of its job, or that of its operation where the job has a shape."""
     part = {"worker": interval.number, "level": interval.level} if interval.level else {"bucket": interval.number}
     return {
         "ph": "X",
         "name": operations[interval.number] if operations else job,
         "cat": "block" if interval.level else "transfer",
-        "pid": _PROCESSES[lane.kind],
-        "tid": track,
         "ts": interval.start_us,
         "dur": interval.end_us - interval.start_us,
         "args": {"iteration": interval.iteration, **({"job": job} if operations else part)},

@@ -89,7 +89,7 @@ def test_page_and_trace_tell_planned_from_measured(pair: Instance, pair_plan: Pl
     assert facts["speed-up over gang"] == "1.400 (1.333 predicted)"
     events = json.loads(perfetto_trace(shown))["traceEvents"]
     processes = {e["args"]["name"] for e in events if e["name"] == "process_name"}
-    assert processes == {"gpus", "measured gpus"}
+    assert processes == {"server s0", "measured server s0"}
     assert len([e for e in events if e["ph"] == "X"]) == 6
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
@@ -95,6 +96,21 @@ def test_perfetto_has_one_track_a_lane_and_no_overlap() -> None:
     assert len(tracks) == 3
     for track in tracks.values():
         assert all(first[1] <= second[0] for first, second in zip(sorted(track), sorted(track)[1:], strict=False))
+
+
+def test_perfetto_has_a_process_a_server_and_one_of_links() -> None:
+    events = json.loads(perfetto_trace(picture(*crossing())))["traceEvents"]
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert sorted(names.values()) == ["links", "server a", "server b"]
+    tracks = {event["args"]["name"]: names[event["pid"]] for event in events if event["name"] == "thread_name"}
+    assert tracks == {"a/0": "server a", "b/0": "server b", "ab": "links"}
+
+
+def test_a_notebook_shows_the_page_in_a_frame_of_its_own(pair: Instance, pair_plan: Plan) -> None:
+    shown = named(pair, pair_plan, EVIL)
+    frame = shown._repr_html_()
+    found = re.fullmatch(r'<iframe [^<>]*sandbox="allow-scripts"[^<>]*srcdoc="([^"<>]*)"></iframe>', frame)
+    assert found and unescape(found[1]) == timeline_html(shown)
 
 
 @needs_plot
