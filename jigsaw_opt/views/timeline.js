@@ -259,6 +259,7 @@ addEventListener("keydown", e => {
 });
 $("in").onclick = () => zoom(0.6); $("out").onclick = () => zoom(1 / 0.6); $("all").onclick = showAll;
 $("help").onclick = () => $("keys").showModal();
+$("save").hidden = location.protocol === "about:"; // A page inside a page may not download.
 $("save").onclick = () => canvas.toBlob(picture => {
   const link = element("a", "", { download: data.name.replace(/[^\w.-]+/g, "_") + ".png" });
   link.setAttribute("href", URL.createObjectURL(picture)); link.click();
