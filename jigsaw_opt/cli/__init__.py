@@ -43,6 +43,7 @@ COMMANDS = (
     "advise",
     "solvers",
     "schema",
+    "completion",
 )
 
 

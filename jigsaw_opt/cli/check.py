@@ -28,13 +28,18 @@ def run(arguments: argparse.Namespace) -> int:
     """Check and print."""
     from jigsaw_opt.checking import check
     from jigsaw_opt.cli.output import note, print_json
+    from jigsaw_opt.cli.source import of_another
     from jigsaw_opt.documents import load_any_plan
     from jigsaw_opt.instances.sources import instance_from
+    from jigsaw_opt.text import printable
 
-    violations = check(instance_from(arguments.instance), load_any_plan(arguments.plan))
+    instance, plan = instance_from(arguments.instance), load_any_plan(arguments.plan)
+    violations, other = check(instance, plan), of_another(instance, plan)
     if arguments.json:
         rows = [{"rule": v.rule, "path": v.path, "message": v.message, "read": v.read} for v in violations]
         print_json({"correct": not violations, "violations": rows})
+    elif other is not None:
+        print(printable(f"{arguments.plan} {other}"))
     elif violations:
         _print(violations[:_SHOWN])
         if len(violations) > _SHOWN:

@@ -18,8 +18,13 @@ _PERIODS = 10
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
-    parser.add_argument("plan", type=Path, metavar="PLAN", help="a plan document, of either kind")
-    parser.add_argument("--instance", required=True, metavar="I", help="its instance: a document, or a bundled name")
+    parser.add_argument(
+        "documents",
+        nargs="+",
+        metavar=("INSTANCE", "PLAN"),
+        help="an instance document or the name of a bundled instance, and a plan document of either kind",
+    )
+    parser.add_argument("--instance", metavar="I", help="the instance, where the plan is named alone")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the replay document here")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     length = parser.add_mutually_exclusive_group()
@@ -69,14 +74,25 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.cli.source import checked_any_plan
     from jigsaw_opt.problem import PhasedPlan
 
-    require_output(arguments.output, arguments.instance, arguments.plan)
+    source, path = _documents(arguments)
+    require_output(arguments.output, source, path)
     settings = _settings(arguments)
-    instance, plan = checked_any_plan(arguments.instance, arguments.plan)
+    instance, plan = checked_any_plan(source, path)
     if isinstance(plan, PhasedPlan):
         _run_phased(arguments, settings, instance, plan)
     else:
         _run_listed(arguments, settings, instance, plan)
     return 0
+
+
+def _documents(arguments: argparse.Namespace) -> tuple[str, Path]:
+    """The instance, and the path of the plan."""
+    from jigsaw_opt.errors import UsageError
+
+    given = ([arguments.instance] if arguments.instance is not None else []) + arguments.documents
+    if len(given) != 2:
+        raise UsageError("an instance and a plan are wanted, as in: jigsaw run INSTANCE PLAN")
+    return given[0], Path(given[1])
 
 
 def _run_listed(arguments: argparse.Namespace, settings: ReplaySettings, instance: Instance, plan: Plan) -> None:

@@ -192,7 +192,7 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
     phased = phased_beside(instance, arguments, options)
     if phased is not None and options.time_limit is not None:
         options = replace(options, time_limit=max(0.0, options.time_limit - (time.monotonic() - started)))
-    with progress(arguments.quiet, arguments.verbose) as report:
+    with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
     if phased is not None and _is_better(phased, result):
         return tell_phased(instance, phased, arguments, options)
@@ -263,6 +263,8 @@ def _print(result: Result, arguments: argparse.Namespace) -> None:
         return
     for conflict in result.conflicts:
         note(f"infeasible: {conflict.message}")
+    if result.status == "unknown" and result.stopped_by == "time":
+        note("no plan within the limit; a longer --time-limit may find one, and so may --solver greedy or --phased")
     gap = None if result.gap is None else f"{100 * result.gap:.2f} %"
     row = (
         result.objective,

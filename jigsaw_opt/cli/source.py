@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.problem.plan import Plan
     from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "picture_of"]
+__all__ = ["checked_any_plan", "checked_picture", "checked_plan", "of_another", "picture_of"]
 
 
 def checked_plan(source: str, plan_path: Path) -> tuple[Instance, Plan]:
@@ -42,9 +42,21 @@ def checked_any_plan(source: str, plan_path: Path) -> tuple[Instance, Plan | Pha
     return instance, plan
 
 
+def of_another(instance: Instance, plan: Plan | PhasedPlan) -> str | None:
+    """That a plan is of an instance of another name and content; None where it claims to be of this one."""
+    from jigsaw_opt.documents import instance_sha256
+
+    if plan.instance == instance.name or plan.instance_sha256 == instance_sha256(instance):
+        return None
+    return f"is a plan of instance {plan.instance!r}, not of {instance.name!r}"
+
+
 def _require_correct(source: str, plan_path: Path, instance: Instance, plan: Plan | PhasedPlan) -> None:
     from jigsaw_opt.checking import check
 
+    other = of_another(instance, plan)
+    if other is not None:
+        raise CheckFailedError(f"{plan_path} {other}")
     violations = check(instance, plan)
     if violations:
         raise CheckFailedError(

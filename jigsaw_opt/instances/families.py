@@ -24,6 +24,7 @@ from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.timetable import Gpu
+from jigsaw_opt.system.plugins import nearest
 
 __all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]
 
@@ -76,7 +77,7 @@ def generate(family: str, seed: int, **changes: Any) -> Instance:
 def draft(family: str, seed: int, **changes: Any) -> Draft:
     """As `generate`, with the hidden place of every job."""
     if family not in families():
-        raise UsageError(f"no family {family!r}; there are {', '.join(families())}")
+        raise UsageError(f"no family {family!r}; {nearest(family, families())}")
     unknown = changes.keys() - Recipe.__dataclass_fields__.keys()
     if unknown:
         raise UsageError(f"a recipe has no {', '.join(sorted(unknown))}")

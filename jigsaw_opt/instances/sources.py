@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 from jigsaw_opt.documents import exists, load_instance
-from jigsaw_opt.errors import UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
@@ -40,7 +40,20 @@ def instance_from(source: str) -> Instance:
             return load(source)
         if source.partition(":")[0] in families() and ":" in source:
             return _of_family(source)
+        near = _near(source)
+        if near is not None:
+            what = "there is no such file, bundled instance or family"
+            raise InvalidInputError([Problem(source, what, f"did you mean {near!r}?")])
     return load_instance(source)
+
+
+def _near(source: str) -> str | None:
+    """The name or family that may have been meant."""
+    from difflib import get_close_matches
+
+    family, colon, rest = source.partition(":")
+    found = get_close_matches(family, families() if colon else names(), 1)
+    return f"{found[0]}{colon}{rest}" if found else None
 
 
 def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:

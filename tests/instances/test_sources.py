@@ -50,7 +50,7 @@ def test_a_wrong_change_is_named(source: str, told: str) -> None:
 
 
 def test_what_is_neither_is_a_missing_file() -> None:
-    with pytest.raises(InvalidInputError, match="rock:4: cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"rock:4: there is no such file.*did you mean 'rack:4'"):
         instance_from("rock:4")
 
 

@@ -1,0 +1,100 @@
+"""What helps who types: suggestions, one message for one mistake, completion."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import COMMANDS, main
+from jigsaw_opt.cli.progress import _line
+from jigsaw_opt.documents import load_plan, save_plan
+from jigsaw_opt.instances import load
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.result import Event, Status, StoppedBy
+from jigsaw_opt.solvers.solve import solve
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def run(*arguments: object) -> int:
+    return main(list(map(str, arguments)))
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "meant"),
+    [
+        (("solve", "sever/demo"), 3, "did you mean 'server/demo'?"),
+        (("solve", "podd:0"), 3, "did you mean 'pod:0'?"),
+        (("generate", "podd", "--seed", 0), 2, "did you mean 'pod'?"),
+        (("solve", "server/demo", "--solver", "gredy"), 2, "did you mean 'greedy'?"),
+    ],
+)
+def test_a_misspelt_word_has_a_suggestion(
+    given: tuple[object, ...], code: int, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*given) == code
+    assert meant in capsys.readouterr().err
+
+
+def test_a_plan_of_another_instance_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.json"
+    found = solve(load("tiny/000"), "greedy", Options(workers=1)).plan
+    assert found is not None
+    save_plan(found, plan)
+    assert run("check", "server/demo", plan) == 7
+    assert capsys.readouterr().out == f"{plan} is a plan of instance 'tiny-000', not of 'server-demo'\n"
+    assert run("plot", "server/demo", plan, "-o", tmp_path / "x.html") == 7
+    assert "is a plan of instance 'tiny-000'" in capsys.readouterr().err
+    assert run("check", "server/demo", plan, "--json") == 7
+    assert len(json.loads(capsys.readouterr().out)["violations"]) > 1
+
+
+def test_a_run_names_an_instance_and_a_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("run", DATA / "pair.plan.json") == 2
+    assert "jigsaw run INSTANCE PLAN" in capsys.readouterr().err
+    assert load_plan(DATA / "pair.plan.json").instance == "pair"
+    assert run("run", "server/demo", DATA / "pair.plan.json") == 7
+
+
+def test_no_plan_in_time_says_what_may_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = replace(solve(load("tiny/000"), "greedy"), plan=None, objective=None, status=Status.UNKNOWN)
+    late = replace(found, stopped_by=StoppedBy.TIME)
+    monkeypatch.setattr("jigsaw_opt.cli.solve._solved", lambda *_: late)
+    assert run("solve", "tiny/000") == 5
+    assert "--time-limit may find one, and so may --solver greedy" in capsys.readouterr().err
+
+
+def test_the_progress_line_has_the_limit() -> None:
+    event = Event(1.5, 200, 100)
+    assert _line(event, 30.0).strip() == "1.50 of 30 s  objective 200  bound 100  gap 50.00 %"
+    assert _line(event, None).strip().startswith("1.50 s  objective")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_knows_every_command_and_the_shell_takes_it(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("completion", shell) == 0
+    script = capsys.readouterr().out
+    assert all(name in script for name in (*COMMANDS, "time-limit", "rack/plain"))
+    if shutil.which(shell):
+        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [("jigsaw sol", "solve"), ("jigsaw solve --time", "--time-limit"), ("jigsaw solve rack/pl", "rack/plain")],
+)
+def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("completion", "bash") == 0
+    typed = words.split()
+    asked = f'COMP_WORDS=({words}); COMP_CWORD={len(typed) - 1}; _jigsaw; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    script = capsys.readouterr().out + asked
+    shown = subprocess.run(["bash", "--norc"], input=script, capture_output=True, text=True, check=True).stdout
+    assert found in shown.split()
