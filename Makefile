@@ -1,6 +1,7 @@
 # make demo   make a small environment, solve a bundled instance, show the timeline and the proof
 # make test   lint, types and tests
 # make test-core  the tests but the slow ones once more without the extras: what needs one is skipped and named
+# make docs   the site of the documentation, in out/site/html; installs what only this needs
 # make bench  the measured comparisons of benchmarks/
 # make faults hostile input, faults and limits: what docs/reliability.md promises, tried in ten minutes
 # make peers  other solvers and ours on the set rack, side by side; installs what only this needs
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 DEMO ?= server/demo
 OUT ?= out
 
-.PHONY: install demo test test-core bench faults peers clean
+.PHONY: install demo docs test test-core bench faults peers clean
 
 install: $(VENV)/.installed
 
@@ -50,6 +51,10 @@ $(CORE)/.installed: pyproject.toml constraints.txt
 
 test-core: $(CORE)/.installed
 	$(CORE)/bin/python -m pytest -n 2 -rs -m "not slow"
+
+docs: $(VENV)/.demo
+	$(PIP) -e '.[docs]'
+	$(BIN)/python docs/site/build.py
 
 bench: install
 	$(BIN)/python benchmarks/greedy_scale.py

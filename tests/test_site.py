@@ -1,0 +1,55 @@
+"""The site of the documentation has every page, and its links are found where they lead nowhere."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def build() -> ModuleType:
+    spec = spec_from_file_location("site_build", ROOT / "docs" / "site" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_navigation_names_every_page_once(build: ModuleType) -> None:
+    named = build.named_pages()
+    assert sorted(named) == sorted([*build.pages(), "docs/api.md"]) and len(set(named)) == len(named)
+
+
+def test_links_to_what_is_no_page_become_their_names(
+    build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "OUT", tmp_path)
+    monkeypatch.setattr(build, "PAGES", tmp_path / "pages")
+    build.lay_out()
+    readme = (tmp_path / "pages" / "index.md").read_text()
+    assert "](docs/glossary.md" in readme and "](../README.md" not in (tmp_path / "pages/docs/tutorial.md").read_text()
+    assert "](../index.md)" in (tmp_path / "pages" / "docs" / "tutorial.md").read_text()
+    assert "::: jigsaw_opt.LiveScheduler\n" in (tmp_path / "pages" / "docs" / "api.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("body", "wrong"),
+    [
+        ('<a href="b.html#there">b</a><p id="there">', ""),
+        ('<a href="none.html">c</a>', "a.html: none.html is not there"),
+        ('<a href="b.html#none">d</a>', "a.html: b.html#none has no such anchor"),
+        ('<script src="https://elsewhere/x.js"></script>', "a.html: loads https://elsewhere/x.js"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_found(
+    body: str, wrong: str, build: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build, "HTML", tmp_path)
+    (tmp_path / "a.html").write_text(body)
+    (tmp_path / "b.html").write_text('<p id="there">')
+    assert "\n".join(build.broken()) == wrong
