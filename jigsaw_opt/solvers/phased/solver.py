@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count, islice
+from itertools import chain, count, islice
 
 from jigsaw_opt.documents import instance_sha256, validate
 from jigsaw_opt.errors import OutOfTimeError
@@ -107,7 +107,9 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
     try:
         for one in _candidates(instance, timer, options, bound.value):
             found.append(one)
-            timer.first = False  # From the first plan on the limit is kept.
+            if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
+                timer.first = False
+                _refine(one.groups)
             if one.rank <= (0, bound.value) or timer.is_over:
                 break
     except OutOfTimeError:
@@ -222,6 +224,8 @@ class _PlacedGroups:
 class _GroupSearch:
     """The best phases of a group so far, how late and how good they are, and the policies that are left to try.
 
+    The first is among them again, as there may be better cyclic plans of its phases by then.
+
     Raises
     ------
     OutOfTimeError
@@ -231,8 +235,10 @@ class _GroupSearch:
     def __init__(
         self, instance: Instance, jobs: Mapping[str, Job | ShapedJob], ways: Iterator[RunningRule], timing: Timing
     ) -> None:
-        self._instance, self._jobs, self._ways, self._timing = instance, jobs, ways, timing
-        self.phases = phases_of(jobs, next(ways), timing)
+        self._instance, self._jobs, self._timing = instance, jobs, timing
+        first = next(ways)
+        self._ways = chain([first], ways)
+        self.phases = phases_of(jobs, first, timing)
         self.value = value_of(instance, jobs, self.phases)
 
     def may_help(self, bound: int) -> bool:
@@ -249,6 +255,12 @@ class _GroupSearch:
         if value < self.value:
             self.value, self.phases = value, tried
         return True
+
+
+def _refine(groups: Sequence[_GroupSearch]) -> None:
+    """Let the groups, those that count most first, try a policy each."""
+    for group in sorted(groups, key=lambda group: group.value, reverse=True):
+        group.step()
 
 
 def _improve(groups: Sequence[_GroupSearch], bound: int) -> None:

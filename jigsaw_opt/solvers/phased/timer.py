@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeAlias
 
 from jigsaw_opt.errors import OutOfTimeError
+from jigsaw_opt.problem import clock
 from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.problem.operations import cut
 from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable
+from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.activity_timing import ActivityTiming
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
+from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 
 __all__ = ["PhaseTimer", "UntimedError"]
 
-_LEAST_SECONDS, _LEAST_FOR_A_PHASE = 1.0, 0.05
-"""For a placement and a cyclic plan without which a group has no phases at all."""
+_LEAST_SECONDS = 1.0
+"""For a placement or a cyclic plan without which a group has no phases at all."""
 _INSTANT = 0.001
+_ANY = 2**62
+"""Period with which any cyclic plan is good enough."""
 
 
 class UntimedError(OutOfTimeError):
     """No cyclic plan was found of jobs on the GPUs that they have, time or not."""
+
+
+_Key: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 
 
 class PhaseTimer:
@@ -39,13 +51,15 @@ class PhaseTimer:
     Attributes
     ----------
     first
-        Whether there is no phased plan yet, so that the limit may be passed by a second.
+        Whether there is no phased plan yet. Until then the first cyclic plan of a phase is taken, and where there is
+        none the limit may be passed by a second.
     """
 
     def __init__(self, instance: Instance, options: Options, started: float) -> None:
         self._instance, self._options = instance, options
         self._end = None if options.time_limit is None else started + options.time_limit
-        self._known: dict[tuple[tuple[str, int, tuple[str, ...]], ...], Plan] = {}
+        self._known: dict[_Key, Plan] = {}
+        self._ended: set[_Key] = set()
         self.first = True
 
     @property
@@ -82,25 +96,43 @@ class PhaseTimer:
             None was found, mostly as there was no time for one.
         """
         key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
-        if key not in self._known:
-            known = _as_placed(shelves, counts)
-            part = cyclic_part(self._instance, counts)
-            made = ActivityTiming if part.shaped else FixedPlacementTiming
-            timing = made({name: gpus[name] for name in counts}, known)
-            share = 1 / len(self._instance.jobs) if self.first else 1.0  # Others wait for their first phases, too.
-            least = _LEAST_FOR_A_PHASE if self.first and known is None else 0.0
-            plan = solve(part, timing, self._within(share, least)).plan
-            if plan is None and self.first:
-                plan = solve(part, timing, self._within(1.0, _LEAST_SECONDS)).plan
-            if plan is None:
-                raise UntimedError("no time was left for the cyclic plan of a phase")
-            self._known[key] = plan
-        return self._known[key]
+        plan = self._known.get(key)
+        if plan is None or not (self.first or key in self._ended or self.is_over):
+            known = _as_placed(shelves if plan is None else [plan], counts)
+            plan = self._solved({name: gpus[name] for name in counts}, known, counts, key)
+        if plan is None:
+            raise UntimedError("no time was left for the cyclic plan of a phase")
+        self._known[key] = plan
+        return plan
+
+    def _solved(
+        self, gpus: Mapping[str, Sequence[str]], known: Timetable | None, counts: Mapping[str, int], key: _Key
+    ) -> Plan | None:
+        """The first cyclic plan, or where there is a phased one already the best that annealing finds."""
+        part = cyclic_part(self._instance, counts)
+        timing = (ActivityTiming if part.shaped else FixedPlacementTiming)(gpus, known)
+        if self.first:
+            options = replace(self._within(1.0, _LEAST_SECONDS), target=_ANY)
+        else:
+            options = self._within(1 / len(self._instance.jobs), 0.0)  # Other phases wait for their time, too.
+        result = _made(part, timing, options)
+        if result is None:
+            return None
+        if not self.first and result.stopped_by is not StoppedBy.TIME:
+            self._ended.add(key)
+        return result.plan
 
     def _within(self, share: float, least: float) -> Options:
         limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
         asked = self._options
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
+
+
+def _made(part: Instance, timing: ActivityTiming | FixedPlacementTiming, options: Options) -> Result | None:
+    """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
+    with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
+        return timing.run(Control(timing.name, cut(part, shaped=True), options, lambda _: None))
+    return None
 
 
 def _as_placed(shelves: Sequence[Plan], counts: Mapping[str, int]) -> Timetable | None:

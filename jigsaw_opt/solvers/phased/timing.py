@@ -1,9 +1,9 @@
-"""Cyclic plans of jobs that stay on their GPUs: insertion at shorter and shorter periods, then annealed orders."""
+"""Cyclic plans of jobs that stay on their GPUs: insertion at longer and longer periods, then annealed orders."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,17 +12,20 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.resolve.cyclic_insertion import reinserted
 from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
+from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement
+from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
 
 __all__ = ["FixedPlacementTiming", "assigned"]
 
 _FRUITLESS = 2
 """Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
 _WORTH = 0.002
+_STRETCH = 1.5
+"""Factor from one period of insertion to the next; the first is by so much longer than the load of the fullest."""
 _VISITS, _STEPS_AN_OPERATION, _MOST_STEPS = 1_000_000, 20, 4_000
 """Limits of one annealing of an order."""
 _TEMPERATURE = 0.05
@@ -78,14 +81,29 @@ def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Tim
         most = 2 * sum(assignment.iteration_us * assignment.job.iterations for assignment in assignments)
         before = most if control.objective is None else control.objective
         if best is None:
-            plans = reinserted(data, assignments, before, rng, lambda: control.reason() is not None)
-            best = next((_offered(control, timetable) for timetable in plans), None)
+            found = _inserted(data, assignments, most, rng, lambda: control.reason() is not None)
+            best = None if found is None else _offered(control, found)
         if best is not None and control.reason() is None:
             orders = orders or SequenceSearch(data, rng)
             best = _offered(control, _annealed(orders, best, control))
         gained = before - (before if control.objective is None else control.objective)
         fruitless = 0 if gained > before * _WORTH else fruitless + 1
     return control.reason() or StoppedBy.COMPLETED
+
+
+def _inserted(
+    data: ProblemData, assignments: Sequence[Assignment], most: int, rng: random.Random, stop: Callable[[], bool]
+) -> Timetable | None:
+    """The jobs at the shortest of some periods at which all find room; `most` is the longest of them."""
+    weights = [sum(map(sum, assignment.exchange)) for assignment in assignments]
+    period = fullest_us(assignments)
+    while period < most:
+        period = min(most, int(_STRETCH * period) + 1)
+        insertion = ModuloInsertion(data, FixedPolicy(assignments), period, rng)
+        found = insertion.insert_all(range(len(assignments)), weights, 0, stop)
+        if found is not None or stop():
+            return found
+    return None
 
 
 def _offered(control: Control, timetable: Timetable) -> Timetable:

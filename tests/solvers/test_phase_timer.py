@@ -1,0 +1,60 @@
+"""Cyclic plans of phases: the first will do until there is a phased plan, then better ones, none in vain."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.instances import load
+from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.timer import PhaseTimer, UntimedError
+
+
+class TimedPlacement:
+    """The jobs of a bundled instance on GPUs that several of them share."""
+
+    def __init__(self, **limits: float) -> None:
+        self.instance = load("rack/weighted")
+        names = [f"{it.name}/{k}" for it in self.instance.cluster.servers for k in range(it.gpus)]
+        jobs = [job for job in self.instance.data_parallel if job.workers <= len(names)][:4]
+        self.gpus = {job.name: tuple(names[: job.workers]) for job in jobs}
+        self.counts = {job.name: 1 + k % 2 for k, job in enumerate(jobs)}
+        self.instance = replace(self.instance, jobs=tuple(jobs))
+        self.options = Options(workers=1, **limits)
+        self.timer = PhaseTimer(self.instance, self.options, time.monotonic())
+
+    def plan(self) -> Plan:
+        return self.timer.timed(self.gpus, (), self.counts)
+
+
+def test_phase_gets_a_better_cyclic_plan_once_there_is_a_phased_plan() -> None:
+    placement = TimedPlacement()
+    first = placement.plan()
+    assert placement.plan() is first
+    placement.timer.first = False
+    better = placement.plan()
+    assert better.objective < first.objective
+    assert placement.plan() is better
+
+
+def test_phase_keeps_its_cyclic_plan_when_the_time_is_over() -> None:
+    placement = TimedPlacement()
+    first = placement.plan()
+    placement.timer.first = False
+    placement.options.cancel.set()
+    assert placement.plan() is first
+
+
+def test_phase_without_any_cyclic_plan_says_so_when_the_time_is_over() -> None:
+    placement = TimedPlacement()
+    placement.options.cancel.set()
+    with pytest.raises(UntimedError, match="no time was left"):
+        placement.plan()
+
+
+def test_first_cyclic_plan_may_pass_a_limit_that_is_over() -> None:
+    placement = TimedPlacement(time_limit=1e-9)
+    assert placement.plan().objective > 0
