@@ -144,7 +144,7 @@ def _not_writable(campaign: Campaign) -> Iterator[Trial]:
     for fault, path in (
         ("a name of 300 characters", folder / ("x" * 300)),
         ("below a file", folder / "file" / "plan.json"),
-        ("a folder that does not exist", folder / "none" / "plan.json"),
+        ("a new folder below one that cannot be written", folder / "closed" / "none" / "plan.json"),
         ("a folder", folder),
         ("a folder that cannot be written", folder / "closed" / "plan.json"),
     ):

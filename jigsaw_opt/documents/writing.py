@@ -22,6 +22,8 @@ _MOST_LINKS = 40
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write `data` to `path`: a file whole or not at all, and straight into what is no regular file.
 
+    Folders above a file are made where there are none.
+
     The bytes of a file go to a temporary one beside it that then takes its place, so that no reader sees half a
     document. A link stays and what it leads to is replaced. A device, a pipe and an open descriptor
     (``/dev/stdout``) are written to; so is a file that cannot be replaced because something is mounted there.
@@ -57,7 +59,7 @@ def require_writable(path: str | os.PathLike[str], inputs: Iterable[str | os.Pat
     Raises
     ------
     UsageError
-        Why it cannot be written: no such folder, no permission, a name too long, a folder, one of the inputs.
+        Why it cannot be written: below a file, no permission, a name too long, a folder, one of the inputs.
     """
     target = Path(path)
     try:
@@ -109,9 +111,19 @@ def _obstacle(target: Path) -> str | None:
         return os.strerror(errno.EACCES)
     if exists and not target.is_file():
         return None
-    folder = Path(os.path.realpath(target)).parent
+    return _obstacle_below(Path(os.path.realpath(target)).parent)
+
+
+def _obstacle_below(folder: Path) -> str | None:
+    """What will keep a file from being made in a folder, or the folder itself, with those above it."""
+    missing = []
+    while not _exists(folder):
+        missing.append(folder.name)
+        folder = folder.parent
     if not folder.is_dir():
-        return f"there is no folder {folder}"
+        return f"{folder} is no folder"
+    for name in missing:
+        _exists(folder / name)  # fails where the name is too long
     with held():
         handle, name = _temporary(folder)
         os.close(handle)
@@ -120,6 +132,7 @@ def _obstacle(target: Path) -> str | None:
 
 
 def _replace(target: Path, data: bytes) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
     # A program that ends at once at a signal would leave the temporary file behind.
     with held():
         handle, name = _temporary(target.parent)

@@ -23,7 +23,7 @@ RESULTS = ("jobs.csv", "rounds.csv", "report.html", _SUMMARY)
 
 
 def require_place(folder: Path) -> None:
-    """Refuse a folder that is none, or that cannot be made.
+    """Refuse a folder that is none.
 
     Raises
     ------
@@ -32,8 +32,6 @@ def require_place(folder: Path) -> None:
     """
     if exists(folder) and not folder.is_dir():
         raise UsageError(f"cannot write into {folder}: it is no folder")
-    if not folder.absolute().parent.is_dir():
-        raise UsageError(f"cannot make {folder}: there is no folder {folder.absolute().parent}")
 
 
 def begin(prepared: Prepared, folder: Path, resume: bool) -> Simulation:

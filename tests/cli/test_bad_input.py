@@ -98,9 +98,10 @@ def test_an_unknown_solver_is_a_usage_error(pair_path: Path, capsys: pytest.Capt
     assert "did you mean 'greedy'" in capsys.readouterr().err
 
 
-def test_a_missing_folder_is_told_before_solving(
+def test_a_file_in_the_place_of_a_folder_is_told_before_solving(
     pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "no").touch()
     assert run("solve", pair_path, "-o", tmp_path / "no" / "plan.json") == 2
     assert "no folder" in capsys.readouterr().err
 

@@ -75,7 +75,7 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
         (["--policy", "fifo", "--draw-models"], "models are drawn from"),
         (["--policy", "fifo", "--cluster", "0x4"], "between 1 and 1000000 GPUs, not 0"),
         (["--policy", "fifo", "--resume"], "to go on from"),
-        (["--policy", "fifo", "-o", "/nowhere/at/all"], "there is no folder /nowhere/at"),
+        (["--policy", "fifo", "-o", "/dev/null/at/all"], "cannot make the folder /dev/null/at/all: Not a directory"),
     ],
 )
 def test_what_makes_no_sense(

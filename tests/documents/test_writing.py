@@ -42,6 +42,15 @@ def test_a_dangling_link_makes_its_target(here: Path) -> None:
     assert (here / "link").is_symlink() and (here / "target").read_bytes() == b"new"
 
 
+@pytest.mark.parametrize("name", ["a/b/c", "a/../b/c", "link"])
+def test_folders_are_made_once_something_is_written(name: str, here: Path) -> None:
+    (here / "link").symlink_to("a/b/c")
+    require_writable(name)
+    assert [path.name for path in here.iterdir()] == ["link"]
+    write_atomically(name, b"new")
+    assert Path(name).read_bytes() == b"new"
+
+
 def test_a_pipe_is_written_through(here: Path) -> None:
     os.mkfifo("pipe")
     require_writable("pipe")
@@ -92,9 +101,10 @@ def test_a_descriptor_that_cannot_be_written(here: Path) -> None:
     ("name", "why"),
     [
         ("x" * 300, "File name too long"),
-        ("none/x", "there is no folder"),
-        ("to-none", "there is no folder"),
-        ("file/x", "there is no folder"),
+        ("file/x", "file is no folder"),
+        ("file/none/x", "file is no folder"),
+        ("to-file", "file is no folder"),
+        (f"none/{'x' * 300}/x", "File name too long"),
         ("folder", "it is a folder"),
         ("", "it is a folder"),
         ("to-folder", "it is a folder"),
@@ -106,7 +116,7 @@ def test_a_descriptor_that_cannot_be_written(here: Path) -> None:
 def test_what_cannot_be_written_is_told_before_and_leaves_no_trace(name: str, why: str, here: Path) -> None:
     (here / "file").touch()
     (here / "folder").mkdir()
-    for link, target in {"circle": "circle", "to-none": "none/x", "to-folder": "folder"}.items():
+    for link, target in {"circle": "circle", "to-file": "file/x", "to-folder": "folder"}.items():
         (here / link).symlink_to(target)
     before = sorted(here.rglob("*"))
     with pytest.raises(UsageError, match=why):

@@ -195,7 +195,7 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
         (("mlp", "--gpu-type", "a/b"), 2, "--gpu-type"),
         (("--all-reduce", 1), 2, "--all-reduce is at least 2"),
         ((), 2, "nothing to measure"),
-        (("mlp", "-o", "no/such/folder/model.json"), 2, "no folder"),
+        (("mlp", "-o", "/dev/null/model.json"), 2, "no folder"),
     ],
 )
 def test_bad_input(arguments: Any, code: int, message: str, capsys: pytest.CaptureFixture[str]) -> None:
