@@ -64,8 +64,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Simulate what has no row yet, write the page, print the answer; a signal meanwhile skips the rest."""
-    from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.simulation.folder import require_place
+    from jigsaw_opt.documents import make_folder, require_writable
     from jigsaw_opt.sweeps.advice import Advisor
     from jigsaw_opt.sweeps.record import Record
     from jigsaw_opt.sweeps.simulations import is_row
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     folder, limit_s = arguments.output, _limit_s(arguments.time_limit)
     began = time.monotonic()
-    require_place(folder)
+    require_writable(folder / _PAGE)
     base = request_of(arguments, arguments.workload, arguments.today, 0)
     advisor = Advisor(base, arguments.policy, seeds_of(arguments.seeds), arguments.measure)
     engine, report = engine_of(arguments), reporter(arguments, _line)

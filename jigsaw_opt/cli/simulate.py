@@ -53,6 +53,7 @@ def _configure_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume", action="store_true", help="go on from the snapshot that an interrupt left in the folder"
     )
+    parser.add_argument("--force", action="store_true", help="replace the results of another run in the folder")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
 
@@ -65,11 +66,11 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.system.interrupts import interrupt_flag
 
     folder = arguments.output
-    require_place(folder)
     until_us = _until_us(arguments.until)
     request = request_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
     if arguments.sweep:
         return run_simulations(arguments, request)
+    require_place(folder, arguments.resume, arguments.force)
     _require_one(arguments)
     prepared = prepare(request)
     simulation = begin(prepared, folder, arguments.resume)

@@ -30,12 +30,15 @@ def configure_sweep(parser: argparse.ArgumentParser) -> None:
 
 def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> int:
     """Simulate what has no row yet, write the tables, print the means over the seeds."""
-    from jigsaw_opt.documents import make_folder
-    from jigsaw_opt.sweeps.folder import TABLES
+    from jigsaw_opt.documents import exists, make_folder
+    from jigsaw_opt.simulation.folder import require_place
+    from jigsaw_opt.sweeps.folder import ROWS, TABLES
     from jigsaw_opt.sweeps.simulations import SIMULATIONS, simulations
 
     if arguments.until is not None or arguments.resume:
         raise UsageError("a sweep runs every simulation to its end, and goes on by itself: no --until or --resume")
+    # A sweep goes on from its own rows.
+    require_place(arguments.output, force=arguments.force or exists(arguments.output / ROWS))
     tasks = simulations(
         base,
         arguments.workload,

@@ -157,6 +157,7 @@ def _line_writer(path: Path | None) -> Iterator[Callable[[str], None] | None]:
     if path is None:
         yield None
         return
+    path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8") as file:
         yield lambda line: print(line, file=file)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from jigsaw_opt.documents import exists, write_atomically
+from jigsaw_opt.documents import exists, require_writable, write_atomically
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.simulation.engine import Simulation
@@ -15,23 +15,37 @@ from jigsaw_opt.simulation.request import Prepared, SimulationRequest
 from jigsaw_opt.simulation.results import jobs_csv, rounds_csv, summary_json
 from jigsaw_opt.simulation.snapshot import restore, snapshot
 
-__all__ = ["RESULTS", "SNAPSHOT", "begin", "put_aside", "require_place", "write_results"]
+__all__ = ["RESULTS", "SNAPSHOT", "SUMMARY", "begin", "put_aside", "require_place", "write_results"]
 
 SNAPSHOT = "snapshot"
-_SUMMARY = "summary.json"
-RESULTS = ("jobs.csv", "rounds.csv", "report.html", _SUMMARY)
+SUMMARY = "summary.json"
+RESULTS = ("jobs.csv", "rounds.csv", "report.html", SUMMARY)
 
 
-def require_place(folder: Path) -> None:
-    """Refuse a folder that is none.
+def require_place(folder: Path, resume: bool = False, force: bool = False) -> None:
+    """Refuse a folder in which nothing can be written, or that holds what would be lost.
+
+    Parameters
+    ----------
+    folder
+        Where results are to be written; it need not be there.
+    resume
+        The snapshot in it is gone on from; its results take the place of others.
+    force
+        What it holds may be lost.
 
     Raises
     ------
     UsageError
         Why.
     """
-    if exists(folder) and not folder.is_dir():
-        raise UsageError(f"cannot write into {folder}: it is no folder")
+    require_writable(folder / SUMMARY)
+    if force or resume:
+        return
+    if exists(folder / SUMMARY):
+        raise UsageError(f"{folder} holds the results of another run; take another folder, or --force to replace them")
+    if exists(folder / SNAPSHOT):
+        raise UsageError(f"{folder} holds a simulation that was interrupted; --resume goes on, --force begins anew")
 
 
 def begin(prepared: Prepared, folder: Path, resume: bool) -> Simulation:
@@ -80,7 +94,7 @@ def write_results(
     report
         Makes the report, as HTML.
     """
-    (folder / _SUMMARY).unlink(missing_ok=True)
+    (folder / SUMMARY).unlink(missing_ok=True)
     tables = jobs_csv(prepared.setting, outcome), rounds_csv(outcome), report(), summary_json(summary, request.about())
     for name, text in zip(RESULTS, tables, strict=True):
         write_atomically(folder / name, text.encode())

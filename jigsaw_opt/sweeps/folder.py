@@ -12,10 +12,12 @@ from jigsaw_opt.sweeps.record import Record
 from jigsaw_opt.sweeps.sweep import rows_of, sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 
-__all__ = ["TABLES", "SweepKind", "SweepTables", "sweep_into"]
+__all__ = ["ROWS", "TABLES", "SweepKind", "SweepTables", "sweep_into"]
 
+ROWS = "rows.jsonl"
+"""The file of the rows, which a sweep goes on from."""
 TABLES = ("rows.csv", "summary.json")
-"""Files that are written once the tasks have run; the rows are in ``rows.jsonl``."""
+"""Files that are written once the tasks have run."""
 
 
 class SweepKind(NamedTuple):
@@ -72,7 +74,7 @@ def sweep_into(
     report
         Receives each new row, and how many tasks have a row by then.
     """
-    with Record(folder / "rows.jsonl", kind.is_row) as record:
+    with Record(folder / ROWS, kind.is_row) as record:
         sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)
         rows = rows_of(tasks, record)
     summary = {"runs": len(tasks), "finished": len(rows), "cells": kind.cells(rows)}

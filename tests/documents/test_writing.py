@@ -42,13 +42,13 @@ def test_a_dangling_link_makes_its_target(here: Path) -> None:
     assert (here / "link").is_symlink() and (here / "target").read_bytes() == b"new"
 
 
-@pytest.mark.parametrize("name", ["a/b/c", "a/../b/c", "link"])
+@pytest.mark.parametrize("name", ["a/b/c", "link"])
 def test_folders_are_made_once_something_is_written(name: str, here: Path) -> None:
     (here / "link").symlink_to("a/b/c")
     require_writable(name)
     assert [path.name for path in here.iterdir()] == ["link"]
     write_atomically(name, b"new")
-    assert Path(name).read_bytes() == b"new"
+    assert Path(os.path.realpath(name)).read_bytes() == b"new"
 
 
 def test_a_pipe_is_written_through(here: Path) -> None:

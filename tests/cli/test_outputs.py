@@ -1,0 +1,69 @@
+"""Every command that writes makes the folders above its output, and no results are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jigsaw_opt.cli import main
+
+DATA = Path(__file__).parents[1] / "data"
+PAIR, PLAN = str(DATA / "pair.json"), str(DATA / "pair.plan.json")
+JOBS = "name,submit_s,model,gpus,iterations\na,5,m,2,100\n"
+SIMULATION = ("--workload", "jobs.csv", "--cluster", "2x4", "--policy", "fifo")
+
+
+CASES: dict[str, tuple[tuple[str, ...], str]] = {
+    "solve": ((PAIR, "--solver", "greedy"), ""),
+    "new": (("--cluster", "1x2:v100", "--job", "a:resnet50:1:2"), ""),
+    "generate": (("tiny", "--seed", "0"), ""),
+    "plot": ((PAIR, PLAN), ""),
+    "export": ((PAIR, PLAN, "--to", "perfetto"), ""),
+    "bench": (("tiny/000", "--solvers", "greedy", "--time-limits", "1", "--seeds", "0"), "rows.jsonl"),
+    "simulate": (SIMULATION, "summary.json"),
+}
+"""By command its arguments, and what it writes into the folder of ``-o``, or nothing where that is a file."""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", CASES)
+def test_folders_above_an_output_are_made(command: str, here: Path) -> None:
+    arguments, inside = CASES[command]
+    name = "out/deep/x.html" if command == "plot" else "out/deep/x"
+    assert main([command, *arguments, "-o", name]) == 0
+    assert (here / name / inside).is_file()
+
+
+def test_results_of_another_run_are_not_lost(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ["simulate", *SIMULATION, "-o", "x"]
+    assert main(run) == 0
+    before = (here / "x" / "jobs.csv").read_text()
+    capsys.readouterr()
+    assert main([*run[:-3], "las", "-o", "x"]) == 2
+    assert "holds the results of another run; take another folder, or --force" in capsys.readouterr().err
+    assert (here / "x" / "jobs.csv").read_text() == before
+    assert main([*run, "--sweep"]) == 2
+    assert main([*run, "--force"]) == 0
+
+
+def test_an_interrupted_simulation_is_not_lost(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "x").mkdir()
+    (here / "x" / "snapshot").write_text("{}")
+    assert main(["simulate", *SIMULATION, "-o", "x"]) == 2
+    assert "--resume goes on, --force begins anew" in capsys.readouterr().err
+    assert main(["simulate", *SIMULATION, "-o", "x", "--force"]) == 0
+
+
+def test_a_sweep_goes_on_from_its_own_rows(here: Path) -> None:
+    run = ["simulate", *SIMULATION, "-o", "x", "--sweep"]
+    assert main(run) == 0
+    rows = (here / "x" / "rows.jsonl").read_text()
+    assert main(run) == 0
+    assert (here / "x" / "rows.jsonl").read_text() == rows
