@@ -70,8 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     request = request_of(arguments, arguments.workload[0], arguments.policy[0], arguments.seed)
     if arguments.sweep:
         return run_simulations(arguments, request)
-    require_place(folder, arguments.resume, arguments.force)
     _require_one(arguments)
+    require_place(folder, arguments.resume, arguments.force)
     prepared = prepare(request)
     simulation = begin(prepared, folder, arguments.resume)
     make_folder(folder, (SNAPSHOT, *RESULTS), inputs_of(arguments, arguments.workload))

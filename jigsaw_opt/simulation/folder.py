@@ -39,7 +39,7 @@ def require_place(folder: Path, resume: bool = False, force: bool = False) -> No
     UsageError
         Why.
     """
-    require_writable(folder / SUMMARY)
+    require_writable((folder / SUMMARY).absolute())
     if force or resume:
         return
     if exists(folder / SUMMARY):

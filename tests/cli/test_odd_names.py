@@ -65,8 +65,9 @@ def test_what_is_wrong(evil: Path, pair_plan_path: Path, capsys: pytest.CaptureF
     assert main(["solve", f"no{EVIL}"]) == 3
     assert f"  no{SEEN}: cannot be read" in printed(capsys)
     assert main(["generate", f"no{EVIL}", "--seed", "0"]) == 2
-    assert main(["solve", "x", "-o", f"no{EVIL}/plan.json"]) == 2
-    assert f"error: cannot write no{SEEN}/plan.json" in printed(capsys)
+    assert main(["solve", "x", "-o", f"{evil}/plan.json"]) == 2
+    told = printed(capsys)
+    assert "error: cannot write " in told and told.count(SEEN) >= 2
     for wrong in (["solve", "x", f"--no{EVIL}"], [EVIL], ["solve", "x", "--seed", EVIL]):
         with pytest.raises(SystemExit):
             main(wrong)
