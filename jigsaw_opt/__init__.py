@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.options import Options as Options
     from jigsaw_opt.solvers.phased import PhasedResult as PhasedResult
     from jigsaw_opt.solvers.phased import resolve_phased as resolve_phased
+    from jigsaw_opt.solvers.phased import solve_any as solve_any
     from jigsaw_opt.solvers.phased import solve_phased as solve_phased
     from jigsaw_opt.solvers.registry import Solver as Solver
     from jigsaw_opt.solvers.resolve import Fix as Fix
@@ -176,6 +177,7 @@ _HOMES = {
     "save_plan": "documents",
     "simulate": "simulation.simulate",
     "solve": "solvers.solve",
+    "solve_any": "solvers.phased",
     "solve_phased": "solvers.phased",
     "solving": "solvers.solving",
     "validate": "documents",
@@ -265,6 +267,7 @@ __all__ = [
     "scheduling",
     "simulate",
     "solve",
+    "solve_any",
     "solve_phased",
     "solving",
     "validate",

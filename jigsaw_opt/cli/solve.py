@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,18 +116,11 @@ def run(arguments: argparse.Namespace) -> int:
         instance = instance_from(arguments.instance)
         old = load_any_plan(arguments.warm) if arguments.warm is not None else None
         with on_interrupt(options.cancel.set):
-            if arguments.phased or isinstance(old, PhasedPlan) or _is_long(instance, arguments):
+            if arguments.phased or isinstance(old, PhasedPlan):
                 from jigsaw_opt.cli.solve_phased import run_phased
 
                 return run_phased(instance, arguments, options, old)
             return _finish(instance, arguments, options, old)
-
-
-def _is_long(instance: Instance, arguments: argparse.Namespace) -> bool:
-    """Whether only a phased plan can be had, and nothing else was asked for."""
-    from jigsaw_opt.solvers.phased import is_long
-
-    return arguments.solver == "auto" and arguments.warm is None and is_long(instance)
 
 
 def _options(arguments: argparse.Namespace, engine_log: Callable[[str], None] | None) -> Options:
@@ -186,17 +178,14 @@ def _params(path: Path | None) -> SearchParams | None:
 def _finish(instance: Instance, arguments: argparse.Namespace, options: Options, old: Plan | None) -> int:
     from jigsaw_opt.cli.output import flush
     from jigsaw_opt.cli.progress import progress
-    from jigsaw_opt.cli.solve_phased import phased_beside, tell_phased
+    from jigsaw_opt.cli.solve_phased import tell_phased
     from jigsaw_opt.documents import save_plan
+    from jigsaw_opt.solvers.phased import PhasedResult
 
-    started = time.monotonic()
-    phased = phased_beside(instance, arguments, options)
-    if phased is not None and options.time_limit is not None:
-        options = replace(options, time_limit=max(0.0, options.time_limit - (time.monotonic() - started)))
     with progress(arguments.quiet, arguments.verbose, options.time_limit) as report:
         result = _solved(instance, arguments, options, report, old)
-    if phased is not None and _is_better(phased, result):
-        return tell_phased(instance, phased, arguments, options)
+    if isinstance(result, PhasedResult):
+        return tell_phased(instance, result, arguments, options)
     if result.plan is not None and arguments.output is not None:
         save_plan(result.plan, arguments.output)
     _print(result, arguments)
@@ -204,12 +193,6 @@ def _finish(instance: Instance, arguments: argparse.Namespace, options: Options,
         _print_timeline(instance, result)
     flush()
     return _exit_code(result)
-
-
-def _is_better(phased: PhasedResult, listed: Result) -> bool:
-    if phased.objective is None or listed.objective is None:
-        return phased.objective is not None
-    return phased.objective < listed.objective
 
 
 def _exit_code(result: Result) -> int:
@@ -236,12 +219,16 @@ def _require_warm(arguments: argparse.Namespace) -> None:
 
 def _solved(
     instance: Instance, arguments: argparse.Namespace, options: Options, report: Report | None, old: Plan | None
-) -> Result:
+) -> Result | PhasedResult:
     """From scratch, or from the plan of another instance."""
     if arguments.robust:
         from jigsaw_opt.solvers.resolve.robust import solve_robust
 
         return solve_robust(instance, arguments.solver, options, report)
+    if old is None and arguments.solver == "auto":
+        from jigsaw_opt.solvers.phased import solve_any
+
+        return solve_any(instance, options, report)
     if old is None:
         from jigsaw_opt.solvers.solve import solve
 

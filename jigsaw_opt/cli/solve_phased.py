@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jigsaw_opt.errors import UsageError
@@ -15,16 +14,9 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.solvers.phased import PhasedResult
 
-__all__ = ["phased_beside", "run_phased", "tell_phased"]
+__all__ = ["run_phased", "tell_phased"]
 
 _EXIT = {"optimal": 0, "feasible": 0, "infeasible": 4, "unknown": 5}
-_MANY_OPERATIONS = 1_000_000
-_SHARE = 0.3
-"""Above so many operations a listed plan takes long to write; a phased one beside it has this share of the time."""
-_NOT_TAKEN = (
-    *("gap", "target", "no_improvement", "work_limit"),
-    *("engine", "engine_parameter", "engine_log", "params"),
-)
 
 
 def run_phased(
@@ -37,30 +29,13 @@ def run_phased(
     UsageError
         An option was given that phased plans are not made with.
     """
-    given = _not_taken(arguments)
+    from jigsaw_opt.solvers.phased import not_taken
+
+    given = ["solver"] if arguments.solver != "auto" else not_taken(options)
     if given:
-        raise UsageError(f"a phased plan is made without --{given[0].replace('_', '-')}")
+        option = given[0].replace("_", "-").replace("parameters", "parameter")
+        raise UsageError(f"a phased plan is made without --{option}")
     return tell_phased(instance, _made(instance, arguments, options, old), arguments, options)
-
-
-def phased_beside(instance: Instance, arguments: argparse.Namespace, options: Options) -> PhasedResult | None:
-    """A phased plan in a share of the time, where one that lists all iterations is long and may not be found."""
-    from jigsaw_opt.solvers.phased import is_long, solve_phased
-
-    if (
-        arguments.warm is not None
-        or arguments.robust
-        or _not_taken(arguments)
-        or not is_long(instance, _MANY_OPERATIONS)
-    ):
-        return None
-    limit = options.time_limit
-    return solve_phased(instance, options if limit is None else replace(options, time_limit=limit * _SHARE))
-
-
-def _not_taken(arguments: argparse.Namespace) -> list[str]:
-    given = [name for name in _NOT_TAKEN if getattr(arguments, name) not in (None, [])]
-    return [*given, "solver"] if arguments.solver != "auto" else given
 
 
 def tell_phased(instance: Instance, result: PhasedResult, arguments: argparse.Namespace, options: Options) -> int:

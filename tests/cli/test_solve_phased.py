@@ -1,4 +1,4 @@
-"""Long instances get a phased plan beside one that lists all iterations; the better one is written."""
+"""Long instances get a phased plan without being asked for one."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from jigsaw_opt.cli import main, solve_phased
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents import load_any_plan, save_instance
 from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
 from jigsaw_opt.problem.phased_plan import PhasedPlan
+from jigsaw_opt.solvers.phased import either
 
 
 def one_server(memory: int, *jobs: Job) -> Instance:
@@ -18,15 +19,14 @@ def one_server(memory: int, *jobs: Job) -> Instance:
     return Instance("long", Cluster((Server("s", "v", 2, memory, 10**6),)), {"net": model}, jobs, "finite", "makespan")
 
 
-@pytest.mark.parametrize(("memory", "phased"), [(100, False), (30, True)])
-def test_the_better_of_both_is_written(
-    memory: int, phased: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_jobs_that_only_run_in_turn_get_a_phased_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three jobs with little memory fit into two GPUs only in turn; a plan that lists iterations keeps all of them."""
-    monkeypatch.setattr(solve_phased, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
     path, plan = tmp_path / "i.json", tmp_path / "p.json"
-    save_instance(one_server(memory, *(Job(name, "net", 1, 3) for name in "abc")), path)
+    save_instance(one_server(30, *(Job(name, "net", 1, 3) for name in "abc")), path)
     assert main(["solve", str(path), "--json", "--time-limit", "2", "-o", str(plan)]) == 0
-    assert (json.loads(capsys.readouterr().out)["solver"] == "phased") == phased
-    assert isinstance(load_any_plan(plan), PhasedPlan) == phased
+    assert json.loads(capsys.readouterr().out)["solver"] == "phased"
+    assert isinstance(load_any_plan(plan), PhasedPlan)
     assert main(["check", str(path), str(plan)]) == 0

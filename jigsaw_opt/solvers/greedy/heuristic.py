@@ -151,7 +151,8 @@ def require_size(operations: Operations) -> None:
     size = operations.blocks + operations.transfers
     if size > MOST_OPERATIONS:
         raise TooLargeError(
-            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_OPERATIONS:,} at most"
+            f"the plan would have {size:,} blocks and transfers; a plan is written for {MOST_OPERATIONS:,} at most; "
+            "a phased plan lists no iterations (`solve_phased`, `jigsaw solve --phased`)"
         )
 
 

@@ -1,0 +1,86 @@
+"""One call for short and long jobs: a plan that lists all iterations, a phased one, or the better of both."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from jigsaw_opt.documents import validate
+from jigsaw_opt.problem.instance import Instance
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased.result import PhasedResult
+from jigsaw_opt.solvers.phased.solver import is_long, solve_phased
+from jigsaw_opt.solvers.result import Report, Result, Status
+from jigsaw_opt.solvers.solve import solve
+
+__all__ = ["not_taken", "solve_any"]
+
+_MANY_OPERATIONS = 1_000_000
+"""Above so many operations a plan that lists them takes long, and a phased one is made as well."""
+_SHARE = 0.3
+"""Of the time, for the phased plan."""
+_OPERATIONS_A_SECOND = 150_000
+"""Of a plan that lists them: so many are scheduled, checked and written by a slow core."""
+_NOT_TAKEN = (
+    *("gap", "target", "no_improvement", "work_limit", "condition"),
+    *("engine", "engine_parameters", "engine_log", "params"),
+)
+
+
+def not_taken(options: Options) -> list[str]:
+    """Names of the options that were given and that phased plans are not made with."""
+    return [name for name in _NOT_TAKEN if getattr(options, name) not in (None, {})]
+
+
+def solve_any(
+    instance: Instance, options: Options | None = None, report: Report | None = None
+) -> Result | PhasedResult:
+    """Solve by ``auto``, as a phased plan, or both, where jobs are so long that either may be better.
+
+    Parameters
+    ----------
+    instance
+        Of either horizon.
+    options
+        Limits, seed and cores. With options that phased plans are not made with, this is `solve`.
+    report
+        Receives the progress stream of ``auto``; a phased plan has none.
+
+    Raises
+    ------
+    InvalidInputError
+        The instance breaks a rule of the document.
+    TooLargeError
+        It is too long for a plan that lists all iterations, and the options ask for one.
+    MissingEngineError
+        What ``auto`` needs is not installed.
+    """
+    instance, options, started = validate(instance), options or Options(), time.monotonic()
+    if not is_long(instance, _MANY_OPERATIONS) or not_taken(options):
+        return solve(instance, "auto", options, report)
+    if not _is_listed(instance, options.time_limit):
+        return solve_phased(instance, options)
+    phased = solve_phased(instance, _within(options, _SHARE, started))
+    if phased.status in (Status.OPTIMAL, Status.INFEASIBLE) or options.cancel.is_set():
+        return phased
+    listed = solve(instance, "auto", _within(options, 1.0, started), report)
+    return phased if _is_better(phased, listed) else listed
+
+
+def _is_listed(instance: Instance, limit: float | None) -> bool:
+    """Whether a plan that lists all iterations can be had, and in the time that is left behind a phased one."""
+    in_time = limit is None or not is_long(instance, int((1 - _SHARE) * limit * _OPERATIONS_A_SECOND))
+    return in_time and not is_long(instance)
+
+
+def _within(options: Options, share: float, started: float) -> Options:
+    if options.time_limit is None:
+        return options
+    left = started + options.time_limit - time.monotonic()
+    return replace(options, time_limit=max(0.0, share * left))
+
+
+def _is_better(phased: PhasedResult, listed: Result) -> bool:
+    if phased.objective is None or listed.objective is None:
+        return phased.objective is not None
+    return phased.objective < listed.objective

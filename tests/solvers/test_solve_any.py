@@ -1,0 +1,65 @@
+"""One call for short and long jobs: the kind of plan follows from the instance, the options and the time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from jigsaw_opt.errors import TooLargeError
+from jigsaw_opt.problem import Cluster, Instance, Job, Model, Segment, Server
+from jigsaw_opt.solvers.options import Options
+from jigsaw_opt.solvers.phased import PhasedResult, either, not_taken, solve_any, solve_phased
+from jigsaw_opt.solvers.result import Result, Status
+
+NET = Model((Segment("l", {"v": 3}, {"v": 4}, 5, 6),))
+
+
+def one_server(*jobs: Job) -> Instance:
+    return Instance("any", Cluster((Server("s", "v", 2, 100, 10**6),)), {"net": NET}, jobs, "finite", "makespan")
+
+
+def test_short_jobs_get_a_plan_that_lists_all_iterations() -> None:
+    result = solve_any(one_server(Job("a", "net", 1, 3), Job("b", "net", 1, 2)), Options(workers=1))
+    assert isinstance(result, Result)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 21)
+
+
+def test_jobs_that_no_plan_lists_get_a_phased_plan() -> None:
+    result = solve_any(one_server(Job("a", "net", 1, 10**8)), Options(workers=1))
+    assert isinstance(result, PhasedResult)
+    assert (result.status, result.objective) == (Status.OPTIMAL, 7 * 10**8)
+
+
+def test_optimal_phased_plan_is_all_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(either, "solve", None)
+    assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1)), PhasedResult)
+
+
+@pytest.mark.parametrize(("more", "kind"), [(0, PhasedResult), (2, Result)])
+def test_the_better_of_both_is_the_result(more: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A phased plan that is said to be one better or one worse than the optimum, and not known to be optimal."""
+    asked = one_server(Job("a", "net", 1, 5))
+    result = solve_phased(asked, Options(workers=1))
+    assert result.plan is not None and result.plan.objective == 35
+    told = replace(result, status=Status.FEASIBLE, plan=replace(result.plan, objective=34 + more))
+    monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(either, "solve_phased", lambda *_: told)
+    found = solve_any(asked, Options(workers=1))
+    assert isinstance(found, kind) and found.objective == min(35, 34 + more)
+
+
+@pytest.mark.parametrize(("rate", "kind"), [(1, PhasedResult), (10**6, Result)])
+def test_no_plan_is_begun_that_cannot_be_listed_in_time(rate: int, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(either, "_MANY_OPERATIONS", 0)
+    monkeypatch.setattr(either, "_OPERATIONS_A_SECOND", rate)
+    monkeypatch.setattr(either, "solve_phased", lambda *_: PhasedResult(Status.UNKNOWN, 0))
+    assert isinstance(solve_any(one_server(Job("a", "net", 1, 5)), Options(workers=1, time_limit=1.0)), kind)
+
+
+def test_options_that_phased_plans_are_not_made_with_ask_for_a_listed_one() -> None:
+    options = Options(workers=1, target=1)
+    assert not_taken(options) == ["target"] and not_taken(Options(seed=3)) == []
+    with pytest.raises(TooLargeError, match="solve_phased"):
+        solve_any(one_server(Job("a", "net", 1, 10**8)), options)
