@@ -10,7 +10,9 @@ import pytest
 
 
 def test_a_short_soak_goes_through() -> None:
-    figures = dict(zip(live_soak.HEADS, live_soak.row("las", Namespace(events=210, jobs=20, budget=None, seed=3))))
+    figures = dict(
+        zip(live_soak.HEADS, live_soak.row("las", Namespace(events=210, jobs=20, budget=None, seed=3, servers=64)))
+    )
     assert (figures["steps"], figures["late"], figures["failures"]) == ("210", "0", "0")
     assert int(figures["starts"]) > 20 and figures["state ms"] != "-"
 
