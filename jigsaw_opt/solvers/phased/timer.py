@@ -35,6 +35,7 @@ class UntimedError(OutOfTimeError):
     """No cyclic plan was found of jobs on the GPUs that they have, time or not."""
 
 
+_Placements: TypeAlias = Mapping[str, Sequence[str]]
 _Key: TypeAlias = tuple[tuple[str, int, tuple[str, ...]], ...]
 
 
@@ -96,31 +97,30 @@ class PhaseTimer:
             None was found, mostly as there was no time for one.
         """
         key = tuple((name, counts[name], tuple(gpus[name])) for name in sorted(counts))
-        plan = self._known.get(key)
-        if plan is None or not (self.first or key in self._ended or self.is_over):
-            known = _as_placed(shelves if plan is None else [plan], counts)
-            plan = self._solved({name: gpus[name] for name in counts}, known, counts, key)
+        part, own = cyclic_part(self._instance, counts), {name: gpus[name] for name in counts}
+        plan = self._known.get(key) or self._first(part, own, _as_placed(shelves, counts))
         if plan is None:
             raise UntimedError("no time was left for the cyclic plan of a phase")
+        if not (self.first or key in self._ended or self.is_over):
+            plan = self._improved(part, own, plan, key)
         self._known[key] = plan
         return plan
 
-    def _solved(
-        self, gpus: Mapping[str, Sequence[str]], known: Timetable | None, counts: Mapping[str, int], key: _Key
-    ) -> Plan | None:
-        """The first cyclic plan, or where there is a phased one already the best that annealing finds."""
-        part = cyclic_part(self._instance, counts)
-        timing = (ActivityTiming if part.shaped else FixedPlacementTiming)(gpus, known)
-        if self.first:
-            options = replace(self._within(1.0, _LEAST_SECONDS), target=_ANY)
-        else:
-            options = self._within(1 / len(self._instance.jobs), 0.0)  # Other phases wait for their time, too.
-        result = _made(part, timing, options)
-        if result is None:
-            return None
-        if not self.first and result.stopped_by is not StoppedBy.TIME:
+    def _first(self, part: Instance, gpus: _Placements, known: Timetable | None) -> Plan | None:
+        """Any cyclic plan."""
+        options = self._within(1.0, _LEAST_SECONDS if self.first else 0.0)
+        found = _made(part, gpus, known, replace(options, target=_ANY))
+        return None if found is None else found.plan
+
+    def _improved(self, part: Instance, gpus: _Placements, plan: Plan, key: _Key) -> Plan:
+        """The best cyclic plan that annealing finds from one in a share of the time: other phases wait, too."""
+        counts = {job.name: len(job.iterations) for job in plan.jobs}
+        found = _made(part, gpus, _as_placed([plan], counts), self._within(1 / len(self._instance.jobs), 0.0))
+        if found is None or found.plan is None:
+            return plan
+        if found.stopped_by is not StoppedBy.TIME:
             self._ended.add(key)
-        return result.plan
+        return found.plan
 
     def _within(self, share: float, least: float) -> Options:
         limit = None if self._end is None else max(share * (self._end - time.monotonic()), least, _INSTANT)
@@ -128,8 +128,9 @@ class PhaseTimer:
         return Options(time_limit=limit, seed=asked.seed, workers=asked.workers, cancel=asked.cancel)
 
 
-def _made(part: Instance, timing: ActivityTiming | FixedPlacementTiming, options: Options) -> Result | None:
+def _made(part: Instance, gpus: _Placements, known: Timetable | None, options: Options) -> Result | None:
     """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
+    timing = (ActivityTiming if part.shaped else FixedPlacementTiming)(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
         return timing.run(Control(timing.name, cut(part, shaped=True), options, lambda _: None))
     return None
