@@ -10,8 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import partial
 
-from jigsaw_opt.documents.report import Report
-from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.model import Model
 from jigsaw_opt.scheduling.allocation import Decision
@@ -24,8 +23,8 @@ from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.plain import Plain
 from jigsaw_opt.scheduling.plan_change import JobMove, JobStart, JobStop, PlanChange, changes
-from jigsaw_opt.scheduling.policy import Moment, PolicySetting, Resumable, choose, refusal
-from jigsaw_opt.scheduling.share_rules import check_shares, check_up
+from jigsaw_opt.scheduling.policy import Moment, PolicySetting, choose
+from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
 from jigsaw_opt.scheduling.state_document import check_step, decode_state, encode_state
 
 __all__ = ["LiveScheduler"]
@@ -220,14 +219,7 @@ class LiveScheduler:
                 raise UsageError("a state is restored by a scheduler that has seen nothing yet")
             self._state, memory = decode_state(state, self._inputs, self._state.setting, self._perform)
             self._scheduler = self._started()
-            report = Report()
-            try:
-                self._scheduler.restore(memory, self._state.moment())
-            except InvalidInputError as error:
-                report.include(error.problems, "$.policy")
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                report.add("$.policy", f"policy {self._policy.name!r} does not take it: {error}")
-            report.raise_if_any()
+            self._scheduler.restore(memory, self._state.moment(), "$.policy")
 
     def replay(self, entry: Plain) -> PlanChange | None:
         """Do again what a journal has noted; the change of a step.
@@ -258,7 +250,7 @@ class LiveScheduler:
 
     def _handle(self, event: ClusterEvent) -> None:
         if isinstance(event, JobSubmitted):
-            reason = refusal(self._scheduler, [event.job])
+            reason = self._scheduler.refusal([event.job])
             if reason is not None and self._state.setting.performance.unknown(event.job) is None:
                 raise UsageError(reason)
         if isinstance(event, ServerAdded):
@@ -294,9 +286,9 @@ class LiveScheduler:
 
     # The policy ---------------------------------------------------------------------------------------------
 
-    def _started(self) -> Resumable:
-        scheduler = self._policy.start(self._state.setting, self._options)
-        if not isinstance(scheduler, Resumable):
+    def _started(self) -> PolicyAtWork:
+        scheduler = PolicyAtWork(self._policy, self._options, self._state.setting)
+        if not scheduler.resumable:
             raise UsageError(f"policy {self._policy.name!r} cannot run live: it has no `state` and `restore`")
         return scheduler
 
@@ -337,8 +329,7 @@ class LiveScheduler:
             shares, without = state.remaining(decision.shares)
             when = f"at {state.now_us} us"
             late = shares != decision.shares
-            check_shares(state.setting, state.active, shares, state.shares, when, remains=late)
-            check_up(state.setting, state.active, shares, state.down, when)
+            self._scheduler.check(shares, state.active, state.shares, state.down, when, remains=late)
         except _FAILURES as error:
             _log.warning("policy %r gives no decision at %d us: %s", self._policy.name, state.now_us, error)
             self._take_back(question)

@@ -6,11 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 
 from jigsaw_opt.documents.report import Place, Report
-from jigsaw_opt.errors import InvalidInputError, JigsawError, UsageError
+from jigsaw_opt.errors import JigsawError, UsageError
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.plain import Plain
-from jigsaw_opt.scheduling.policy import Active, Moment, Policy, Resumable, Scheduler, refusal
-from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares, check_up
+from jigsaw_opt.scheduling.policy import Active, Moment, Policy
+from jigsaw_opt.scheduling.policy_at_work import PolicyAtWork
+from jigsaw_opt.scheduling.share_rules import InvariantError, check_shares
 from jigsaw_opt.simulation.failing import Failing
 from jigsaw_opt.simulation.notes import Books, Life, Trigger
 from jigsaw_opt.simulation.records import SimulationOutcome
@@ -24,7 +25,6 @@ __all__ = ["Simulation"]
 _IDLE_ROUNDS = 1000
 _SOONEST_US = 1_000_000
 """Without rounds, a policy that asks to be woken at once is woken so much later."""
-_NOT_RESUMABLE = "cannot be put aside: it has no `state` and `restore`"
 
 
 class Simulation:
@@ -46,9 +46,8 @@ class Simulation:
         self.setting = setting
         self.now_us = 0
         self._books = Books()
-        self._policy_name = policy.name
-        self._scheduler: Scheduler = policy.start(setting.for_policy, options)
-        reason = refusal(self._scheduler, setting.workload.jobs)
+        self._policy = PolicyAtWork(policy, options, setting.for_policy)
+        reason = self._policy.refusal(setting.workload.jobs)
         if reason is not None:
             raise UsageError(reason)
         self._active: dict[int, Active] = {}
@@ -113,7 +112,7 @@ class Simulation:
     @property
     def resumable(self) -> bool:
         """Whether the policy can be put aside, and with it the simulation."""
-        return isinstance(self._scheduler, Resumable)
+        return self._policy.resumable
 
     def state(self) -> Plain:
         """The state as plain values, without anything that follows from the setting.
@@ -123,8 +122,6 @@ class Simulation:
         JigsawError
             The policy cannot be put aside.
         """
-        if not isinstance(self._scheduler, Resumable):
-            raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
         return {
             "now_us": self.now_us,
             "active": [active.plain() for active in self._active.values()],
@@ -134,7 +131,7 @@ class Simulation:
             "trigger": self._trigger.plain(),
             "books": self._books.plain(),
             "idle_rounds": self._idle_rounds,
-            "scheduler": self._scheduler.state(),
+            "scheduler": self._policy.state(),
             **self._failing.plain(self._under_way, self._books),
         }
 
@@ -167,8 +164,8 @@ class Simulation:
         report.raise_if_any()
         if min(self._own_times(), default=self.now_us) < self.now_us:
             report.add(place, "something should have happened before this time")
-        self._restore_scheduler(state["scheduler"], (place, "scheduler"), report)
         report.raise_if_any()
+        self._policy.restore(state["scheduler"], self._moment(self._trigger), (place, "scheduler"))
 
     def _restore_jobs(self, state: Plain) -> None:
         jobs, performance = self.setting.workload.jobs, self.setting.performance
@@ -192,16 +189,6 @@ class Simulation:
             times = tree["start_us"], tree["settled_us"]
             self._under_way.running[active.index] = Running.begun(active, self.setting, active.done, *times)
         self._under_way.begin(shares, self.now_us)
-
-    def _restore_scheduler(self, state: Plain, place: Place, report: Report) -> None:
-        if not isinstance(self._scheduler, Resumable):
-            raise JigsawError(f"policy {self._policy_name!r} {_NOT_RESUMABLE}")
-        try:
-            self._scheduler.restore(state, self._moment(self._trigger))
-        except InvalidInputError as error:
-            report.include(error.problems, place)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            report.add(place, f"policy {self._policy_name!r} does not take it: {error}")
 
     # Time ---------------------------------------------------------------------------------------------------
 
@@ -237,7 +224,7 @@ class Simulation:
     def _fail_waiting(self) -> None:
         waiting = [active.job.name for active in self._active.values()]
         raise JigsawError(
-            f"policy {self._policy_name!r} leaves {len(waiting)} jobs waiting for ever, {waiting[0]!r} for one"
+            f"policy {self._policy.name!r} leaves {len(waiting)} jobs waiting for ever, {waiting[0]!r} for one"
         )
 
     # Arrivals and ends --------------------------------------------------------------------------------------
@@ -328,11 +315,10 @@ class Simulation:
         moment = self._moment(trigger)
         self._failing.stopped.clear()
         began = time.process_time_ns()
-        decision = self._scheduler.decide(moment)
+        decision = self._policy.decide(moment)
         policy_us = (time.process_time_ns() - began) // 1000
-        when = f"policy {self._policy_name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
-        check_shares(self.setting, self._active, decision.shares, self._under_way.shares, when)
-        check_up(self.setting, self._active, decision.shares, self._failing.down, when)
+        when = f"policy {self._policy.name!r}, round {len(self.outcome.rounds)} at {self.now_us} us"
+        self._policy.check(decision.shares, self._active, self._under_way.shares, self._failing.down, when)
         if decision.wake_us is not None:
             soonest_us = self.now_us + (1 if self.setting.round_us else _SOONEST_US)
             self._trigger.wake_us = max(decision.wake_us, soonest_us)

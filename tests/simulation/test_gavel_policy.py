@@ -106,7 +106,7 @@ def test_time_in_which_nothing_ran_counts_for_no_type() -> None:
     simulation = Simulation(setting("1x1:fast+1x1:slow", work), GAVEL, {"objective": "max_sum"})
     simulation.run()
     # Half a round for each of two jobs, and at most the round in which the first ended.
-    assert max(simulation._scheduler.type_us.values()) <= 2 * 30e6 + 60e6  # type: ignore[attr-defined]
+    assert max(simulation._policy._scheduler.type_us.values()) <= 2 * 30e6 + 60e6  # type: ignore[attr-defined]
 
 
 def test_the_sum_of_throughput_puts_every_job_where_it_gains_most() -> None:

@@ -1,0 +1,111 @@
+"""A policy at work: asked, checked, put aside. What simulates a cluster and what runs one ask through it alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jigsaw_opt.documents.report import Place, Report
+from jigsaw_opt.errors import InvalidInputError, JigsawError
+from jigsaw_opt.problem.workload import TraceJob
+from jigsaw_opt.scheduling.allocation import Decision, Share
+from jigsaw_opt.scheduling.plain import Plain
+from jigsaw_opt.scheduling.policy import Active, ClusterSetting, Moment, Policy, Resumable, refusal
+from jigsaw_opt.scheduling.share_rules import check_shares, check_up
+
+__all__ = ["PolicyAtWork"]
+
+
+class PolicyAtWork:
+    """A policy on a setting, at its beginning.
+
+    Parameters
+    ----------
+    policy, options
+        The policy, with a value for each of its options.
+    setting
+        What it knows from the start.
+
+    Raises
+    ------
+    UsageError
+        The policy does not work with this setting.
+    """
+
+    def __init__(self, policy: Policy, options: Mapping[str, str], setting: ClusterSetting) -> None:
+        self.name, self._setting = policy.name, setting
+        self._scheduler = policy.start(setting, options)
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it can be put aside."""
+        return isinstance(self._scheduler, Resumable)
+
+    def refusal(self, jobs: Iterable[TraceJob]) -> str | None:
+        """Why it cannot run the first of `jobs` that it refuses; None where it takes all."""
+        return refusal(self._scheduler, jobs)
+
+    def decide(self, moment: Moment) -> Decision:
+        """What it says; nothing of it is checked."""
+        return self._scheduler.decide(moment)
+
+    def check(
+        self,
+        shares: Sequence[Share],
+        jobs: Mapping[int, Active],
+        known: Iterable[Share],
+        down: frozenset[int],
+        when: str,
+        remains: bool = False,
+    ) -> None:
+        """Check what it said; parameters as of `check_shares` and `check_up`.
+
+        Raises
+        ------
+        InvariantError
+            A rule is broken.
+        """
+        check_shares(self._setting, jobs, shares, known, when, remains)
+        check_up(self._setting, jobs, shares, down, when)
+
+    def state(self) -> Plain:
+        """What it has to remember.
+
+        Raises
+        ------
+        JigsawError
+            It cannot be put aside.
+        """
+        return self._resumable().state()
+
+    def restore(self, memory: Plain, moment: Moment, place: Place = "$") -> None:
+        """Go on, from the beginning, as the one that gave `memory`.
+
+        Parameters
+        ----------
+        memory
+            Not to be trusted.
+        moment
+            What it would see if it were asked now.
+        place
+            Of the memory in its document.
+
+        Raises
+        ------
+        InvalidInputError
+            It does not take it, with every problem.
+        JigsawError
+            It cannot be put aside.
+        """
+        report = Report()
+        try:
+            self._resumable().restore(memory, moment)
+        except InvalidInputError as error:
+            report.include(error.problems, place)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            report.add(place, f"policy {self.name!r} does not take it: {error}")
+        report.raise_if_any()
+
+    def _resumable(self) -> Resumable:
+        if not isinstance(self._scheduler, Resumable):
+            raise JigsawError(f"policy {self.name!r} cannot be put aside: it has no `state` and `restore`")
+        return self._scheduler
