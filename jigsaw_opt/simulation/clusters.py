@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.gpus import GPU_TYPES, server
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
-__all__ = ["grid", "require_size"]
+__all__ = ["LINK_BANDWIDTH", "behind_one_switch", "grid", "require_size", "typed_server"]
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
 _GPU_TYPE = "gpu"
 _GPU_MEMORY = 16 * 10**9
 _FABRIC_BANDWIDTH = 12 * 10**9
-_LINK_BANDWIDTH = 1_250_000_000
+LINK_BANDWIDTH = 1_250_000_000
+"""Of a server's link where nothing is stated, in bytes a second: 10 Gb/s."""
 _MOST_GPUS = 1_000_000
 
 
@@ -55,11 +57,17 @@ def grid(text: str) -> Cluster | None:
         count, gpus = int(part["servers"]), int(part["gpus"])
         if not 1 <= count * gpus <= _MOST_GPUS:
             raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {count * gpus}")
-        servers += [_server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
-    return star(servers, _LINK_BANDWIDTH, 0)
+        servers += [typed_server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
+    return behind_one_switch(servers)
 
 
-def _server(name: str, gpu_type: str, gpus: int) -> Server:
+def behind_one_switch(servers: Sequence[Server]) -> Cluster:
+    """Servers behind one switch at 10 Gb/s."""
+    return star(servers, LINK_BANDWIDTH, 0)
+
+
+def typed_server(name: str, gpu_type: str, gpus: int) -> Server:
+    """A server with the memory and fabric of its type's data sheet, or else 16 GB and 12 GB/s."""
     if gpu_type in GPU_TYPES:
         return server(name, gpu_type, gpus)
     return Server(name, gpu_type, gpus, _GPU_MEMORY, _FABRIC_BANDWIDTH)

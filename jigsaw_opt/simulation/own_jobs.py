@@ -22,7 +22,7 @@ from jigsaw_opt.problem.model import Model
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
-from jigsaw_opt.simulation.clusters import grid
+from jigsaw_opt.simulation.cluster_files import cluster_in_words
 
 __all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job"]
 
@@ -206,9 +206,12 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
 def _cluster(request: OwnRequest, problems: list[Problem]) -> Cluster | None:
     """The cluster, or None with what is wrong with its words."""
     try:
-        cluster = grid(request.cluster)
+        cluster = cluster_in_words(request.cluster)
     except UsageError as error:
         problems.append(Problem("cluster", str(error)))
+        return None
+    except InvalidInputError as error:
+        problems.extend(error.problems)
         return None
     if cluster is None:
         problems.append(Problem("cluster", f"is SERVERSxGPUS:TYPE, as in 4x8:v100, not {request.cluster!r}"))
@@ -287,8 +290,9 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
 
 
 def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
+    drawn = request.cluster.partition(":")[0] == "graphml"
     assumed = [
-        Assumption("topology", "all servers behind one switch"),
+        *(() if drawn else (Assumption("topology", "all servers behind one switch"),)),
         *(
             Assumption(f"GPUs of type {kind}", f"{memory / 1e9:g} GB of memory, {fabric / 1e9:g} GB/s within a server")
             for kind, memory, fabric in dict.fromkeys(
@@ -298,7 +302,7 @@ def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
         Assumption("depth rule of all jobs", request.depth),
         Assumption("objective", request.objective),
     ]
-    if request.bandwidth is None:
+    if request.bandwidth is None and not drawn:
         assumed.insert(1, Assumption("bandwidth of a server's link", f"{cluster.links[0].bandwidth * 8 / 1e9:g} Gb/s"))
     return assumed
 

@@ -23,7 +23,8 @@ from jigsaw_opt.scheduling.performance.kinds import FROM_TRACE, performance_of
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.scheduling.policy import Policy, choose
-from jigsaw_opt.simulation.clusters import grid, require_size
+from jigsaw_opt.simulation.cluster_files import cluster_in_words
+from jigsaw_opt.simulation.clusters import require_size
 from jigsaw_opt.simulation.contention import contention_of
 from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
@@ -222,8 +223,9 @@ def _microseconds(what: str, seconds: float) -> int:
 
 def _cluster(text: str, find_instance: Callable[[str], Instance]) -> tuple[Cluster, Mapping[str, Model] | None]:
     """The cluster, and the models of the instance that it comes from."""
-    made = None if exists(text) else grid(text)
+    made = None if exists(text) else cluster_in_words(text)
     if made is not None:
+        require_size(made, text)
         return made, None
     instance = find_instance(text)
     require_size(instance.cluster, text)

@@ -1,0 +1,145 @@
+"""Clusters from what others write: ``sinfo`` of Slurm, and GraphML.
+
+``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
+``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch.
+
+``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
+``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from xml.etree.ElementTree import ParseError
+
+from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+
+__all__ = ["FORMATS", "cluster_in_words"]
+
+_GPUS = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<gpus>[0-9]{1,6})(?![0-9])")
+_MOST = 10**15
+
+
+def cluster_in_words(text: str) -> Cluster | None:
+    """A cluster as on the command line: ``FORMAT:FILE``, or as `grid` reads it; None where it is neither.
+
+    Raises
+    ------
+    InvalidInputError
+        The file cannot be read, or with every problem of it.
+    UsageError
+        As of `grid`.
+    """
+    name, colon, path = text.partition(":")
+    if not colon or name not in FORMATS:
+        return grid(text)
+    return FORMATS[name](read_file(path), path)
+
+
+def read_sinfo(data: bytes | str, source: str) -> Cluster:
+    """The nodes that Slurm knows, each once.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    lines = Lines(data, source)
+    servers: dict[str, Server] = {}
+    for number, line in lines:
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) != 2:
+            lines.add(number, f"{len(cells)} cells; they are NODELIST|GRES, as sinfo -N -o '%N|%G' prints them")
+        elif cells != ["NODELIST", "GRES"]:
+            _add_node(lines, number, cells, servers)
+    if not servers:
+        lines.add(None, "has no node with a GPU")
+    lines.raise_if_any()
+    return behind_one_switch(tuple(servers.values()))
+
+
+def _add_node(lines: Lines, number: int, cells: list[str], servers: dict[str, Server]) -> None:
+    name, resources = cells
+    found = [(match["type"] or "gpu", int(match["gpus"])) for match in _GPUS.finditer(resources)]
+    found = [(kind, gpus) for kind, gpus in found if gpus]
+    if not name or any(mark in name for mark in "[]/"):
+        lines.add(number, f"{name!r} is no name of one node; sinfo -N has a line for each")
+    elif len(found) > 1:
+        lines.add(number, f"node {name!r} has GPUs of {len(found)} types, and a server has one")
+    elif found:
+        made = typed_server(name, found[0][0].lower(), found[0][1])
+        if servers.setdefault(name, made) != made:
+            lines.add(number, f"node {name!r} has other GPUs than in a line before")
+
+
+def read_graphml(data: bytes | str, source: str) -> Cluster:
+    """The servers, switches and links of a graph.
+
+    Raises
+    ------
+    InvalidInputError
+        With every node and edge that is wrong.
+    """
+    import networkx as nx
+
+    try:
+        graph = nx.parse_graphml(data.decode() if isinstance(data, bytes) else data)
+    except (ParseError, UnicodeDecodeError, nx.NetworkXError, KeyError, ValueError) as error:
+        raise InvalidInputError([Problem(source, f"is no GraphML: {error}")]) from error
+    problems: list[Problem] = []
+    servers: list[Server] = []
+    switches: list[str] = []
+    for name, stated in graph.nodes(data=True):
+        where = f"{source}: node {name!r}"
+        if "gpus" not in stated:
+            switches.append(name)
+        elif "/" in name:
+            problems.append(Problem(where, "the name of a server has no slash"))
+        else:
+            servers.append(_graph_server(name, stated, where, problems))
+    links = [
+        _graph_link(k, ends, stated, f"{source}: edge {k}", problems)
+        for k, (*ends, stated) in enumerate(graph.edges(data=True))
+    ]
+    if not servers and not problems:
+        problems.append(Problem(source, "no node has gpus"))
+    if problems:
+        raise InvalidInputError(problems)
+    return Cluster(tuple(servers), tuple(switches), tuple(links))
+
+
+def _graph_server(name: str, stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Server:
+    gpus = _number(stated, "gpus", 1, where, problems)
+    usual = typed_server(name, str(stated.get("gpu_type", "gpu")).lower(), gpus)
+    memory = _number(stated, "gpu_memory", usual.gpu_memory, where, problems)
+    fabric = _number(stated, "fabric_bandwidth", usual.fabric_bandwidth, where, problems)
+    return Server(name, usual.gpu_type, gpus, memory, fabric, usual.fabric_latency_us)
+
+
+def _graph_link(number: int, ends: list[str], stated: Mapping[str, Any], where: str, problems: list[Problem]) -> Link:
+    bandwidth = _number(stated, "bandwidth", LINK_BANDWIDTH, where, problems)
+    latency_us = _number(stated, "latency_us", 0, where, problems, least=0)
+    if ends[0] == ends[1]:
+        problems.append(Problem(where, f"joins {ends[0]!r} to itself"))
+    return Link(str(stated.get("name", f"l{number}")), (ends[0], ends[1]), bandwidth, latency_us)
+
+
+def _number(
+    stated: Mapping[str, Any], key: str, usual: int, where: str, problems: list[Problem], least: int = 1
+) -> int:
+    value = stated.get(key, usual)
+    whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not whole or not least <= value <= _MOST:
+        problems.append(Problem(where, f"{key} is a whole number of at least {least}, not {value!r}"))
+        return max(1, least)
+    return int(value)
+
+
+FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {"graphml": read_graphml, "sinfo": read_sinfo}
+"""Readers by the name before the colon."""
