@@ -37,6 +37,8 @@ demo: $(VENV)/.demo
 	$(BIN)/jigsaw solve $(DEMO) --time-limit 20 --timeline -o $(OUT)/demo.plan.json
 	$(BIN)/jigsaw check $(DEMO) $(OUT)/demo.plan.json
 	$(BIN)/jigsaw plot $(DEMO) $(OUT)/demo.plan.json -o $(OUT)/demo.html
+	@echo 'compiling the fast functions of the search, once; Ctrl-C keeps those that are done'
+	$(BIN)/jigsaw solvers --compile
 
 test: install
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--policies", action="store_true", help="the policies of jigsaw simulate instead")
     what.add_argument("--params", action="store_true", help="the parameters of the search instead, as a TOML file")
-    what.add_argument("--compile", action="store_true", help="compile the fast functions ahead: half a minute, once")
+    what.add_argument("--compile", action="store_true", help="compile the fast functions ahead: a minute, once")
     parser.add_argument("--json", action="store_true", help="print them as JSON")
 
 
@@ -41,13 +41,14 @@ def _solvers(as_json: bool) -> int:
 
 def _compile() -> int:
     """Have all compiled functions on disk, so that no solve has to do without them."""
+    from jigsaw_opt.cli.output import note
     from jigsaw_opt.errors import MissingEngineError
     from jigsaw_opt.solvers.engines import code_cache
     from jigsaw_opt.solvers.kernels import compile_all
 
     if not code_cache.available():
         raise MissingEngineError("numba", "jigsaw-opt[fast]")
-    compile_all()
+    compile_all(lambda name: note(f"compiled {name}"))
     return 0
 
 

@@ -42,6 +42,12 @@ compiled.prepare(None)
 fast = compiled.compiled(total)
 print(len(begun), fast is not None, (fast or total)(compiled.arrays([1, 2, 3])))
 """
+AHEAD = """
+from jigsaw_opt.solvers import kernels
+import tests.solvers.small_kernels
+kernels._MODULES = ()
+kernels.compile_all(print)
+"""
 SLOW = """
 from jigsaw_opt.solvers.engines import compiled
 import tests.solvers.slow_kernels
@@ -110,6 +116,21 @@ DAMAGES: list[Callable[[Path], object]] = [
 @needs_numba
 def test_functions_are_compiled_once_and_then_read(tmp_path: Path) -> None:
     assert solved(tmp_path) == "1 True 16"
+    assert solved(tmp_path) == "0 True 16"
+
+
+@needs_numba
+def test_those_not_compiled_are_told_once(tmp_path: Path) -> None:
+    program = SOLVE.format(first="import logging; logging.basicConfig()")
+    told = [python(program, tmp_path).communicate(timeout=300)[1] for _ in range(2)]
+    assert "(1 to do); all in a minute: jigsaw solvers --compile" in told[0]
+    assert told[1] == ""
+
+
+@needs_numba
+def test_all_are_compiled_ahead_and_named(tmp_path: Path) -> None:
+    printed = [python(AHEAD, tmp_path).communicate(timeout=300)[0] for _ in range(2)]
+    assert printed == ["total\n", ""]
     assert solved(tmp_path) == "0 True 16"
 
 

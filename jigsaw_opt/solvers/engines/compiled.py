@@ -10,6 +10,7 @@ bits once they are compiled.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import subprocess
 import threading
@@ -30,6 +31,7 @@ Reals: TypeAlias = MutableSequence[float]
 Function = TypeVar("Function", bound=Callable[..., Any])
 State = TypeVar("State", bound=Numbers | Reals | tuple[Numbers | Reals, ...])
 
+_LOGGER = logging.getLogger(__name__)
 _lock = threading.Lock()
 _compiled: dict[Callable[..., int], Callable[..., int]] = {}
 _preparation: _Preparation | None = None
@@ -118,7 +120,12 @@ class _Preparation(threading.Thread):
             return
         finally:
             self.read.set()
-        if missing:
+        if missing and not self._stopped:
+            _LOGGER.warning(
+                "the search is slower until its functions are compiled for this machine, which goes on beside it"
+                " (%d to do); all in a minute: jigsaw solvers --compile",
+                len(missing),
+            )
             self._compile(missing)
 
     def stop(self) -> None:

@@ -8,7 +8,14 @@ and ``fluid`` says when jobs end that do iterations at rates.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.engines.native import CompilationRecipe
 
 __all__ = ["compile_all"]
 
@@ -23,10 +30,32 @@ _MODULES = (
 )
 
 
-def compile_all() -> None:
-    """Have all functions compiled and on disk: half a minute, unless they are there already."""
-    from jigsaw_opt.solvers.engines.compiled import prepare
+def compile_all(tell: Callable[[str], None]) -> None:
+    """Have all functions compiled and on disk, by a process a core: a minute, unless they are there already.
+
+    Each is on disk as soon as it is compiled, so nothing is lost where this is interrupted.
+
+    Parameters
+    ----------
+    tell
+        Is called with the name of each function that is compiled now, once it is, by one thread at a time.
+    """
+    from jigsaw_opt.solvers.engines import code_cache
+    from jigsaw_opt.solvers.engines.native import RECIPES
 
     for module in _MODULES:
         import_module(f"{__name__}.{module}")
-    prepare(None)
+    missing = [recipe for recipe in RECIPES.values() if code_cache.find(recipe) is None]
+    processes = min(os.cpu_count() or 1, len(missing))
+    with ThreadPoolExecutor(processes or 1) as threads:
+        shares = [missing[k::processes] for k in range(processes)]
+        for _ in threads.map(lambda share: _compile(share, tell), shares):
+            pass
+
+
+def _compile(recipes: Sequence[CompilationRecipe], tell: Callable[[str], None]) -> None:
+    from jigsaw_opt.solvers.engines import compiler
+
+    with compiler.start(recipes) as process:
+        for name, _ in compiler.results(process):
+            tell(name.rpartition(":")[2])
