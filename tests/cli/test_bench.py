@@ -136,7 +136,7 @@ def test_without_ray_it_says_what_to_install(
 def test_without_matplotlib_the_rest_is_still_written(
     pair_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("jigsaw_opt.views.gap_profile.find_spec", lambda name: None)
+    monkeypatch.setattr("jigsaw_opt.views.image.find_spec", lambda name: None)
     assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
     assert "pip install 'jigsaw-opt[plot]'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.jsonl", "summary.json"]

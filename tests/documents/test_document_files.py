@@ -86,7 +86,7 @@ def test_a_failure_leaves_the_old_file(
 def test_places_that_cannot_be_written(tmp_path: Path, pair: Instance) -> None:
     (tmp_path / "folder" / "inner").mkdir(parents=True)
     (tmp_path / "file").touch()
-    for path in (tmp_path / "folder", tmp_path / "none" / "x", tmp_path / "file" / "x", tmp_path / "a\0b"):
+    for path in (tmp_path / "folder", tmp_path / "file" / "x", tmp_path / "a\0b"):
         with pytest.raises(JigsawError, match="cannot write"):
             write_atomically(path, encode_instance(pair))
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder"]
