@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.cli.simulate_setting import inputs_of, seeds_of
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["configure_sweep", "run_simulations"]
 
+_PAGE = "report.html"
 _SHOWN = ("mean_completion_h", "p99_completion_h", "makespan_h", "cluster_efficiency", "worst_fairness", "restarts")
 
 
@@ -46,8 +49,20 @@ def run_simulations(arguments: argparse.Namespace, base: SimulationRequest) -> i
         seeds_of(str(arguments.seed) if arguments.seeds is None else arguments.seeds),
     )
     engine = engine_of(arguments)
-    make_folder(arguments.output, TABLES, inputs_of(arguments, arguments.workload))
-    return run_sweep(arguments, tasks, engine, SIMULATIONS, _line, _print)
+    make_folder(arguments.output, (*TABLES, _PAGE), inputs_of(arguments, arguments.workload))
+    return run_sweep(
+        arguments, tasks, engine, SIMULATIONS, _line, _print, partial(_draw, path=arguments.output / _PAGE)
+    )
+
+
+def _draw(rows: Rows, path: Path) -> None:
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.views.sweep_page import sweep_html
+
+    if rows:
+        write_atomically(path, sweep_html(rows).encode())
+        note(f"wrote {path}")
 
 
 def _line(row: Mapping[str, Any]) -> str:

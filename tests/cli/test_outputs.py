@@ -67,3 +67,4 @@ def test_a_sweep_goes_on_from_its_own_rows(here: Path) -> None:
     rows = (here / "x" / "rows.jsonl").read_text()
     assert main(run) == 0
     assert (here / "x" / "rows.jsonl").read_text() == rows
+    assert "fifo" in (here / "x" / "report.html").read_text()

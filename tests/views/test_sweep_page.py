@@ -1,0 +1,44 @@
+"""The page of a sweep: means, intervals, failed policies, and names that stay text."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from jigsaw_opt.views.sweep_page import sweep_html
+
+EVIL = "</script><script>alert(1)</script>"
+
+
+def row(policy: str, seed: int, **more: Any) -> dict[str, Any]:
+    return {"workload": EVIL, "policy": policy, "seed": seed, "error": None, **more}
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    data: dict[str, Any] = json.loads(found[1])
+    return data
+
+
+def test_means_and_intervals() -> None:
+    rows = [row("las", seed, mean_completion_h=float(seed), utilisation=0.5) for seed in (1, 2, 3)]
+    rows += [row("fifo", 1, mean_completion_h=4.0, utilisation=None), {**row("bad", 1), "error": EVIL}]
+    page = sweep_html(rows)
+    assert EVIL not in page and "<script>alert" not in page
+    data = data_of(page)
+    (workload,) = data["workloads"]
+    las, fifo, bad = workload["policies"]
+    assert las["figures"]["mean_completion_h"]["mean"] == 2 and las["figures"]["mean_completion_h"]["low"] < 0
+    assert fifo["figures"] == {"mean_completion_h": {"mean": 4.0, "low": None, "high": None}}
+    assert (bad["figures"], bad["error"]) == ({}, EVIL)
+    assert list(data["measures"]) == ["mean_completion_h", "utilisation"]
+    assert (data["measures"]["mean_completion_h"]["better"], data["measures"]["utilisation"]["better"]) == (
+        "less",
+        "more",
+    )
+
+
+def test_no_rows() -> None:
+    assert data_of(sweep_html([])) == {"rows": 0, "workloads": [], "measures": {}}
