@@ -14,6 +14,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import Problems, UsageError
 from jigsaw_opt.instances.sources import instance_from
+from jigsaw_opt.instances.workloads import bundled_workload
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -30,6 +31,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
+from jigsaw_opt.system.plugins import nearest
 from jigsaw_opt.text import readable
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
@@ -267,10 +269,11 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
     text, columns = request.workload, columns_of(request.columns)
     name, colon, file = text.partition(":")
     if colon and name not in READERS and name.isalnum() and not exists(text):
-        raise UsageError(f"no format {name!r} of traces; there are {', '.join(sorted(READERS))}")
+        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
     if name not in READERS or not file:
         name, file = "csv", text
-    return read_trace(name, read_file(file), readable(file), accept, columns)
+    bundled = None if exists(file) else bundled_workload(file)
+    return read_trace(name, read_file(bundled or file), readable(file), accept, columns)
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:
