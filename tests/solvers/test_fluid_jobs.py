@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import permutations
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem import Cluster, Instance, Job, Link, Model, Segment, Server
+from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.solvers.phased.fluid import FluidJob, FluidJobs, FluidPolicy
 from jigsaw_opt.solvers.phased.fluid_model import FluidModel
@@ -48,6 +51,30 @@ def test_counts_are_rates_in_whole_numbers() -> None:
     policy = FluidPolicy(order, FluidJobs(MEMORY))
     assert policy.counts({}, {"fast": 1000, "slow": 1000}, set(), 0) == {"fast": 3, "slow": 1}
     assert policy.counts({}, {"fast": 2, "slow": 1000}, {"fast", "slow"}, 0) == {"fast": 2, "slow": 1}
+
+
+def test_counts_are_those_whose_cyclic_plans_waste_least() -> None:
+    """One job: a period of two iterations takes 22 us, others take half as long again for each iteration."""
+    alone = [job("a", 1000, 10, 10.0)]
+    asked: list[int] = []
+
+    def timing(counts: Mapping[str, int]) -> Plan:
+        asked.append(counts["a"])
+        period_us = 22 if counts["a"] == 2 else 15 * counts["a"]
+        return Plan("f", "", "feasible", period_us, 0, period_us, ())
+
+    assert FluidPolicy(alone, FluidJobs(MEMORY)).counts({}, {"a": 1000}, set(), 0) == {"a": 1}
+    measured = FluidPolicy(alone, FluidJobs(MEMORY), timing)
+    assert measured.counts({}, {"a": 1000}, set(), 0) == {"a": 2}
+    assert asked == [1, 2, 4, 8]
+
+
+def test_counts_are_by_loads_where_no_cyclic_plan_is_made_in_time() -> None:
+    def timing(counts: Mapping[str, int]) -> Plan:
+        raise OutOfTimeError("no time")
+
+    policy = FluidPolicy([job("a", 1000, 10, 10.0)], FluidJobs(MEMORY), timing)
+    assert policy.counts({}, {"a": 1000}, set(), 0) == {"a": 1}
 
 
 def test_the_search_finds_the_best_order_of_one_gpu() -> None:

@@ -7,18 +7,23 @@ phase are rates in whole numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from jigsaw_opt.errors import OutOfTimeError
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.shape import ShapedJob
 from jigsaw_opt.solvers.engines.compiled import Numbers, arrays, compiled
 from jigsaw_opt.solvers.kernels.fluid import FluidState, FluidTable, find_tight, run_fluid, set_rates
+from jigsaw_opt.solvers.phased.phases import Timing
 from jigsaw_opt.solvers.phased.shelves import iteration_counts
 
 __all__ = ["FluidJob", "FluidJobs", "FluidPolicy"]
 
 _PERIODS, _MOST = 8, 16
 """Iterations of a job that a period is as long as, and iterations of one job in it, at most."""
+_MEASURED, _OF_ONE = 4, (1, 2, 4, 8)
+"""Counts that are tried with cyclic plans: how many of several jobs, and those of a job that runs alone."""
 _WORTH_AN_ITERATION = 0.001
 """Share of the pace for which a period may have one iteration more."""
 
@@ -134,10 +139,13 @@ class FluidPolicy:
         Jobs of a group, those that come first in front.
     jobs
         Says at which rates they go.
+    timing
+        Makes cyclic plans, so that of the counts that waste least by their loads those are taken that waste least by
+        the period that there is; None for no such trial.
     """
 
-    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs) -> None:
-        self._order, self._jobs = order, jobs
+    def __init__(self, order: Sequence[FluidJob], jobs: FluidJobs, timing: Timing | None = None) -> None:
+        self._order, self._jobs, self._timing = order, jobs, timing
 
     def counts(
         self, jobs: Mapping[str, Job | ShapedJob], remaining: Mapping[str, int], begun: set[str], now: int
@@ -145,23 +153,29 @@ class FluidPolicy:
         """Iterations of each job that runs in a period, from how many are left."""
         rates = self._jobs.rates(self._order, remaining, begun, now)
         running = [job for job in self._order if job.name in rates]
-        found = _whole(running, rates) if len(running) > 1 else dict.fromkeys(rates, 1)
-        return {name: min(count, remaining[name]) for name, count in found.items()}
+        found = _whole(running, rates) if len(running) > 1 else [dict.fromkeys(rates, count) for count in _OF_ONE]
+        tried = [{name: min(count, remaining[name]) for name, count in counts.items()} for counts in found]
+        return tried[0] if self._timing is None or not tried[0] else self._measured(running, rates, tried)
+
+    def _measured(
+        self, jobs: Sequence[FluidJob], rates: Mapping[str, float], tried: Sequence[dict[str, int]]
+    ) -> dict[str, int]:
+        """Of some counts those that waste least by the periods of their cyclic plans, as far as there is time."""
+        assert self._timing is not None
+        best, most = tried[0], 0.0
+        for counts in tried:
+            with suppress(OutOfTimeError):
+                plan = self._timing(counts)
+                gained = _gained(jobs, rates, counts, plan.period_us or plan.objective)
+                best, most = (counts, gained) if gained > most else (best, most)
+        return best
 
 
-def _whole(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> dict[str, int]:
-    """Whole iterations in about the ratio of the rates, with which the period wastes least for those that weigh most.
+def _whole(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> list[dict[str, int]]:
+    """Whole iterations in about the ratio of the rates, some with which the period wastes little, the best first.
 
     Periods are tried that are as long as some iterations of one of the jobs.
     """
-    worth = {job.name: job.weight * job.alone_us for job in jobs}
-    total = sum(worth.values())
-
-    def gained(counts: Mapping[str, int]) -> float:
-        period_us = _period_us(jobs, counts)
-        paces = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
-        return sum(paces) / total - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
-
     periods = {k / rates[job.name] for job in jobs for k in range(1, _PERIODS + 1)}
     shortest = min(1 / rate for rate in rates.values())
     tried = [
@@ -169,7 +183,16 @@ def _whole(jobs: Sequence[FluidJob], rates: Mapping[str, float]) -> dict[str, in
         for period_us in sorted(periods)
         if period_us <= _MOST * shortest
     ]
-    return max([*tried, iteration_counts(rates, _MOST)], key=gained)
+    different = {tuple(counts.values()): counts for counts in [*tried, iteration_counts(rates, _MOST)]}.values()
+    ranked = sorted(different, key=lambda it: _gained(jobs, rates, it, _period_us(jobs, it)), reverse=True)
+    return ranked[:_MEASURED]
+
+
+def _gained(jobs: Sequence[FluidJob], rates: Mapping[str, float], counts: Mapping[str, int], period_us: float) -> float:
+    """Share of the rates that a period comes to, by weight and length of jobs; more iterations cost a little."""
+    worth = {job.name: job.weight * job.alone_us for job in jobs}
+    paces = (worth[job.name] * min(1.0, counts[job.name] / (period_us * rates[job.name])) for job in jobs)
+    return sum(paces) / sum(worth.values()) - _WORTH_AN_ITERATION * sum(counts.values()) / len(jobs)
 
 
 def _period_us(jobs: Sequence[FluidJob], counts: Mapping[str, int]) -> float:

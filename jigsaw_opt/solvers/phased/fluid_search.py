@@ -16,12 +16,13 @@ __all__ = ["FluidSearch"]
 
 _PATIENCE = 30
 """Steps a job without a better value, after which a search ends."""
-_TEMPERATURE, _COOLING = 0.01, 0.995
-"""Share of the value that a step may lose at first, and its factor from step to step."""
+_TEMPERATURE, _COOLING = 0.02, 0.05
+"""What a step may lose at first, as a share of what a job loses on average by the others; what is less by each step
+a job, as a share."""
 _SHARE = 0.25
 """Of the time that is left, for one search."""
-_RELOCATED = 0.4
-"""Share of steps that give a job other GPUs."""
+_RELOCATED, _AGAIN = 0.4, 0.9
+"""Share of steps that give a job other GPUs, and share of these with GPUs that were offered to it before."""
 _TRIED = 6
 """Sets of GPUs that are tried for a job when all are placed one after another."""
 _LATE = 1e6
@@ -45,6 +46,7 @@ class FluidSearch:
         self._last = instance.objective == "makespan"
         self._model, self._rng, self._timer = model, rng, timer
         self._index = {job.name: k for k, job in enumerate(instance.data_parallel)}
+        self._offered: list[dict[tuple[str, ...], FluidJob]] = [{} for _ in self._index]
 
     def value(self, order: Sequence[FluidJob]) -> float:
         """The objective, and a high price of lateness."""
@@ -73,13 +75,13 @@ class FluidSearch:
         stop = self._timer.deadline(_SHARE)
         now = best = list(order)
         value = least = self.value(now)
-        temperature, fruitless = _TEMPERATURE, 0
+        temperature, fruitless = max(1e-9, _TEMPERATURE * self._mean_loss(order, value)), 0
         while fruitless < _PATIENCE * len(order) and not stop():
             fruitless += 1
-            temperature *= _COOLING
+            temperature *= 1 - _COOLING / len(order)
             after = self._step(now)
             found = self.value(after) if after is not None else value
-            if after is None or self._rng.random() >= exp(min(0.0, (value - found) / (temperature * least))):
+            if after is None or self._rng.random() >= exp(min(0.0, (value - found) / temperature)):
                 continue
             now, value = after, found
             if value < least * (1 - 1e-9):
@@ -91,7 +93,7 @@ class FluidSearch:
         rng, after = self._rng, list(order)
         at, kind = rng.randrange(len(after)), rng.random()
         if kind < _RELOCATED:
-            found = list(self._elsewhere(after[at], after))
+            found = self._others(after[at], after)
             if not found:
                 return None
             after[at] = rng.choice(found)
@@ -102,6 +104,22 @@ class FluidSearch:
         else:
             after.insert(to, after.pop(at))
         return after if at != to else None
+
+    def _mean_loss(self, order: Sequence[FluidJob], value: float) -> float:
+        """How much of a value a job has by the others; of a makespan how much the last one has."""
+        alone = [job.release_us + job.alone_us for job in order]
+        if self._last:
+            return value - max(alone)
+        return (value - sum(job.weight * end for job, end in zip(order, alone, strict=True))) / len(order)
+
+    def _others(self, job: FluidJob, order: Sequence[FluidJob]) -> list[FluidJob]:
+        """A job on other GPUs: mostly on some that it was offered before, as new ones take longer to find."""
+        offered = self._offered[self._index[job.name]]
+        if not offered or self._rng.random() >= _AGAIN:
+            found = list(self._elsewhere(job, order))
+            offered.update((one.gpus, one) for one in found)
+            return found
+        return [one for one in offered.values() if one is not job]
 
     def _elsewhere(self, job: FluidJob, others: Sequence[FluidJob]) -> Iterator[FluidJob]:
         placed: list[FluidJob | None] = [None] * len(self._index)

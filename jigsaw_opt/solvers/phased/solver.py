@@ -42,6 +42,9 @@ _PLACINGS = (("greedy", _MOST), ("auto", _MOST), ("greedy", 1), ("greedy", 2 * _
 """What places jobs on the cyclic horizon, and how many iterations of a job there are in a period at most."""
 _PLACING_SHARE = 0.4
 """Of what is left, for placing by `auto`, which takes part only within a time limit."""
+_SEARCHED = "local search"
+_PROMISING = 1.02
+"""Factor of the best objective so far up to which all policies are tried with what local search finds."""
 _ROUNDS = 4
 """Of local search, behind all policies."""
 _READING_SECONDS = 1.0
@@ -110,6 +113,8 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
             if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
                 timer.first = False
                 _refine(one.groups)
+            if one.name == _SEARCHED and one.rank[1] <= _PROMISING * min(other.rank[1] for other in found):
+                _improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
                 break
     except OutOfTimeError:
@@ -170,15 +175,19 @@ def _searched(
     for start in starts:
         order = search.improved(start)
         gpus = {job.name: job.gpus for job in order}
-        timing, ways = partial(timer.timed, gpus, ()), partial(_by_rates, order, model)
+        timing = partial(timer.timed, gpus, ())
+        ways = partial(_by_rates, order, model, timing)
         with suppress(OutOfTimeError):  # Other placements may need fewer phases.
-            yield _grouped(instance, "local search", gpus, timing, ways)
+            yield _grouped(instance, _SEARCHED, gpus, timing, ways)
 
 
 def _by_rates(
-    order: Sequence[FluidJob], model: FluidModel, jobs: Mapping[str, Job | ShapedJob]
+    order: Sequence[FluidJob], model: FluidModel, timing: Timing, jobs: Mapping[str, Job | ShapedJob]
 ) -> Iterator[RunningRule]:
-    yield FluidPolicy([job for job in order if job.name in jobs], model.fluids)
+    """Counts by loads alone, then by the cyclic plans of several."""
+    own = [job for job in order if job.name in jobs]
+    yield FluidPolicy(own, model.fluids)
+    yield FluidPolicy(own, model.fluids, timing)
 
 
 def _grouped(
