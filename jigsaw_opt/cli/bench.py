@@ -11,7 +11,7 @@ from typing import Any
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
 
 HELP = "measure solvers on instances"
-_PICTURE = "profile.png"
+_PICTURE, _PAGE = "profile.png", "report.html"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.threads is None:
         arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs or 1))
     tasks, engine = tasks_of(arguments), engine_of(arguments)
-    make_folder(arguments.output, (*TABLES, _PICTURE), arguments.sources)
-    picture = partial(_draw, path=arguments.output / _PICTURE)
+    make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
+    picture = partial(_draw, folder=arguments.output)
     return run_sweep(arguments, tasks, engine, MEASUREMENTS, _line, _print, picture)
 
 
@@ -70,13 +70,18 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{what}: {row['status']} {row['objective']} gap {_percent(row['gap'])} in {row['seconds']:.2f} s"
 
 
-def _draw(rows: Rows, path: Path) -> None:
+def _draw(rows: Rows, folder: Path) -> None:
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.errors import MissingEngineError
     from jigsaw_opt.sweeps.bench.summary import profiles
+    from jigsaw_opt.views.bench_page import bench_html
     from jigsaw_opt.views.gap_profile import gap_profile_png
 
+    if rows:
+        write_atomically(folder / _PAGE, bench_html(rows).encode())
+        note(f"wrote {folder / _PAGE}")
+    path = folder / _PICTURE
     try:
         write_atomically(path, gap_profile_png(profiles(rows)))
     except MissingEngineError as error:

@@ -1,7 +1,5 @@
 // The report of a simulation: measures with their meanings, charts by uPlot, and a timeline of all jobs.
 const hours = us => us / 3.6e9;
-const brief = value => value === 0 || Math.abs(value) >= 100 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(3));
-const span = value => value === 0 || value >= 1 ? brief(value) + " h" : value >= 1 / 60 ? brief(60 * value) + " min" : brief(3600 * value) + " s";
 const told = { h: span, ms: value => brief(value) + " ms", share: value => brief(100 * value) + " %", "": brief };
 const NAME = 0, MODEL = 1, SUBMIT = 2, FINISH = 3, RESTARTS = 4;
 
@@ -30,35 +28,14 @@ function fitted(canvas) {
 }
 
 const LEAST_H = 1 / 3600;
-const charts = [];
-
-function addChart(name, [xs, ys], x, y) {
-  const box = element("div", undefined, { className: "chart" });
-  box.append(element("h2", name));
-  $("charts").append(box);
-  const dim = () => css("--dim"), grid = { stroke: () => css("--line"), width: 1 };
-  const axis = side => ({ label: side.label, stroke: dim, grid, ticks: grid, font: "11px system-ui", labelFont: "11px system-ui", labelSize: 18, size: side.size,
-    values: (_, splits) => splits.map(it => it === null ? "" : side.tick(it)) });
-  const series = side => ({ label: side.label, value: (_, it) => it === null || it === undefined ? "–" : side.tell(it) });
-  const chart = new uPlot({
-    width: box.clientWidth, height: 190, cursor: { sync: { key: x.sync }, drag: { x: true, y: false } },
-    scales: { x: { time: false, distr: x.log ? 3 : 1 }, y: { range: (_, low, high) => [0, (y.most || high || 1) * 1.03] } },
-    axes: [axis({ ...x, size: 34 }), axis({ ...y, size: 48 })],
-    series: [series(x), { ...series(y), stroke: () => css("--accent"), width: 1.5, points: { show: xs.length < 2 } }],
-  }, [xs, ys], box);
-  chart.root.querySelector("canvas").setAttribute("aria-label", name);
-  chart.root.querySelector("canvas").setAttribute("role", "img");
-  charts.push([chart, box]);
-}
-
 // A logarithmic axis has no 0: what ended within a second stands at a second.
 const done = data.completion.map(time => Math.max(time, LEAST_H));
-if (done.length) addChart("jobs that ended within a time", [done, done.map((_, k) => 100 * (k + 1) / done.length)],
+if (done.length) addChart("jobs that ended within a time", done, [{ values: done.map((_, k) => 100 * (k + 1) / done.length) }],
   { label: "completion time (logarithmic)", log: true, sync: "completion", tick: span, tell: span },
   { label: "jobs, %", most: 100, tick: brief, tell: it => brief(it) + " %" });
 for (const chart of data.charts) {
   const moments = chart.values.map((_, k) => hours(data.end) * (k + 0.5) / chart.values.length);
-  addChart(chart.name, [moments, chart.values], { label: "time, h", sync: "time", tick: brief, tell: span },
+  addChart(chart.name, moments, [{ values: chart.values }], { label: "time, h", sync: "time", tick: brief, tell: span },
     { label: chart.unit, most: chart.most, tick: brief, tell: it => (it < 10 ? brief(Math.round(10 * it) / 10) : brief(Math.round(it))) + " " + chart.unit });
 }
 
@@ -117,7 +94,7 @@ timeline.addEventListener("mousemove", event => {
 timeline.addEventListener("mouseleave", () => { $("tip").style.display = "none"; });
 
 function drawAll() {
-  for (const [chart, box] of charts) chart.setSize({ width: box.clientWidth, height: 190 });
+  fitCharts();
   drawTimeline();
 }
 addEventListener("resize", drawAll);

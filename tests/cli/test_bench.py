@@ -61,6 +61,7 @@ def test_bench_writes_rows_and_summary(pair_path: Path, tmp_path: Path, capsys: 
 def test_bench_draws_the_profile_of_gaps(pair_path: Path, tmp_path: Path) -> None:
     assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
     assert (tmp_path / "profile.png").read_bytes().startswith(b"\x89PNG")
+    assert "greedy" in (tmp_path / "report.html").read_text()
 
 
 def test_the_same_command_runs_nothing_again_and_another_takes_what_fits(pair_path: Path, tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def test_without_matplotlib_the_rest_is_still_written(
     monkeypatch.setattr("jigsaw_opt.views.image.find_spec", lambda name: None)
     assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
     assert "pip install 'jigsaw-opt[plot]'" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.jsonl", "summary.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "rows.csv", "rows.jsonl", "summary.json"]
 
 
 def _hear_ctrl_c() -> None:

@@ -13,7 +13,17 @@ from jigsaw_opt.sweeps.bench.table import csv_table
 from jigsaw_opt.sweeps.folder import SweepKind
 from jigsaw_opt.sweeps.record import is_number
 
-__all__ = ["MEASUREMENTS", "Cell", "certified_gap", "geometric_mean", "is_row", "profiles", "summary"]
+__all__ = [
+    "MEASUREMENTS",
+    "Cell",
+    "by_line",
+    "certified_gap",
+    "geometric_mean",
+    "is_row",
+    "line_name",
+    "profiles",
+    "summary",
+]
 
 Row = Mapping[str, Any]
 _LEAST_SECONDS = 0.01
@@ -89,8 +99,17 @@ def summary(rows: Sequence[Row]) -> list[Cell]:
 
 def profiles(rows: Iterable[Row]) -> dict[str, list[float]]:
     """The certified gaps of all rows of a solver and time limit, ascending, by a name for the pair."""
-    pairs = _grouped(rows, _line_name)
-    return {name: sorted(map(certified_gap, members)) for name, members in pairs.items()}
+    return {name: sorted(map(certified_gap, members)) for name, members in by_line(rows).items()}
+
+
+def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    """The rows of a solver and time limit, by a name for the pair."""
+    return _grouped(rows, lambda row: line_name(row["solver"], row["time_limit"]))
+
+
+def line_name(solver: str, limit: float | None) -> str:
+    """What a solver with a time limit in seconds is called in pictures."""
+    return solver if limit is None else f"{solver} {limit:g} s"
 
 
 def certified_gap(row: Row) -> float:
@@ -185,11 +204,6 @@ def _seconds_to(row: Row, target: int | None) -> float:
         return inf
     reached = (at for at, objective, _ in row.get("trajectory", ()) if objective is not None and objective <= target)
     return max(_LEAST_SECONDS, next(reached, inf))
-
-
-def _line_name(row: Row) -> str:
-    limit = row["time_limit"]
-    return row["solver"] if limit is None else f"{row['solver']} {limit:g} s"
 
 
 def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:

@@ -1,0 +1,122 @@
+"""Solvers measured on instances as one HTML page that needs no network."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from statistics import fmean, median
+from typing import Any
+
+from jigsaw_opt.solvers.result import relative_gap
+from jigsaw_opt.sweeps.bench.summary import Cell, by_line, certified_gap, line_name, summary
+from jigsaw_opt.text import printable
+from jigsaw_opt.views.page import filled
+
+__all__ = ["bench_html"]
+
+Row = Mapping[str, Any]
+_LEAST_PERCENT = 0.01
+_LEAST_SECONDS = 0.01
+"""Left edges of the logarithmic axes; what is less is drawn there."""
+_MOMENTS = 80
+
+_MEASURES = (
+    ("runs", "runs", "", "of all instances and seeds"),
+    ("with_plan", "plans", "", "runs with a plan"),
+    ("proven", "proven", "", "runs with an optimal plan, or a proof that there is none"),
+    ("errors", "errors", "", "runs that failed"),
+    ("mean_gap", "mean gap", "share", "(objective − bound) / objective; median over seeds, then mean over instances"),
+    ("worst_gap", "worst gap", "share", "the greatest of these medians"),
+    ("primal_dual_integral", "gap × s", "s", "the gap integrated over time; without a plan a second counts as one"),
+    ("objective_ratio", "objective ratio", "", "objective by the best one of all runs, geometric mean"),
+    ("seconds_to_objective", "s to objective", "s", "until the final objective was found, geometric mean"),
+    ("time_ratio", "time ratio", "", "time to an objective that all reach by that of the fastest, geometric mean"),
+)
+"""Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
+
+
+def bench_html(rows: Sequence[Row]) -> str:
+    """The page: gap profile, mean gap over time, and tables with each solver and time limit side by side.
+
+    Names of instances and solvers are data to the page and never markup.
+
+    Parameters
+    ----------
+    rows
+        As `jigsaw bench` keeps them.
+    """
+    lines = by_line(rows)
+    gaps = sorted({_LEAST_PERCENT, 100.0, *(_percent(row) for row in rows)})
+    moments = _moments(rows)
+    data = {
+        "runs": len(rows),
+        "gaps": gaps,
+        "moments": moments,
+        "lines": [
+            {"name": printable(name), "profile": _profile(own, gaps), "curve": _curve(own, moments)}
+            for name, own in lines.items()
+        ],
+        "measures": [dict(zip(("key", "name", "unit", "meaning"), it, strict=True)) for it in _MEASURES],
+        "cells": [_cell(cell) for cell in summary(rows)],
+        "instances": [*_instances(rows, list(lines))],
+    }
+    return filled("bench.html", "solvers side by side", data)
+
+
+def _cell(cell: Cell) -> dict[str, object]:
+    line = printable(line_name(cell.solver, cell.time_limit))
+    return {**asdict(cell), "set": printable(cell.set), "line": line}
+
+
+def _percent(row: Row) -> float:
+    return max(_LEAST_PERCENT, 100 * certified_gap(row))
+
+
+def _profile(rows: Sequence[Row], gaps: Sequence[float]) -> list[float]:
+    """For each gap the percentage of runs that have certified it; a gap of 1 is a run without a plan."""
+    certified = sorted(_percent(row) for row in rows if certified_gap(row) < 1)
+    return [100 * bisect_right(certified, gap) / len(rows) for gap in gaps]
+
+
+def _moments(rows: Sequence[Row]) -> list[float]:
+    """Seconds at equal distances on a logarithmic axis, until the last run has ended."""
+    end = max((_end(row) for row in rows), default=_LEAST_SECONDS)
+    return [_LEAST_SECONDS * (end / _LEAST_SECONDS) ** (k / (_MOMENTS - 1)) for k in range(_MOMENTS)]
+
+
+def _end(row: Row) -> float:
+    """When a run has ended at the latest."""
+    return max(_LEAST_SECONDS, row.get("seconds") or 0, row["time_limit"] or 0)
+
+
+def _curve(rows: Sequence[Row], moments: Sequence[float]) -> list[float | None]:
+    """Mean certified gap of the runs in percent at each moment; nothing after the last of them has ended."""
+    end, known = max(map(_end, rows)), [[*_steps(row)] for row in rows]
+    return [
+        100 * fmean(next(gap for at, gap in reversed(steps) if at <= moment) for steps in known)
+        if moment <= end * 1.0001
+        else None
+        for moment in moments
+    ]
+
+
+def _steps(row: Row) -> Iterator[tuple[float, float]]:
+    """From when on a run has which certified gap."""
+    yield 0.0, 1.0
+    for at, objective, bound in row.get("trajectory", ()):
+        yield at, 1.0 if objective is None or bound is None else relative_gap(objective, bound)
+    if row["error"] is None:
+        yield row.get("seconds") or 0.0, certified_gap(row)
+
+
+def _instances(rows: Sequence[Row], lines: Sequence[str]) -> Iterator[dict[str, object]]:
+    """Every instance with the median over seeds of its certified gap, a solver and time limit at a time."""
+    found: dict[str, dict[str, list[float]]] = {}
+    names = {row["instance_sha256"]: row["instance"] for row in rows}
+    for row in rows:
+        line = line_name(row["solver"], row["time_limit"])
+        found.setdefault(row["instance_sha256"], {}).setdefault(line, []).append(certified_gap(row))
+    for sha256, own in found.items():
+        gaps = [median(own[line]) if line in own else None for line in lines]
+        yield {"name": printable(names[sha256]), "gaps": gaps}
