@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from jigsaw_opt.problem.clock import looking
@@ -307,7 +307,25 @@ def _no_memory(job: OperationGraph, need: _MemoryNeed, room: int, servers: Seque
     bytes_each = f"{need.memory:,} bytes ({job.state_bytes:,} of state and the rest of activations)"
     have = max(server.gpu_memory for server in servers)
     found = f"the largest GPU of its types has {have:,}" if room == 0 else f"only {room:,} GPUs of its types have them"
-    return f"job {job.name} has {who} at level {need.level} in every iteration, each needs {bytes_each}, and {found}"
+    told = f"job {job.name} has {who} at level {need.level} in every iteration, each needs {bytes_each}, and {found}"
+    return told + _more_memory(need, servers)
+
+
+def _more_memory(need: _MemoryNeed, servers: Sequence[Server]) -> str:
+    """How much more is wanted at least, and where; nothing where there are too few GPUs in any case."""
+    ranked = sorted(servers, key=lambda server: -server.gpu_memory)
+    last = next(islice(chain.from_iterable([server] * server.gpus for server in ranked), need.workers - 1, None), None)
+    if last is None:
+        return ""
+    return f"; at least {_amount(need.memory - last.gpu_memory)} more are wanted, as on each GPU of server {last.name}"
+
+
+def _amount(size: int) -> str:
+    """Bytes in a unit that is read at once, rounded up."""
+    for unit, name in ((10**9, "GB"), (10**6, "MB")):
+        if size >= unit:
+            return f"{-(-size * 10 // unit) / 10:g} {name}"
+    return f"{size:,} bytes"
 
 
 def _parts(operations: Operations, job: OperationGraph) -> list[list[Server]]:
@@ -346,7 +364,7 @@ def _states_exceed_memory(operations: Operations) -> Iterator[Conflict]:
             workers, kinds = sum(job.slots for job in jobs), ", ".join(sorted(types))
             message = (
                 f"the states of {workers:,} workers take {states:,} bytes, and the GPUs of type {kinds} "
-                f"have {memory:,} beside the activations"
+                f"have {memory:,} beside the activations; {_amount(states - memory)} more in all are wanted"
             )
             yield Conflict("memory", tuple(job.name for job in jobs), message)
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -77,6 +78,19 @@ def test_memory_of_the_worker_that_must_be_deep() -> None:
     kind, jobs, message = only(part)
     assert (kind, jobs) == ("memory", ("a",))
     assert "one worker at level 2" in message and "110 bytes (60 of state" in message and "has 100" in message
+
+
+@pytest.mark.parametrize(
+    ("state", "told"), [(120, "at least 25 bytes"), (3_000_000, "at least 3 MB"), (2_340_000_000, "at least 2.4 GB")]
+)
+def test_what_is_missing_is_told_and_is_enough(state: int, told: str) -> None:
+    def instance(memory: int) -> Instance:
+        cluster = Cluster((Server("small", "v", 2, 50, 1), replace(SERVER, gpu_memory=memory)))
+        return Instance("one", cluster, {"m": model(state)}, (Job("a", "m", 1, 1),), "finite", "makespan")
+
+    (conflict,) = certain_causes(cut(instance(100)))
+    assert f"{told} more are wanted, as on each GPU of server s" in conflict.message
+    assert certain_causes(cut(instance(state + 5))) == ()
 
 
 def test_memory_of_one_deep_worker_is_enough_under_a_staircase() -> None:
