@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.solve import solve as solve
     from jigsaw_opt.solvers.solving import Solving as Solving
     from jigsaw_opt.solvers.solving import solving as solving
+    from jigsaw_opt.views.lanes import picture as picture
 
 __version__ = "0.2.0"
 
@@ -168,6 +169,7 @@ _HOMES = {
     "load_any_plan": "documents",
     "load_instance": "documents",
     "load_plan": "documents",
+    "picture": "views.lanes",
     "placements_of": "solvers.resolve",
     "remove_job": "documents",
     "resolve": "solvers.resolve",
@@ -257,6 +259,7 @@ __all__ = [
     "load_any_plan",
     "load_instance",
     "load_plan",
+    "picture",
     "placements_of",
     "remove_job",
     "resolve",
