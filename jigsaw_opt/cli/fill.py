@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import add_threads
+
 if TYPE_CHECKING:
     from jigsaw_opt.planning.fill import FillResult
 
@@ -31,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="in all (default: 60)")
     parser.add_argument("--work-limit", type=float, metavar="UNITS", help="deterministic units of all solves together")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    parser.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    add_threads(parser, "threads (default: all cores)")
     parser.add_argument("-o", "--output", type=Path, metavar="INSTANCE", help="write the instance with its iterations")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="write its plan")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")

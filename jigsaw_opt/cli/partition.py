@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import add_threads
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -40,7 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     workload = parser.add_argument_group("workloads of dnn-partitioning, which state their devices")
     workload.add_argument("--non-contiguous", action="store_true", help="a device may have any operators, by CP-SAT")
     workload.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help="for that (default: 60)")
-    workload.add_argument("--workers", type=int, metavar="N", help="threads for that (default: all cores)")
+    add_threads(workload, "threads for that (default: all cores)")
     workload.add_argument("--seed", type=int, default=0, metavar="N", help="seed of that (default: 0)")
     parser.add_argument("--json", action="store_true", help="print the partition as JSON")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the partition, as JSON")

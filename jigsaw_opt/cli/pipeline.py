@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import add_threads
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -94,7 +96,7 @@ def _configure_search(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--time-limit", type=float, metavar="SECONDS", help="stop after so long (default: 20)")
     group.add_argument("--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine")
     group.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    group.add_argument("--workers", type=int, metavar="N", help="threads (default: all cores)")
+    add_threads(group, "threads (default: all cores)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jigsaw_opt.cli.parser import add_threads
 from jigsaw_opt.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,9 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--work-limit", type=float, metavar="UNITS", help="stop after deterministic units of the engine"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed (default: 0)")
-    parser.add_argument(
-        "--workers", type=int, metavar="N", help="threads (default: all cores); with 1 the plan repeats"
-    )
+    add_threads(parser, "threads (default: all cores); with 1 the plan repeats")
     parser.add_argument("--engine", metavar="NAME", help="engine of a solver that has several (ilp: highs, cbc)")
     parser.add_argument(
         "--engine-parameter",

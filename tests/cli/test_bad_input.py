@@ -159,8 +159,8 @@ def test_a_device_is_left_as_it_is(pair_path: Path) -> None:
 
 
 def test_options_out_of_range_are_usage_errors(pair_path: Path) -> None:
-    assert run("solve", pair_path, "--workers", 0) == 2
-    assert run("solve", pair_path, "--workers", 2**31) == 2
+    assert run("solve", pair_path, "--threads", 0) == 2
+    assert run("solve", pair_path, "--threads", 2**31) == 2
     assert run("solve", pair_path, "--seed", 2**70) == 2
     for option, value in (("--seed", 2**70), ("--seed", -1), ("--threads", 2**31)):
         assert run("profile", "mlp", option, value) == 2

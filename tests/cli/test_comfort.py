@@ -98,3 +98,9 @@ def test_bash_completes(words: str, found: str, capsys: pytest.CaptureFixture[st
     script = capsys.readouterr().out + asked
     shown = subprocess.run(["bash", "--norc"], input=script, capture_output=True, text=True, check=True).stdout
     assert found in shown.split()
+
+
+@pytest.mark.parametrize("option", ["--threads", "--workers"])
+def test_a_former_name_still_works_and_says_so(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solve", "tiny/000", "--solver", "greedy", option, 1) == 0
+    assert ("--workers is called --threads now" in capsys.readouterr().err) == (option == "--workers")

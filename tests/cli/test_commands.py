@@ -32,14 +32,14 @@ def test_solve_writes_a_plan_that_checks(
     solver: str, pair_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = tmp_path / "plan.json"
-    assert run("solve", pair_path, "--solver", solver, "--workers", 1, "-o", plan) == 0
+    assert run("solve", pair_path, "--solver", solver, "--threads", 1, "-o", plan) == 0
     assert "objective" in capsys.readouterr().out
     assert run("check", pair_path, plan) == 0
     assert load_plan(plan).objective == 1800 or solver == "greedy"
 
 
 def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solve", pair_path, "--solver", "cpsat", "--workers", 1, "--json", "-v") == 0
+    assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--json", "-v") == 0
     printed = capsys.readouterr()
     result = json.loads(printed.out)
     assert (result["status"], result["stopped_by"], result["objective"], result["bound"]) == (
@@ -55,7 +55,7 @@ def test_solve_as_json_keeps_data_and_progress_apart(pair_path: Path, capsys: py
 
 
 def test_solve_shows_the_timeline_and_the_proof(pair_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("solve", pair_path, "--solver", "cpsat", "--workers", 1, "--timeline") == 0
+    assert run("solve", pair_path, "--solver", "cpsat", "--threads", 1, "--timeline") == 0
     printed = capsys.readouterr().out
     assert "s0/1 |" in printed and "proof: no plan is better than 1800" in printed
 

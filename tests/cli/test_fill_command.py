@@ -23,7 +23,7 @@ def test_instance_and_plan_are_written_and_right(
     document: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled, plan = tmp_path / "filled.json", tmp_path / "plan.json"
-    options = ["--slowdown", "1.2", "--work-limit", "20", "--time-limit", "300", "--workers", "1"]
+    options = ["--slowdown", "1.2", "--work-limit", "20", "--time-limit", "300", "--threads", "1"]
     written = ["-o", str(filled), "--plan", str(plan), "--json"]
     assert main(["fill", str(document), "--foreground", "front", *options, *written]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -38,7 +38,7 @@ def test_instance_and_plan_are_written_and_right(
 
 
 def test_words_for_people(document: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--slowdown", "1", "--work-limit", "20", "--workers", "1"]
+    options = ["--slowdown", "1", "--work-limit", "20", "--threads", "1"]
     assert main(["fill", str(document), "--foreground", "front", *options]) == 0
     told = capsys.readouterr().out
     assert "of 15 allowed; alone the foreground takes 15: 1.0000 times" in told

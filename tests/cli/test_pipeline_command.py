@@ -102,7 +102,7 @@ def test_a_search_is_proven(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "search",
         "--work-limit",
         "5",
-        "--workers",
+        "--threads",
         "1",
     ]
     assert main(["pipeline", *COSTS, *arguments, "--json"]) == 0

@@ -13,7 +13,7 @@ from jigsaw_opt.documents import load_instance, save_instance
 from jigsaw_opt.problem.job import Job
 from tests.planning.test_shifts import small_instance
 
-LIMITS = ["--work-limit", "20", "--time-limit", "300", "--workers", "1", "--most", "2"]
+LIMITS = ["--work-limit", "20", "--time-limit", "300", "--threads", "1", "--most", "2"]
 
 
 @pytest.fixture
