@@ -163,8 +163,8 @@ class FluidPolicy:
         """Of some counts those that waste least by the periods of their cyclic plans, as far as there is time."""
         assert self._timing is not None
         best, most = tried[0], 0.0
-        for counts in tried:
-            with suppress(OutOfTimeError):
+        with suppress(OutOfTimeError):
+            for counts in tried:
                 plan = self._timing(counts)
                 gained = _gained(jobs, rates, counts, plan.period_us or plan.objective)
                 best, most = (counts, gained) if gained > most else (best, most)

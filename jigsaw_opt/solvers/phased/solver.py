@@ -113,6 +113,8 @@ def _planned(instance: Instance, options: Options, bound: Bound, started: float)
             if timer.first:  # It has the first cyclic plan of each phase, and gets better ones now.
                 timer.first = False
                 _refine(one.groups)
+            if timer.is_over:
+                break
             if one.name == _SEARCHED and one.rank[1] <= _PROMISING * min(other.rank[1] for other in found):
                 _improve(one.groups, bound.value)
             if one.rank <= (0, bound.value) or timer.is_over:
