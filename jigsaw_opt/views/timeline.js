@@ -2,7 +2,7 @@
 const canvas = $("plan"), pen = canvas.getContext("2d"), tip = $("tip");
 const AXIS = 26, START = 0, END = 1, JOB = 2, BYTES = 2, ITERATION = 3, NUMBER = 4, LEVEL = 5;
 const end = Math.max(1, data.end);
-const view = { from: 0, to: end, top: 0, job: null, hover: null };
+const view = { from: 0, to: end, top: 0, job: null, hover: null, chain: new Set() };
 let width = 0, height = 0, row = 20, left = 120, pending = false, drawn = 0;
 
 // The longest interval of a lane bounds how far left of the view one can start and still reach into it.
@@ -128,7 +128,7 @@ function bar(a, b, y, job, share, paint, i) {
   // A shallow block carries a light band as high as the part of the backward pass that it leaves out.
   if (i && i[LEVEL] && share < 1) { pen.fillStyle = "rgba(255,255,255,0.45)"; pen.fillRect(a, y + 1, b - a, (row - 2) * (1 - share)); }
   if (b - a > 4) { pen.fillStyle = paint.paper; pen.fillRect(b - 1, y + 1, 1, row - 2); }
-  if (i && mark(i)) { pen.strokeStyle = paint.ink; pen.lineWidth = 1.5; pen.strokeRect(a + 1, y + 1.5, Math.max(1, b - a - 2), row - 3); }
+  if (i && (view.chain.has(i) || mark(i))) { pen.strokeStyle = paint.ink; pen.lineWidth = 1.5; pen.strokeRect(a + 1, y + 1.5, Math.max(1, b - a - 2), row - 3); }
   if (i && i === view.hover) { pen.strokeStyle = paint.ink; pen.lineWidth = 2; pen.strokeRect(a + 1, y + 2, Math.max(1, b - a - 2), row - 4); }
   // Colours of jobs are light enough for black text; light bands only lighten them.
   if (i && !dim && b - a > (data.jobs[job].operations.length ? 16 : 46) && row >= 14) {
@@ -173,7 +173,7 @@ function describe(lane, i) {
   if (lane.kind === "memory") return `${lane.name}: ${size(i[BYTES])} of ${size(lane.bytes)}\n${span(i[START])} → ${span(i[END])}`;
   const job = data.jobs[i[JOB]], said = mark(i);
   const what = job.operations.length ? (i[LEVEL] ? "block " : "transfer ") + job.operations[i[NUMBER]] : i[LEVEL] ? `worker ${i[NUMBER]} · level ${i[LEVEL]} of ${job.depth}` : `transfer of bucket ${i[NUMBER]}`;
-  return `${job.name}  (${job.model})\niteration ${i[ITERATION]} · ${what}\n${lane.name}: ${span(i[START])} → ${span(i[END])}\nlasts ${span(i[END] - i[START])}${said ? "\n" + said : ""}`;
+  return `${job.name}  (${job.model})\niteration ${i[ITERATION]} · ${what}\n${lane.name}: ${span(i[START])} → ${span(i[END])}\nlasts ${span(i[END] - i[START])}${said ? "\n" + said : ""}${toldMeetings(lane, i)}`;
 }
 function mark(i) {
   const names = data.jobs[i[JOB]].operations, kinds = names.length ? ["transfer", "block"] : ["bucket", "worker"];
@@ -252,7 +252,7 @@ canvas.addEventListener("dblclick", showAll);
 addEventListener("keydown", e => {
   if (e.target.tagName === "INPUT" || $("keys").open || e.ctrlKey || e.metaKey || e.altKey) return;
   const step = (view.to - view.from) / 8;
-  const act = { "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), "0": showAll, "?": () => $("keys").showModal(), "/": () => $("find").focus(), Escape: () => highlight(view.job),
+  const act = { "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6), "0": showAll, "?": () => $("keys").showModal(), "/": () => $("find").focus(), Escape: () => { hideChain(); highlight(view.job); }, c: showChain,
     ArrowLeft: () => clampView(view.from - step, view.to - step), ArrowRight: () => clampView(view.from + step, view.to + step),
     ArrowUp: () => { view.top -= 3 * row; }, ArrowDown: () => { view.top += 3 * row; } }[e.key];
   if (act) { act(); redraw(); e.preventDefault(); }

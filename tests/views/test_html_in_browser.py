@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,6 +100,19 @@ def test_zoom_and_highlight(browser: Chrome, tmp_path: Path, pair: Instance, pai
     assert browser.execute_script("return [view.from, view.to]") == [0, 1800]
     browser.find_element("css selector", "#jobs li").click()
     assert browser.execute_script("return view.job") == 0
+
+
+def test_chain_goes_back_to_the_start(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
+    show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
+    browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'c', bubbles: true}))")
+    starts = browser.execute_script("return [...view.chain].map(i => [i[START], i[END]])")
+    assert starts[0][1] == browser.execute_script(
+        "return Math.max(...data.lanes.flatMap(l => l.intervals.map(i => i[END])))"
+    )
+    assert len(starts) > 1 and all(later[0] == sooner[1] for later, sooner in pairwise(starts))
+    assert "steps" in browser.execute_script("return document.getElementById('said').textContent")
+    first = "pairsOf([...view.chain].at(-1)[JOB]).find(([, i]) => i === [...view.chain].at(-1))"
+    assert "as it ends begins" in browser.execute_script(f"return describe(...{first})")
 
 
 def test_holes_are_drawn_unlike_blocks(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
