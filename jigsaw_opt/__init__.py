@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from jigsaw_opt.solvers.result import StoppedBy as StoppedBy
     from jigsaw_opt.solvers.session import Session as Session
     from jigsaw_opt.solvers.solve import solve as solve
+    from jigsaw_opt.solvers.solve_async import solve_async as solve_async
     from jigsaw_opt.solvers.solving import Solving as Solving
     from jigsaw_opt.solvers.solving import solving as solving
     from jigsaw_opt.views.lanes import picture as picture
@@ -180,6 +181,7 @@ _HOMES = {
     "simulate": "simulation.simulate",
     "solve": "solvers.solve",
     "solve_any": "solvers.phased",
+    "solve_async": "solvers.solve_async",
     "solve_phased": "solvers.phased",
     "solving": "solvers.solving",
     "validate": "documents",
@@ -271,6 +273,7 @@ __all__ = [
     "simulate",
     "solve",
     "solve_any",
+    "solve_async",
     "solve_phased",
     "solving",
     "validate",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import time
 from dataclasses import dataclass, replace
 
 import pytest
@@ -21,6 +23,7 @@ from jigsaw_opt.solvers.registry import find, names
 from jigsaw_opt.solvers.resolve import resolve
 from jigsaw_opt.solvers.result import Event, Report, Result, Status, StoppedBy, relative_gap
 from jigsaw_opt.solvers.solve import solve
+from jigsaw_opt.solvers.solve_async import solve_async
 
 
 @dataclass(frozen=True)
@@ -240,3 +243,21 @@ def test_the_gap_over_time_counts_as_one_before_there_is_a_plan() -> None:
     assert result.primal_dual_integral(3.0) == pytest.approx(2 + 1 * 0.5)
     none = Result(Status.INFEASIBLE, StoppedBy.PROOF, None, 50, None, trajectory=events[:1], seconds=3.0)
     assert none.primal_dual_integral(10.0) == pytest.approx(3.0)
+
+
+def test_a_solve_in_an_event_loop_ends_with_its_task(pair: Instance) -> None:
+    async def both() -> tuple[Status, Options]:
+        found = await solve_async(pair, "greedy", Options(workers=1))
+        options = Options(workers=1, time_limit=60)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(solve_async(load("pod/weighted"), "search", options), 0.05)
+        return found.status, options
+
+    started = time.monotonic()
+    status, options = asyncio.run(both())  # waits for the thread
+    assert status == Status.OPTIMAL and options.cancel.is_set() and time.monotonic() - started < 50
+
+
+def test_an_event_loop_hears_what_is_wrong(pair: Instance) -> None:
+    with pytest.raises(UsageError, match="no solver 'none'"):
+        asyncio.run(solve_async(pair, "none"))
