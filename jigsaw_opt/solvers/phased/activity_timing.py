@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
-from typing import ClassVar
 
 from jigsaw_opt.formulations.cpsat_activities import spans_suffice
-from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.problem.operations import Operations, cut
 from jigsaw_opt.problem.timetable import Gpu, Timetable
@@ -19,51 +17,28 @@ from jigsaw_opt.solvers.activities.placing import Placement, complete
 from jigsaw_opt.solvers.activities.workers import PlacedWorkers
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
-from jigsaw_opt.solvers.phased.timing import assigned
-from jigsaw_opt.solvers.result import Result, StoppedBy
+from jigsaw_opt.solvers.phased.assigning import assigned
+from jigsaw_opt.solvers.result import StoppedBy
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 
-__all__ = ["ActivityTiming"]
+__all__ = ["activities_timed"]
 
 _ANNEALING = 2.0
 """Deterministic seconds for better orders, at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ActivityTiming:
-    """Times a cyclic instance with shaped jobs, whose jobs have their GPUs already.
+def activities_timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
+    """Offer plans of a cyclic instance with shaped jobs, with shorter and shorter periods.
 
     Parameters
     ----------
+    control
+        The solve.
     placements
         By name of a job, the names of its workers' or slots' GPUs.
     known
         A plan of the same jobs there, or None.
     """
-
-    placements: Mapping[str, Sequence[str]]
-    known: Timetable | None = None
-    name: str = "activity timing"
-    display_name: str = "cyclic timetables of shaped jobs on a given placement"
-
-    shapes: ClassVar[bool] = True
-    promises: ClassVar[bool] = True
-    route_policies: ClassVar[bool] = True
-
-    def unavailable(self) -> str | None:
-        """Never: it needs no engine."""
-        return None
-
-    def unsupported(self, instance: Instance) -> str | None:
-        """Why it does not take an instance."""
-        return None if instance.horizon == "cyclic" else "it is not cyclic"
-
-    def run(self, control: Control) -> Result:
-        """Offer plans with shorter and shorter periods."""
-        return control.conclude(lambda: _timed(control, self.placements, self.known))
-
-
-def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
     operations = control.operations
     if known is not None:
         control.offer(known)

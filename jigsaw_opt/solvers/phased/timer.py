@@ -16,7 +16,6 @@ from jigsaw_opt.problem.plan import JobPlan, Plan, ShapedJobPlan
 from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.options import Options
-from jigsaw_opt.solvers.phased.activity_timing import ActivityTiming
 from jigsaw_opt.solvers.phased.shelves import cyclic_part
 from jigsaw_opt.solvers.phased.timing import FixedPlacementTiming
 from jigsaw_opt.solvers.result import Result, StoppedBy
@@ -130,7 +129,7 @@ class PhaseTimer:
 
 def _made(part: Instance, gpus: _Placements, known: Timetable | None, options: Options) -> Result | None:
     """What a timing comes to, checked with the whole plan only; None where the time was over before it began."""
-    timing = (ActivityTiming if part.shaped else FixedPlacementTiming)(gpus, known)
+    timing = FixedPlacementTiming(gpus, known)
     with clock.limited(clock.Clock(options.time_limit, options.cancel)), suppress(OutOfTimeError):
         return timing.run(Control(timing.name, cut(part, shaped=True), options, lambda _: None))
     return None

@@ -12,14 +12,16 @@ from jigsaw_opt.problem.timetable import Timetable
 from jigsaw_opt.solvers.control import Control
 from jigsaw_opt.solvers.greedy.assignment import Assignment
 from jigsaw_opt.solvers.greedy.layout import Layout, demands
+from jigsaw_opt.solvers.phased.activity_timing import activities_timed
+from jigsaw_opt.solvers.phased.assigning import assigned
 from jigsaw_opt.solvers.result import Result, StoppedBy
 from jigsaw_opt.solvers.search.cyclic.candidate_table import FixedPolicy
 from jigsaw_opt.solvers.search.cyclic.modulo_insertion import ModuloInsertion
 from jigsaw_opt.solvers.search.problem_data import ProblemData
 from jigsaw_opt.solvers.search.sequence_search import SequenceSearch
-from jigsaw_opt.solvers.search.state.partial_placement import PartialPlacement, fullest_us
+from jigsaw_opt.solvers.search.state.partial_placement import fullest_us
 
-__all__ = ["FixedPlacementTiming", "assigned"]
+__all__ = ["FixedPlacementTiming"]
 
 _FRUITLESS = 2
 """Rounds of insertion without a period that is shorter by more than this share, after which timing ends."""
@@ -49,6 +51,7 @@ class FixedPlacementTiming:
     name: str = "timing"
     display_name: str = "cyclic timetables of a given placement"
 
+    shapes: ClassVar[bool] = True
     promises: ClassVar[bool] = True
     route_policies: ClassVar[bool] = True
 
@@ -62,7 +65,8 @@ class FixedPlacementTiming:
 
     def run(self, control: Control) -> Result:
         """Offer plans with shorter and shorter periods."""
-        return control.conclude(lambda: _timed(control, self.placements, self.known))
+        timed = activities_timed if control.operations.shaped else _timed
+        return control.conclude(lambda: timed(control, self.placements, self.known))
 
 
 def _timed(control: Control, placements: Mapping[str, Sequence[str]], known: Timetable | None) -> StoppedBy:
@@ -117,14 +121,3 @@ def _annealed(orders: SequenceSearch, timetable: Timetable, control: Control) ->
     steps = max(1, min(_MOST_STEPS, _VISITS // orders.size, _STEPS_AN_OPERATION * orders.size))
     found = orders.anneal(given, given.assignments, steps, _TEMPERATURE, lambda _: control.reason() is not None)
     return orders.timetable(found) if found.value < given.value else timetable
-
-
-def assigned(data: ProblemData, placements: Mapping[str, Sequence[str]]) -> list[Assignment] | None:
-    """Each job on its GPUs, with levels that memory admits once all are there; None where some job cannot be there."""
-    placement = PartialPlacement(data, rigid=False)
-    for index, job in enumerate(data.operations.jobs):
-        assignment = placement.assignment(index, [data.number[gpu] for gpu in placements[job.name]])
-        if assignment is None:
-            return None
-        placement.place(index, assignment, [max(column) for column in zip(*assignment.plan.rows, strict=True)])
-    return placement.resolved()
