@@ -17,7 +17,7 @@ from jigsaw_opt.cli import COMMANDS, main
 from jigsaw_opt.documents import load_instance, load_plan
 from jigsaw_opt.instances import load
 from jigsaw_opt.solvers.engines import code_cache
-from jigsaw_opt.solvers.engines.compiled import compiled
+from jigsaw_opt.solvers.engines.compiled import compiled, prepare
 from jigsaw_opt.solvers.engines.native import RECIPES
 from jigsaw_opt.solvers.kernels.sequence_annealing import anneal_sequence
 from tests.extras import needs_fast, needs_plot
@@ -101,6 +101,7 @@ def test_plot_as_png(pair_path: Path, pair_plan_path: Path, tmp_path: Path) -> N
 def test_functions_are_compiled_ahead(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("solvers", "--compile") == 0
     assert capsys.readouterr().out == ""
+    prepare(None)  # reads them from the disk
     assert compiled(anneal_sequence) is not None
     assert code_cache.find(RECIPES[anneal_sequence]) is not None
 
