@@ -1,4 +1,4 @@
-"""Workloads from the job lists of Slurm and Kubernetes, and every problem of them."""
+"""Workloads from the job lists of Slurm, Kubernetes and Helios, and every problem of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from jigsaw_opt.cli import main
 from jigsaw_opt.documents.readers.traces import read_trace
+from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError
 from jigsaw_opt.problem.workload import TraceJob
 
@@ -56,6 +58,40 @@ def test_jobs_of_kubernetes() -> None:
         TraceJob("vision/resnet", 0, "seconds", 8, 600),
         TraceJob("research/bert", 60_000_000, "seconds", 8, 3600),
     )
+
+
+HELIOS = (DATA / "jobs.helios.csv").read_text()
+
+
+def test_jobs_of_helios() -> None:
+    assert read_trace("helios", HELIOS, "w").jobs == (
+        TraceJob("13", 0, "seconds", 16, 1),
+        TraceJob("11", 30_000_000, "seconds", 8, 7200),
+        TraceJob("15", 600_000_000, "seconds", 1, 3600),
+    )
+
+
+def test_helios_as_a_table_with_named_columns() -> None:
+    columns = columns_of("name=job_id,gpus=gpu_num,submit=submit_time,duration_s=duration")
+    as_table = read_trace("csv", HELIOS, "w", columns=columns).jobs
+    assert tuple(job for job in as_table if job.name != "14") == read_trace("helios", HELIOS, "w").jobs
+
+
+def test_every_problem_of_helios() -> None:
+    text = HELIOS.replace(",8,64,", ",8.5,64,").replace("2020-04-01 08:00:00,", "now,").replace(",3600,", ",-1,")
+    assert problems("helios", text) == [
+        "t:2: gpu_num is a whole number, not 8.5",
+        "t:4: submit_time is a local date and time, not 'now'",
+        "t:6: duration is negative: -1",
+    ]
+    assert problems("helios", HELIOS[: HELIOS.index("13,u1")].replace("11,u1,8", "11,u1,0")) == ["t: has no job"]
+
+
+def test_a_simulation_takes_helios(tmp_path: Path) -> None:
+    workload = f"helios:{DATA / 'jobs.helios.csv'}"
+    run = ["simulate", "--workload", workload, "--cluster", "2x8", "--policy", "las", "-o", str(tmp_path / "o")]
+    assert main(run) == 0
+    assert len((tmp_path / "o" / "jobs.csv").read_text().splitlines()) == 4
 
 
 def kubernetes_job(**changes: Any) -> dict[str, Any]:

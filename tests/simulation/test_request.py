@@ -82,8 +82,8 @@ def test_tables_of_jobs_by_duration(tmp_path: Path) -> None:
 
 
 def test_an_unknown_format_of_traces_names_those_that_are_known() -> None:
-    with pytest.raises(UsageError, match=r"no format 'helios' of traces; there are alibaba, csv, .*, tiresias"):
-        prepare(SimulationRequest("helios:jobs.csv", "2x4", "fifo"))
+    with pytest.raises(UsageError, match=r"no format 'saturn' of traces; there are alibaba, csv, .*, tiresias"):
+        prepare(SimulationRequest("saturn:jobs.csv", "2x4", "fifo"))
 
 
 def test_stages_come_with_the_trace(tmp_path: Path) -> None:

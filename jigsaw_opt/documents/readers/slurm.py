@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
 __all__ = ["read_slurm"]
 
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _MODEL = "seconds"
-_NO_TIME = frozenset({"", "Unknown", "None", "N/A"})
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,7})")
 _TYPED_GPUS = re.compile(r"gres/gpu:[^=,]+=([0-9]{1,7})")
 
@@ -36,7 +35,7 @@ def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = an
 def _job(row: Row) -> TraceJob | None:
     name, gpus = row.text("JobID"), _gpus(row)
     times = [row.optional_text(column) for column in ("Start", "End")]
-    if "." in name or gpus == 0 or not _NO_TIME.isdisjoint(times):
+    if "." in name or gpus == 0 or not NO_TIME.isdisjoint(times):
         return None
     seconds = (row.moment("End") - row.moment("Start")) // 1_000_000
     if row.good and seconds < 0:

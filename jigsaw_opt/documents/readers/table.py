@@ -16,10 +16,12 @@ from itertools import pairwise
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["Accept", "JobTable", "Row", "anything", "from_first"]
+__all__ = ["NO_TIME", "Accept", "JobTable", "Row", "anything", "from_first"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
+NO_TIME = frozenset({"", "Unknown", "None", "N/A"})
+"""What logs write for a time that has not come."""
 _MOST = Decimal(2**53 - 1)
 _MOST_REAL = Decimal("1e300")
 _LONGEST_QUOTE = 40

@@ -16,6 +16,7 @@ READERS = {
     "alibaba": "jigsaw_opt.documents.readers.alibaba:read_alibaba",
     "csv": "jigsaw_opt.documents.workload_csv:decode_workload",
     "elasticflow": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
+    "helios": "jigsaw_opt.documents.readers.helios:read_helios",
     "itp": "jigsaw_opt.documents.readers.elasticflow:read_elasticflow",
     "kubernetes": "jigsaw_opt.documents.readers.kubernetes:read_kubernetes",
     "muri": "jigsaw_opt.documents.readers.muri:read_muri",

@@ -1,0 +1,36 @@
+"""Jobs of SenseTime's Helios clusters (SC 2021, ``cluster_log.csv``): a job a line under a header.
+
+``job_id``, ``gpu_num``, ``submit_time``, ``start_time`` and ``duration`` are used; ``user``, ``cpu_num``, ``node_num``,
+``state``, ``end_time`` and ``queue`` are not. Times are local, durations seconds. The first submission is time 0. Jobs
+without a GPU and those that never started are left out. An iteration becomes a second of the performance model
+``seconds``.
+"""
+
+from __future__ import annotations
+
+from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.problem.workload import TraceJob, Workload
+
+__all__ = ["read_helios"]
+
+_COLUMNS = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
+_MODEL = "seconds"
+
+
+def read_helios(data: bytes | str, source: str = "cluster_log.csv", accept: Accept = anything) -> Workload:
+    """Read the log of a Helios cluster.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    """
+    return from_first(JobTable(data, source, _COLUMNS).workload(source, _job, accept))
+
+
+def _job(row: Row) -> TraceJob | None:
+    gpus = row.integer("gpu_num", least=0)
+    if row.good and (gpus == 0 or row.optional_text("start_time") in NO_TIME):
+        return None
+    seconds = round(row.microseconds("duration") / 1_000_000)
+    return TraceJob(row.text("job_id"), row.moment("submit_time"), _MODEL, max(1, gpus), max(1, seconds))
