@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from jigsaw_opt.sweeps.bench.summary import certified_gap
+from jigsaw_opt.sweeps.pairs import sign_test
 
-__all__ = ["Change", "Comparison", "compared", "grouped", "sign_test"]
+__all__ = ["Change", "Comparison", "compared", "grouped"]
 
 Row = Mapping[str, Any]
 Pair = tuple[Row, Row]
@@ -91,13 +91,6 @@ def compared(pairs: Sequence[Pair]) -> Comparison | None:
         seconds=(seconds[0], seconds[1]),
         cpu_seconds=(cpu[0], cpu[1]),
     )
-
-
-def sign_test(less: int, more: int) -> float:
-    """Two-sided exact sign test: the chance that fair coins split `less` + `more` at least as unevenly."""
-    total = less + more
-    tail = sum(math.comb(total, k) for k in range(min(less, more) + 1))
-    return min(1.0, 2 * tail / 2**total)
 
 
 def grouped(pairs: Iterable[Pair], key: Callable[[Row], Any]) -> dict[Any, list[Pair]]:

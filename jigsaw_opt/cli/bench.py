@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jigsaw_opt.cli.bench_against import Gate, configure_gate
 from jigsaw_opt.cli.sweeping import Rows, configure_engine, engine_of, run_sweep
+from jigsaw_opt.errors import Problems, UsageError
 
 HELP = "measure solvers on instances"
 _PICTURE, _PAGE = "profile.png", "report.html"
@@ -18,10 +20,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the arguments."""
     parser.add_argument(
         "sources",
-        nargs="+",
+        nargs="*",
         metavar="SET|INSTANCE|FILE",
         help="a set (rack), a bundled instance (rack/plain), an instance document, or a family and a seed with"
-        " changes of its recipe (rack:100, cluster:3:load=400)",
+        " changes of its recipe (rack:100, cluster:3:load=400); none with --against: compare what the folder has",
     )
     parser.add_argument("--solvers", default="auto", metavar="NAMES", help="as in auto,cpsat (default: auto)")
     parser.add_argument(
@@ -38,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--jobs", type=int, metavar="N", help="solves at once on this machine (default: 1, as more slow each other)"
     )
     configure_engine(parser)
+    configure_gate(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to write, and go on")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
@@ -55,12 +58,55 @@ def run(arguments: argparse.Namespace) -> int:
     from jigsaw_opt.sweeps.bench.summary import MEASUREMENTS
     from jigsaw_opt.sweeps.folder import TABLES
 
+    problems = Problems()
+    gate = _gate(arguments, problems)
+    if not arguments.sources:
+        return _compare(arguments, problems, gate)
     if arguments.threads is None:
         arguments.threads = max(1, (os.cpu_count() or 1) // max(1, arguments.jobs or 1))
-    tasks, engine = tasks_of(arguments), engine_of(arguments)
+    tasks, engine = tasks_of(arguments, problems), engine_of(arguments)
+    if gate is not None:
+        gate.require(task.key for task in tasks)
     make_folder(arguments.output, (*TABLES, _PICTURE, _PAGE), arguments.sources)
-    picture = partial(_draw, folder=arguments.output)
-    return run_sweep(arguments, tasks, engine, MEASUREMENTS, _line, _print, picture)
+    kind = MEASUREMENTS if gate is None else MEASUREMENTS._replace(more=gate.judge)
+    picture, show = partial(_draw, folder=arguments.output, gate=gate), partial(_print, gate=gate)
+    code = run_sweep(arguments, tasks, engine, kind, _line, show, picture)
+    return code or (0 if gate is None else gate.code)
+
+
+def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
+    if arguments.against is None:
+        return None
+    with problems.of("--against"):
+        return Gate(arguments.against, arguments.level)
+    return None
+
+
+def _compare(arguments: argparse.Namespace, problems: Problems, gate: Gate | None) -> int:
+    """Judge the runs that are in the folder; no other is made, and of its files only the page is written anew."""
+    from jigsaw_opt.cli.output import flush, print_json
+    from jigsaw_opt.documents import make_folder
+    from jigsaw_opt.sweeps.bench.summary import is_row
+    from jigsaw_opt.sweeps.folder import ROWS
+    from jigsaw_opt.sweeps.record import read_rows
+
+    rows: Rows = ()
+    if arguments.against is None:
+        raise UsageError("nothing to solve: name instances, or older runs to compare with (--against DIR)")
+    with problems.of("-o"):
+        rows = [*read_rows(arguments.output / ROWS, is_row).values()]
+    problems.tell()
+    assert gate is not None  # else there is a problem
+    gate.require(row["key"] for row in rows)
+    make_folder(arguments.output, (_PAGE,), ())
+    told = gate.judge(rows)
+    _write_page(rows, arguments.output, gate)
+    if arguments.json:
+        print_json(told)
+    else:
+        gate.tell()
+    flush()
+    return gate.code
 
 
 def _line(row: Mapping[str, Any]) -> str:
@@ -70,17 +116,15 @@ def _line(row: Mapping[str, Any]) -> str:
     return f"{what}: {row['status']} {row['objective']} gap {_percent(row['gap'])} in {row['seconds']:.2f} s"
 
 
-def _draw(rows: Rows, folder: Path) -> None:
+def _draw(rows: Rows, folder: Path, gate: Gate | None) -> None:
     from jigsaw_opt.cli.output import note
     from jigsaw_opt.documents import write_atomically
     from jigsaw_opt.errors import MissingEngineError
     from jigsaw_opt.sweeps.bench.summary import profiles
-    from jigsaw_opt.views.bench_page import bench_html
     from jigsaw_opt.views.gap_profile import gap_profile_png
 
     if rows:
-        write_atomically(folder / _PAGE, bench_html(rows).encode())
-        note(f"wrote {folder / _PAGE}")
+        _write_page(rows, folder, gate)
     path = folder / _PICTURE
     try:
         write_atomically(path, gap_profile_png(profiles(rows)))
@@ -88,7 +132,17 @@ def _draw(rows: Rows, folder: Path) -> None:
         note(f"no {path}: {error}")
 
 
-def _print(cells: Rows) -> None:
+def _write_page(rows: Rows, folder: Path, gate: Gate | None) -> None:
+    from jigsaw_opt.cli.output import note
+    from jigsaw_opt.documents import write_atomically
+    from jigsaw_opt.views.bench_page import bench_html
+
+    older = None if gate is None or gate.judged is None else (str(gate.folder), gate.judged)
+    write_atomically(folder / _PAGE, bench_html(rows, older).encode())
+    note(f"wrote {folder / _PAGE}")
+
+
+def _print(cells: Rows, gate: Gate | None) -> None:
     from jigsaw_opt.cli.output import print_table
 
     headers = ("set", "solver", "limit", "instances", "runs", "plans", "proven", "errors")
@@ -104,6 +158,9 @@ def _print(cells: Rows) -> None:
         for cell in cells
     ]
     print_table((*headers, *measures), rows, (*headers[3:], *measures))
+    if gate is not None:
+        print()
+        gate.tell()
 
 
 def _limit(seconds: float | None) -> str:

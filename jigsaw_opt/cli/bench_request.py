@@ -18,8 +18,15 @@ __all__ = ["tasks_of"]
 T = TypeVar("T")
 
 
-def tasks_of(arguments: argparse.Namespace) -> tuple[SweepTask, ...]:
+def tasks_of(arguments: argparse.Namespace, problems: Problems) -> tuple[SweepTask, ...]:
     """The tasks that the arguments ask for.
+
+    Parameters
+    ----------
+    arguments
+        As they were given.
+    problems
+        What is wrong with other arguments; raised together with what is wrong with these.
 
     Raises
     ------
@@ -31,7 +38,6 @@ def tasks_of(arguments: argparse.Namespace) -> tuple[SweepTask, ...]:
     from jigsaw_opt.solvers.options import Options
     from jigsaw_opt.sweeps.bench.trials import Design, trials
 
-    problems = Problems()
     solvers = _listed(problems, "--solvers", arguments.solvers, _solver)
     seeds = _listed(problems, "--seeds", arguments.seeds, _seed)
     limits = _limits(problems, arguments)

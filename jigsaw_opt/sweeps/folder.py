@@ -31,11 +31,14 @@ class SweepKind(NamedTuple):
         Rows as a table.
     cells
         What rows say together, an object for each group of them.
+    more
+        What else the summary says of them, by its name there.
     """
 
     is_row: Callable[[Mapping[str, Any]], bool]
     csv: Callable[[Sequence[Mapping[str, Any]]], str]
     cells: Callable[[Sequence[Mapping[str, Any]]], Sequence[Mapping[str, Any]]]
+    more: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]] = lambda _rows: {}
 
 
 class SweepTables(NamedTuple):
@@ -46,7 +49,7 @@ class SweepTables(NamedTuple):
     rows
         The rows that are there, in the order of their tasks.
     summary
-        As in ``summary.json``: numbers of ``runs`` and of those ``finished``, and the ``cells``.
+        As in ``summary.json``: numbers of ``runs`` and of those ``finished``, the ``cells``, and what the kind adds.
     """
 
     rows: Sequence[Mapping[str, Any]]
@@ -77,7 +80,7 @@ def sweep_into(
     with Record(folder / ROWS, kind.is_row) as record:
         sweep(tasks, engine, record, lambda row: report(row, len(rows_of(tasks, record))), stopped)
         rows = rows_of(tasks, record)
-    summary = {"runs": len(tasks), "finished": len(rows), "cells": kind.cells(rows)}
+    summary = {"runs": len(tasks), "finished": len(rows), "cells": kind.cells(rows), **kind.more(rows)}
     for name, text in zip(TABLES, (kind.csv(rows), json.dumps(summary, indent=2) + "\n"), strict=True):
         write_atomically(folder / name, text.encode())
     return SweepTables(rows, summary)

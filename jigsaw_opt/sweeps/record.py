@@ -11,15 +11,16 @@ from contextlib import ExitStack
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from jigsaw_opt.documents.parsing import collection_paused, parsed
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.report import Report
 from jigsaw_opt.errors import InvalidInputError, JigsawError, Problem, UsageError
 
-__all__ = ["Record", "is_number"]
+__all__ = ["Record", "is_number", "read_rows"]
 
+IsRow: TypeAlias = Callable[[Mapping[str, Any]], bool]
 _START = b'{"key"'
 _HINT = "delete the line, and its task runs again"
 _LARGEST = 1e100
@@ -46,7 +47,7 @@ class Record:
         Lines that are no rows, each of them.
     """
 
-    def __init__(self, path: Path, is_row: Callable[[Mapping[str, Any]], bool] = lambda _row: True) -> None:
+    def __init__(self, path: Path, is_row: IsRow = lambda _row: True) -> None:
         self.path, self._is_row = path, is_row
         try:
             self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
@@ -96,27 +97,49 @@ class Record:
 
     def _read(self) -> dict[str, dict[str, Any]]:
         data = read_file(self.path)
-        whole = data.rfind(b"\n") + 1
-        rows: dict[str, dict[str, Any]] = {}
-        report = Report()
-        with collection_paused():
-            for number, line in enumerate(BytesIO(data), 1):
-                row = self._row(line) if line.endswith(b"\n") else None
-                if row is not None:
-                    rows[row["key"]] = row
-                elif line.endswith(b"\n") or not _may_be_cut(line):
-                    report.note(Problem(f"{self.path}:{number}", "is not a row", _HINT))
-        report.raise_if_any()
-        os.ftruncate(self._file, whole)
+        rows = _rows(self.path, data, self._is_row)
+        os.ftruncate(self._file, data.rfind(b"\n") + 1)
         _sync_folder(self.path.parent)
         return rows
 
-    def _row(self, line: bytes) -> dict[str, Any] | None:
-        try:
-            row: dict[str, Any] = parsed(line, "$", _any)
-        except InvalidInputError:
-            return None
-        return row if isinstance(row.get("key"), str) and self._is_row(row) else None
+
+def read_rows(path: Path, is_row: IsRow) -> dict[str, dict[str, Any]]:
+    """The rows of a record that nobody goes on with, by key; the file stays as it is.
+
+    Parameters
+    ----------
+    path, is_row
+        As in `Record`; another process may be writing it.
+
+    Raises
+    ------
+    InvalidInputError
+        It cannot be read, or has lines that are no rows.
+    """
+    return _rows(path, read_file(path), is_row)
+
+
+def _rows(path: Path, data: bytes, is_row: IsRow) -> dict[str, dict[str, Any]]:
+    """The rows of all whole lines; the last one may be cut."""
+    rows: dict[str, dict[str, Any]] = {}
+    report = Report()
+    with collection_paused():
+        for number, line in enumerate(BytesIO(data), 1):
+            row = _row(line, is_row) if line.endswith(b"\n") else None
+            if row is not None:
+                rows[row["key"]] = row
+            elif line.endswith(b"\n") or not _may_be_cut(line):
+                report.note(Problem(f"{path}:{number}", "is not a row", _HINT))
+    report.raise_if_any()
+    return rows
+
+
+def _row(line: bytes, is_row: IsRow) -> dict[str, Any] | None:
+    try:
+        row: dict[str, Any] = parsed(line, "$", _any)
+    except InvalidInputError:
+        return None
+    return row if isinstance(row.get("key"), str) and is_row(row) else None
 
 
 def is_number(value: object) -> bool:

@@ -33,6 +33,26 @@ table($("instances"), [["instance", ""], ...data.lines.map(it => [it.name, "numb
   return [[it.name], ...it.gaps.map(gap => [percent(gap), gap === least])];
 }));
 for (const it of data.measures) $("meanings").append(element("dt", it.name), element("dd", it.meaning));
+
+// What has changed since older runs: less is better, so a ratio above 1 is worse.
+function tellAgainst({ folder, level, pairs, unpaired, hosts, changes }) {
+  const of = verdict => changes.filter(it => it.verdict === verdict).map(it => it.line + " in " + it.measure);
+  const worse = of("worse"), better = of("better"), parts = [];
+  if (worse.length) parts.push("Worse: " + worse.join(", ") + ".");
+  if (better.length) parts.push("Better: " + better.join(", ") + ".");
+  if (!parts.length) parts.push("No clear change.");
+  parts.push("Level " + percent(level) + ", Holm over all rows; " + pairs + " pairs of runs" + (unpaired ? ", and " + unpaired + " without an older one" : "") + ".");
+  if (hosts > 1) parts.push(hosts + " machines made them, and each takes its own time for the same work.");
+  $("older").textContent = "Against " + folder;
+  $("verdict").textContent = parts.join(" ");
+  const ratio = value => value === null ? "–" : value.toFixed(4), chance = value => String(+value.toPrecision(3));
+  table($("changes"), [["solver", ""], ["measure", ""], ["instances", "number"], ["better", "number"], ["worse", "number"], ["new / old", "number"],
+    ["95 % interval", "number"], ["p", "number"], ["p, Holm", "number"], ["verdict", ""]],
+    changes.map(it => [it.line, it.measure, it.instances, it.better, it.worse, ratio(it.ratio), it.low === null ? "–" : ratio(it.low) + " … " + ratio(it.high),
+      chance(it.p), chance(it.adjusted_p), it.verdict].map(text => [text, it.verdict === "worse"])));
+  $("against").hidden = false;
+}
+if (data.against) tellAgainst(data.against);
 addEventListener("resize", fitCharts);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", fitCharts);
 fitCharts();

@@ -9,6 +9,7 @@ from statistics import fmean, median
 from typing import Any
 
 from jigsaw_opt.solvers.result import relative_gap
+from jigsaw_opt.sweeps.bench.against import Against
 from jigsaw_opt.sweeps.bench.summary import Cell, by_line, certified_gap, line_name, summary
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.page import filled
@@ -36,7 +37,7 @@ _MEASURES = (
 """Field of `Cell`, name, unit and meaning; each is defined in docs/bench.md."""
 
 
-def bench_html(rows: Sequence[Row]) -> str:
+def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) -> str:
     """The page: gap profile, mean gap over time, and tables with each solver and time limit side by side.
 
     Names of instances and solvers are data to the page and never markup.
@@ -45,6 +46,8 @@ def bench_html(rows: Sequence[Row]) -> str:
     ----------
     rows
         As `jigsaw bench` keeps them.
+    older
+        Where older runs of the same tasks are, and how these compare with them.
     """
     lines = by_line(rows)
     gaps = sorted({_LEAST_PERCENT, 100.0, *(_percent(row) for row in rows)})
@@ -60,8 +63,22 @@ def bench_html(rows: Sequence[Row]) -> str:
         "measures": [dict(zip(("key", "name", "unit", "meaning"), it, strict=True)) for it in _MEASURES],
         "cells": [_cell(cell) for cell in summary(rows)],
         "instances": [*_instances(rows, list(lines))],
+        "against": older and _against(*older),
     }
     return filled("bench.html", "solvers side by side", data)
+
+
+def _against(folder: str, judged: Against) -> dict[str, object]:
+    names = {key: name for key, name, _, _ in _MEASURES}
+    changes = [
+        {
+            **asdict(it),
+            "line": printable(line_name(it.solver, it.time_limit)),
+            "measure": names.get(it.measure, it.measure),
+        }
+        for it in judged.changes
+    ]
+    return {**asdict(judged), "folder": printable(folder), "changes": changes}
 
 
 def _cell(cell: Cell) -> dict[str, object]:

@@ -10,7 +10,7 @@ import pytest
 import versions
 from paired.arms import Arm, Tree
 from paired.cases import Case, cases, named
-from paired.comparison import compared, sign_test
+from paired.comparison import compared
 from paired.runs import run
 
 from jigsaw_opt.documents import load_instance
@@ -140,13 +140,6 @@ def test_a_solve_that_fails_is_a_row_and_counts_as_an_error(tmp_path: Path) -> N
     assert {new["error"] for _, new in pairs} == {"out of order"}
     assert compared(pairs) is None
     assert " all " in list(versions.table(pairs))[2]
-
-
-@pytest.mark.parametrize(
-    ("less", "more", "p"), [(0, 0, 1.0), (1, 0, 1.0), (3, 3, 1.0), (6, 0, 2 / 64), (8, 2, 112 / 1024)]
-)
-def test_sign_test_is_exact(less: int, more: int, p: float) -> None:
-    assert sign_test(less, more) == sign_test(more, less) == pytest.approx(p)
 
 
 def test_changes_are_means_over_instances_of_means_over_seeds() -> None:

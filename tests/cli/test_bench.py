@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -141,6 +142,46 @@ def test_without_matplotlib_the_rest_is_still_written(
     assert bench(tmp_path, pair_path, "--solvers", "greedy") == 0
     assert "pip install 'jigsaw-opt[plot]'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "rows.csv", "rows.jsonl", "summary.json"]
+
+
+def shifted(folder: Path, other: Path, factor: float) -> Path:
+    """A folder whose runs have other objectives."""
+    other.mkdir()
+    changed = [{**row, "objective": round(factor * cast(int, row["objective"]))} for row in rows(folder)]
+    (other / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in changed))
+    return other
+
+
+def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    names = [f"tiny/0{k:02}" for k in (0, 4, 8, 12, 16, 20, 24, 28)]
+    assert bench(old, *names, "--solvers", "greedy") == 0
+    assert bench(new, *names, "--solvers", "greedy", "--against", old) == 0
+    assert "no clear change" in capsys.readouterr().out
+    assert json.loads((new / "summary.json").read_text())["against"]["pairs"] == 8
+    better = shifted(old, tmp_path / "better", 0.5)
+    assert bench(new, *names, "--solvers", "greedy", "--against", better) == 7
+    assert run("bench", "-o", new, "--against", better, "--json") == 7
+    out = capsys.readouterr().out
+    told = json.loads(out[out.rindex('{\n  "against"') :])["against"]
+    first = told["changes"][0]
+    assert (first["measure"], first["worse"], first["verdict"]) == ("objective", 8, "worse")
+    assert '"verdict":"worse"' in (new / "report.html").read_text()
+    assert run("bench", "-o", new, "--against", shifted(old, tmp_path / "worse", 2.0)) == 0
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert bench(old, "tiny/000", "--solvers", "greedy") == 0
+    assert bench(new, "tiny/004", "--solvers", "greedy", "--against", old) == 3
+    assert bench(new, "tiny/004", "--solvers", "gredy", "--against", tmp_path / "none") == 3
+    told = capsys.readouterr().err
+    assert "none of its 1 runs has" in told and "'greedy'" in told and str(tmp_path / "none" / "rows.jsonl") in told
+    assert run("bench", "-o", new, "--against", old) == 3
+    assert run("bench", "-o", new) == 2
+    assert run("bench", "-o", old, "--against", old, "--level", 5) == 2
+    assert not new.exists()
+    assert "rows.jsonl: cannot be read" in capsys.readouterr().err
 
 
 def _hear_ctrl_c() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jigsaw_opt.sweeps.bench.against import against
 from jigsaw_opt.views.bench_page import bench_html
 
 EVIL = "</script><script>alert(1)</script>"
@@ -43,6 +44,19 @@ def test_profile_and_curve() -> None:
     assert (second["curve"][0], second["curve"][-1]) == (100, 0)
     assert data["instances"] == [{"name": EVIL, "gaps": [0.55, 0.0]}]
     assert [cell["line"] for cell in data["cells"]] == ["a 10 s", "b 10 s"]
+
+
+def test_older_runs_have_a_section() -> None:
+    old = {f"a {k}": row("a", k, objective=100, primal_dual_integral=1.0, instance_sha256=str(k)) for k in range(9)}
+    new = [{**it, "objective": 120} for it in old.values()]
+    told = data_of(bench_html(new, (EVIL, against(old, new))))["against"]
+    assert (told["folder"], told["pairs"], [it["verdict"] for it in told["changes"]]) == (
+        EVIL,
+        9,
+        ["worse", "no clear change"],
+    )
+    assert [(it["line"], it["measure"]) for it in told["changes"]] == [("a 10 s", "objective"), ("a 10 s", "gap × s")]
+    assert data_of(bench_html(new))["against"] is None
 
 
 def test_no_rows() -> None:

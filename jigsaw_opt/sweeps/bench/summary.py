@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import exp, inf, isfinite, log
 from statistics import fmean, median
-from typing import Any
+from typing import Any, TypeVar
 
 from jigsaw_opt.sweeps.bench.table import csv_table
 from jigsaw_opt.sweeps.folder import SweepKind
@@ -19,6 +19,8 @@ __all__ = [
     "by_line",
     "certified_gap",
     "geometric_mean",
+    "grouped",
+    "integral",
     "is_row",
     "line_name",
     "profiles",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 _LEAST_SECONDS = 0.01
 """Shorter times are taken for this long: below it they say more of the clock than of the solver."""
 
@@ -93,7 +96,7 @@ def _is_event(event: object) -> bool:
 def summary(rows: Sequence[Row]) -> list[Cell]:
     """One cell a set, solver and time limit, in the order of the rows."""
     best, races = _best_objectives(rows), _races(rows)
-    cells = _grouped(rows, lambda row: (row["set"], row["solver"], row["time_limit"]))
+    cells = grouped(rows, lambda row: (row["set"], row["solver"], row["time_limit"]))
     return [_cell(key, members, best, races) for key, members in cells.items()]
 
 
@@ -104,7 +107,7 @@ def profiles(rows: Iterable[Row]) -> dict[str, list[float]]:
 
 def by_line(rows: Iterable[Row]) -> dict[str, list[Row]]:
     """The rows of a solver and time limit, by a name for the pair."""
-    return _grouped(rows, lambda row: line_name(row["solver"], row["time_limit"]))
+    return grouped(rows, lambda row: line_name(row["solver"], row["time_limit"]))
 
 
 def line_name(solver: str, limit: float | None) -> str:
@@ -120,12 +123,12 @@ def certified_gap(row: Row) -> float:
     return 1.0 if gap is None else float(gap)
 
 
-def _integral(row: Row) -> float:
+def integral(row: Row) -> float:
     """The gap over time; that of a run that failed counts as 1 until the limit."""
-    integral, limit = row.get("primal_dual_integral"), row["time_limit"]
-    if integral is None and row["error"] is not None:
-        integral = limit
-    return inf if integral is None else float(integral)
+    known, limit = row.get("primal_dual_integral"), row["time_limit"]
+    if known is None and row["error"] is not None:
+        known = limit
+    return inf if known is None else float(known)
 
 
 def geometric_mean(values: Iterable[float]) -> float | None:
@@ -138,7 +141,7 @@ def _cell(
     key: tuple[str, str, float | None], rows: Sequence[Row], best: Mapping[str, int], races: Mapping[str, float]
 ) -> Cell:
     group, solver, limit = key
-    gaps, integrals = _medians(rows, certified_gap), _medians(rows, _integral)
+    gaps, integrals = _medians(rows, certified_gap), _medians(rows, integral)
     return Cell(
         set=group,
         solver=solver,
@@ -159,7 +162,7 @@ def _cell(
 
 def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
     """For each instance the median over its seeds."""
-    instances = _grouped(rows, lambda row: row["instance_sha256"])
+    instances = grouped(rows, lambda row: row["instance_sha256"])
     return [median(map(value, members)) for members in instances.values()]
 
 
@@ -188,7 +191,7 @@ def _races(rows: Iterable[Row]) -> dict[str, float]:
     The target is the worst of their final objectives, so that all have reached it.
     """
     ratios: dict[str, float] = {}
-    for members in _grouped(rows, lambda row: (row["instance_sha256"], row["seed"], row["time_limit"])).values():
+    for members in grouped(rows, lambda row: (row["instance_sha256"], row["seed"], row["time_limit"])).values():
         racing = [row for row in members if isfinite(_seconds_to_objective(row))]
         if len(racing) < 2:
             continue
@@ -206,10 +209,11 @@ def _seconds_to(row: Row, target: int | None) -> float:
     return max(_LEAST_SECONDS, next(reached, inf))
 
 
-def _grouped(rows: Iterable[Row], key: Callable[[Row], Any]) -> dict[Any, list[Row]]:
-    groups: dict[Any, list[Row]] = defaultdict(list)
-    for row in rows:
-        groups[key(row)].append(row)
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """The items by what the key says of them, in their order."""
+    groups: dict[Any, list[T]] = defaultdict(list)
+    for item in items:
+        groups[key(item)].append(item)
     return groups
 
 

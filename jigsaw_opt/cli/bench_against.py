@@ -1,0 +1,116 @@
+"""`jigsaw bench --against OLD`: runs beside older ones of the same tasks, and an exit code for what is worse."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jigsaw_opt.cli.check import CHECK_FAILED
+from jigsaw_opt.cli.sweeping import Rows
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
+
+if TYPE_CHECKING:
+    from jigsaw_opt.sweeps.bench.against import Against, Change
+
+__all__ = ["Gate", "configure_gate"]
+
+
+def configure_gate(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments."""
+    group = parser.add_argument_group("comparison")
+    group.add_argument(
+        "--against", type=Path, metavar="DIR", help="a folder of older runs; exit code 7 where these are worse"
+    )
+    group.add_argument(
+        "--level", type=float, default=0.05, metavar="SHARE", help="significance of what is worse (default: 0.05)"
+    )
+
+
+class Gate:
+    """Older runs, and how new ones compare with them.
+
+    Parameters
+    ----------
+    folder
+        Where the older runs are.
+    level
+        Of significance.
+
+    Raises
+    ------
+    UsageError
+        A level that is no share.
+    InvalidInputError
+        There are no runs, or lines that are none.
+    """
+
+    def __init__(self, folder: Path, level: float) -> None:
+        from jigsaw_opt.sweeps.bench.summary import is_row
+        from jigsaw_opt.sweeps.folder import ROWS
+        from jigsaw_opt.sweeps.record import read_rows
+
+        if not 0 < level < 1:
+            raise UsageError(f"--level is between 0 and 1, not {level}")
+        self.folder, self.level = folder, level
+        self.judged: Against | None = None
+        self._old = read_rows(folder / ROWS, is_row)
+
+    def require(self, keys: Iterable[str]) -> None:
+        """Refuse runs none of which has an older one of the same task.
+
+        Raises
+        ------
+        InvalidInputError
+            There is none.
+        """
+        if not any(key in self._old for key in keys):
+            what = f"none of its {len(self._old)} runs has the instance, solver, seed, limits and threads of a new one"
+            raise InvalidInputError([Problem(str(self.folder), what)])
+
+    def judge(self, rows: Rows) -> Mapping[str, Any]:
+        """Compare runs with the older ones; what the summary says of it."""
+        from jigsaw_opt.sweeps.bench.against import against
+
+        self.judged = against(self._old, rows, self.level)
+        return {"against": {"folder": str(self.folder), **asdict(self.judged)}}
+
+    @property
+    def code(self) -> int:
+        """Exit code of what was judged."""
+        return CHECK_FAILED if self.judged and self.judged.regressions else 0
+
+    def tell(self) -> None:
+        """Print what was judged: a table, and what limits it."""
+        from jigsaw_opt.cli.output import note, print_table
+
+        if self.judged is None:
+            return
+        heads = (
+            "solver",
+            "measure",
+            "instances",
+            "better",
+            "worse",
+            "ratio",
+            "95 % interval",
+            "p",
+            "p, Holm",
+            "verdict",
+        )
+        print_table(heads, map(_cells, self.judged.changes), heads[2:9])
+        if self.judged.unpaired:
+            note(f"{self.judged.unpaired} runs have no older one of the same task in {self.folder}")
+        if self.judged.hosts > 1:
+            note(f"{self.judged.hosts} machines made these runs, and each takes its own time for the same work")
+
+
+def _cells(it: Change) -> tuple[object, ...]:
+    from jigsaw_opt.sweeps.bench.summary import line_name
+
+    interval = None if it.low is None else f"{it.low:.4f} to {it.high:.4f}"
+    ratio = None if it.ratio is None else f"{it.ratio:.4f}"
+    what = line_name(it.solver, it.time_limit), it.measure, it.instances, it.better, it.worse
+    return *what, ratio, interval, f"{it.p:.3g}", f"{it.adjusted_p:.3g}", it.verdict

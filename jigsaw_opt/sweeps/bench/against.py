@@ -1,0 +1,164 @@
+"""Runs of the same tasks before and after a change: what is worse, and whether chance alone would do the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, isfinite, isnan, log
+from statistics import fmean, median
+from typing import Any, TypeAlias
+
+from jigsaw_opt.sweeps.bench.summary import grouped, integral
+from jigsaw_opt.sweeps.pairs import bootstrap_interval, holm, sign_test
+
+__all__ = ["Against", "Change", "against"]
+
+Row: TypeAlias = Mapping[str, Any]
+Pair: TypeAlias = tuple[Row, Row]
+_LEAST_SECONDS = 0.01
+_SAME = 1e-9
+"""Logarithms of ratios that differ by less are rounding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a measure of a solver has changed; less is better. Every figure is defined in docs/bench.md.
+
+    Parameters
+    ----------
+    solver, time_limit, measure
+        Which.
+    instances, better, worse
+        Number of instances; of those where the median over seeds of the ratio is below 1, and above 1.
+    ratio
+        Geometric mean over instances of these medians, new by old; over those where both have a value.
+        None where none has.
+    low, high
+        Ends of its 95 % interval; None for fewer than two instances.
+    p, adjusted_p
+        Exact two-sided sign test of `better` and `worse`; the same after Holm over all changes.
+    verdict
+        ``worse`` or ``better`` where `adjusted_p` is at most the level, else ``no clear change``.
+    """
+
+    solver: str
+    time_limit: float | None
+    measure: str
+    instances: int
+    better: int
+    worse: int
+    ratio: float | None
+    low: float | None
+    high: float | None
+    p: float
+    adjusted_p: float = 1.0
+    verdict: str = "no clear change"
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """New runs beside old ones.
+
+    Parameters
+    ----------
+    level
+        Of significance, for all changes together.
+    pairs, unpaired
+        Numbers of new runs with an old one of the same task, and without.
+    hosts
+        Number of machines that made the pairs; times of several are not the same.
+    changes
+        A solver, time limit and measure each.
+    """
+
+    level: float
+    pairs: int
+    unpaired: int
+    hosts: int
+    changes: tuple[Change, ...]
+
+    @property
+    def regressions(self) -> tuple[Change, ...]:
+        """What is worse."""
+        return tuple(change for change in self.changes if change.verdict == "worse")
+
+
+def against(old: Mapping[str, Row], new: Sequence[Row], level: float = 0.05) -> Against:
+    """Set runs against older ones of the same instance, solver, seed, limits and threads.
+
+    Parameters
+    ----------
+    old
+        The older rows by key.
+    new
+        The rows that are judged.
+    level
+        Of significance: how likely chance alone makes any change count as a regression, at most.
+    """
+    pairs = [(old[row["key"]], row) for row in new if row["key"] in old]
+    lines = grouped(pairs, lambda pair: (pair[1]["solver"], pair[1]["time_limit"]))
+    changes = [
+        change
+        for (solver, limit), own in lines.items()
+        for measure, ratio in _MEASURES.items()
+        if (change := _change(solver, limit, measure, own, ratio))
+    ]
+    judged = [
+        replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))
+        for change, p in zip(changes, holm([change.p for change in changes]), strict=True)
+    ]
+    hosts = {row.get("host") for pair in pairs for row in pair}
+    return Against(level, len(pairs), len(new) - len(pairs), len(hosts), tuple(judged))
+
+
+def _change(
+    solver: str, limit: float | None, measure: str, pairs: Sequence[Pair], ratio: Callable[[Row, Row], float | None]
+) -> Change | None:
+    instances = grouped(pairs, lambda pair: pair[1]["instance_sha256"]).values()
+    known = [[value for pair in own if (value := ratio(*pair)) is not None] for own in instances]
+    medians = [_median(values) for values in known if values]
+    if not medians:
+        return None
+    finite = [value for value in medians if isfinite(value)]
+    low, high = map(exp, bootstrap_interval(finite) or (inf, inf))
+    better, worse = sum(value < -_SAME for value in medians), sum(value > _SAME for value in medians)
+    return Change(
+        *(solver, limit, measure, len(medians), better, worse),
+        ratio=exp(fmean(finite)) if finite else None,
+        low=low if isfinite(low) else None,
+        high=high if isfinite(high) else None,
+        p=sign_test(better, worse),
+    )
+
+
+def _side(change: Change) -> str:
+    return "worse" if change.worse > change.better else "better"
+
+
+def _median(values: Sequence[float]) -> float:
+    """The median; halfway between ever better and ever worse nothing has changed."""
+    middle = median(values)
+    return 0.0 if isnan(middle) else middle
+
+
+def _log_ratio(old: float, new: float, least: float) -> float:
+    """The logarithm of new by old; no value at all is infinitely much."""
+    if isfinite(old) and isfinite(new):
+        return log(max(least, new) / max(least, old))
+    return 0.0 if old == new else inf if new == inf else -inf
+
+
+def _objective(old: Row, new: Row) -> float | None:
+    # Times are whole microseconds; an objective of 0 is as good as one of 1.
+    before, after = (inf if row.get("objective") is None else row["objective"] for row in (old, new))
+    return _log_ratio(before, after, 1)
+
+
+def _integral(old: Row, new: Row) -> float | None:
+    """None where a run that did not fail has no integral."""
+    before, after = integral(old), integral(new)
+    unknown = any(value == inf and row["error"] is None for value, row in ((before, old), (after, new)))
+    return None if unknown else _log_ratio(before, after, _LEAST_SECONDS)
+
+
+_MEASURES = {"objective": _objective, "primal_dual_integral": _integral}

@@ -1,0 +1,98 @@
+"""New runs beside old ones, on rows made by hand: no change, a shift, noise, plans that only one has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import pytest
+
+from jigsaw_opt.sweeps.bench.against import Against, Change, against
+
+
+def row(instance: int, seed: int, objective: int | None, integral: float | None = 1.0, **more: Any) -> dict[str, Any]:
+    known = {"solver": "a", "time_limit": 10.0, "error": None, "host": "h", **more}
+    key = f"{instance} {seed} {known['solver']}"
+    place = {"key": key, "instance_sha256": str(instance), "seed": seed}
+    return {**place, "objective": objective, "primal_dual_integral": integral, **known}
+
+
+def rows(objectives: Iterable[int | None], **more: Any) -> list[dict[str, Any]]:
+    """Two seeds for each instance."""
+    return [row(k, seed, objective, **more) for k, objective in enumerate(objectives) for seed in (0, 1)]
+
+
+def judged(old: list[dict[str, Any]], new: list[dict[str, Any]], level: float = 0.05) -> Against:
+    return against({it["key"]: it for it in old}, new, level)
+
+
+def objective(it: Against) -> Change:
+    return it.changes[0]
+
+
+def test_the_same_runs_have_not_changed() -> None:
+    it = judged(rows(range(100, 110)), rows(range(100, 110)))
+    assert (it.pairs, it.unpaired, it.hosts, it.regressions) == (20, 0, 1, ())
+    change = objective(it)
+    assert (change.instances, change.better, change.worse, change.ratio) == (10, 0, 0, 1.0)
+    assert (change.low, change.high, change.p, change.verdict) == (1.0, 1.0, 1.0, "no clear change")
+    assert [it.measure for it in it.changes] == ["objective", "primal_dual_integral"]
+
+
+def test_a_shift_is_worse_and_its_reverse_better() -> None:
+    old, new = rows([1000] * 10), rows([1100] * 10)
+    change = objective(judged(old, new))
+    assert (change.better, change.worse, change.verdict) == (0, 10, "worse")
+    assert (change.ratio, change.low, change.high) == pytest.approx((1.1, 1.1, 1.1))
+    # Holm: of two tests the smaller p counts twice.
+    assert (change.p, change.adjusted_p) == pytest.approx((2 / 1024, 4 / 1024))
+    back = judged(new, old)
+    assert objective(back).verdict == "better" and not back.regressions
+
+
+def test_the_level_and_the_number_of_tests_decide() -> None:
+    old, new = rows([100] * 6), rows([101] * 6)
+    assert objective(judged(old, new)).p == 2 / 64
+    assert objective(judged(old, new)).verdict == "no clear change"
+    assert objective(judged(old, new, level=0.1)).verdict == "worse"
+
+
+def test_noise_is_rarely_taken_for_a_change() -> None:
+    draw = Random(1)
+
+    def noisy() -> list[dict[str, Any]]:
+        return rows([draw.randint(900, 1100) for _ in range(20)], integral=None)
+
+    found = [judged(noisy(), noisy()) for _ in range(60)]
+    assert sum(bool(it.regressions) for it in found) <= 3
+    changes = [objective(it) for it in found]
+    assert sum(it.low is not None and it.high is not None and it.low <= 1 <= it.high for it in changes) >= 50
+    assert {len(it.changes) for it in found} == {1}, "no integrals are known"
+
+
+def test_a_plan_that_only_one_has_counts_for_the_sign_and_not_for_the_ratio() -> None:
+    change = objective(judged(rows([100, 100, None, 50]), rows([None, 100, 100, 100])))
+    assert (change.better, change.worse, change.ratio) == (1, 2, pytest.approx(2**0.5))
+    seeds = [row(0, 0, 100), row(0, 1, None)], [row(0, 0, None), row(0, 1, 100)]
+    change = objective(judged(*seeds))
+    assert (change.better, change.worse, change.ratio) == (0, 0, 1.0)
+
+
+def test_the_integral_is_judged_too_and_a_failure_counts_its_limit() -> None:
+    old = rows([100] * 9)
+    new = [row(k, seed, None, None, error="killed", host="i") for k in range(9) for seed in (0, 1)]
+    it = judged(old, new)
+    assert [(change.worse, change.ratio) for change in it.changes] == [(9, None), (9, pytest.approx(10))]
+    assert it.hosts == 2 and len(it.regressions) == 2
+
+
+def test_solvers_are_judged_apart_and_runs_without_an_older_one_are_counted() -> None:
+    old = rows([100] * 9) + rows([100] * 9, solver="b")
+    new = rows([100] * 9) + rows([120] * 9, solver="b") + [row(77, 0, 5)]
+    it = judged(old, new)
+    assert [(change.solver, change.verdict) for change in it.changes if change.measure == "objective"] == [
+        ("a", "no clear change"),
+        ("b", "worse"),
+    ]
+    assert (it.pairs, it.unpaired) == (36, 1)
