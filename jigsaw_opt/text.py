@@ -1,10 +1,13 @@
-"""Foreign text made safe: the names in a document, a trace or a file system are others' words."""
+"""Foreign text made safe, and misspelt words: the names in a document, a trace or a file system are others' words."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 
-__all__ = ["json_text", "printable", "readable"]
+__all__ = ["json_text", "nearest", "printable", "readable", "similar", "suggestion"]
+
+_LONGEST_WORD = 60
 
 
 def printable(text: str) -> str:
@@ -36,3 +39,23 @@ def json_text(value: object, indent: int | None = None, allow_nan: bool = False)
 def readable(name: str) -> str:
     """The name of a file as text that can be written: question marks for bytes that are no UTF-8."""
     return name.encode(errors="replace").decode()
+
+
+def similar(word: str, known: Iterable[str]) -> str | None:
+    """The known word that was most likely meant by a misspelt one; None where none is close."""
+    import difflib
+
+    near = difflib.get_close_matches(word[:_LONGEST_WORD], list(known), n=1)
+    return near[0] if near else None
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """What may have been meant by an unknown word; empty where nothing is close."""
+    near = similar(word, known)
+    return "" if near is None else f"did you mean {near!r}?"
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """What may have been meant by an unknown word, or else what there is."""
+    known = tuple(known)
+    return suggestion(word, known) or f"there are {', '.join(known) or 'none'}"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, TypeVar, get_args
 
-from jigsaw_opt.errors import MissingEngineError, Problems, UsageError
+from jigsaw_opt.errors import InvalidInputError, MissingEngineError, Problem, Problems, UsageError
+from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
     from jigsaw_opt.sweeps.bench.trials import Entry
@@ -79,7 +80,7 @@ def _objective(text: str) -> str:
     from jigsaw_opt.problem.instance import Objective
 
     if text not in get_args(Objective):
-        raise UsageError(f"no objective {text!r}; there are {', '.join(get_args(Objective))}")
+        raise UsageError(f"no objective {text!r}; {nearest(text, get_args(Objective))}")
     return text
 
 
@@ -121,12 +122,15 @@ def _entries(source: str) -> list[Entry]:
     from jigsaw_opt.instances import load, names, sets
     from jigsaw_opt.instances.sources import instance_from
     from jigsaw_opt.sweeps.bench.trials import Entry
-    from jigsaw_opt.text import readable
+    from jigsaw_opt.text import readable, suggestion
 
     if exists(source):
         return [Entry("files", readable(source), instance_from(source))]
     if source in sets():
         return [Entry(source, name, load(name)) for name in names(source)]
+    hint = suggestion(source, sets())
+    if hint and source.isalpha():  # as names of sets are, and no others
+        raise InvalidInputError([Problem(source, "there is no such file, set, instance or family", hint)])
     group = source.partition(":")[0].partition("/")[0]
     return [Entry(group, source, instance_from(source))]
 

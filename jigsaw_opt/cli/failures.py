@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems
+from jigsaw_opt.text import nearest
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -98,8 +99,9 @@ def _kinds(text: str) -> list[PartKind]:
     names = [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in KINDS]
     if unknown:
-        known = ", ".join(KINDS)
-        raise InvalidInputError(Problem("--kinds", f'there is no kind "{name}"', f"known: {known}") for name in unknown)
+        raise InvalidInputError(
+            Problem("--kinds", f'there is no kind "{name}"', nearest(name, KINDS)) for name in unknown
+        )
     return [kind for kind in KINDS if kind in names]
 
 

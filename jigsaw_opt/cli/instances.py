@@ -22,11 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print one row an instance."""
     from jigsaw_opt.cli.output import print_json, print_table
-    from jigsaw_opt.errors import UsageError
-    from jigsaw_opt.instances import sets
 
-    if arguments.set is not None and arguments.set not in sets():
-        raise UsageError(f"no set {arguments.set!r}; there are {', '.join(sets())}")
     rows = _rows(arguments.set)
     if arguments.json:
         print_json(rows)

@@ -1,21 +1,53 @@
-"""Reading the command line: argparse, with what users have typed made printable in its messages."""
+"""Reading the command line: argparse, with what users have typed made printable, and misspelt words answered."""
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import Any, NoReturn
 
-from jigsaw_opt.text import printable
+from jigsaw_opt.text import nearest, printable, suggestion
 
 __all__ = ["Parser", "add_threads"]
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors may repeat any argument; its subparsers are of this class too."""
+    """A parser whose errors may repeat any argument and say what was meant; its subparsers are of this class too."""
 
     def error(self, message: str) -> NoReturn:
         """Print usage and the message on one line, and exit."""
         super().error(printable(message))
+
+    # Typeshed has the overloads of the base.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, once every option is known: one that is misspelt would leave its value to another argument."""
+        self._require_options(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def _require_options(self, words: Sequence[str]) -> None:
+        shown = [it for action in self._actions if action.help != argparse.SUPPRESS for it in action.option_strings]
+        unknown = [word for word in self._options_among(words) if word not in self._option_string_actions]
+        if unknown:
+            told = (f"no option {word!r}" + _after(suggestion(word, shown)) for word in dict.fromkeys(unknown))
+            self.error(", ".join(told))
+
+    def _options_among(self, words: Sequence[str]) -> Iterator[str]:
+        """The long options among the words, up to a subcommand, which has its own."""
+        own = takewhile(lambda word: word != "--", words)
+        if self._subparsers is not None:
+            own = takewhile(lambda word: word.startswith("-"), own)
+        yield from (word.partition("=")[0] for word in own if word.startswith("--") and " " not in word)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            told = f"invalid choice: {value!r}; {nearest(str(value), map(str, action.choices))}"
+            raise argparse.ArgumentError(action, told)
+
+
+def _after(hint: str) -> str:
+    return f"; {hint}" if hint else ""
 
 
 def add_threads(parser: argparse._ActionsContainer, told: str) -> None:

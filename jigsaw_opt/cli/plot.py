@@ -71,11 +71,13 @@ def _with_foreground(picture: Picture, names: str | None) -> Picture:
     from dataclasses import replace
 
     from jigsaw_opt.errors import UsageError
+    from jigsaw_opt.text import nearest
 
     chosen = frozenset(name.strip() for name in names.split(",")) if names is not None else frozenset()
-    unknown = sorted(chosen - {job.name for job in picture.plan.jobs})
+    known = [job.name for job in picture.plan.jobs]
+    unknown = sorted(chosen.difference(known))
     if unknown:
-        raise UsageError(f"the plan has no job {unknown[0]!r}")
+        raise UsageError(*(f"the plan has no job {it!r}; {nearest(it, known)}" for it in unknown))
     return replace(picture, foreground=chosen)
 
 

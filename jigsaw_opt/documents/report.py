@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.text import similar
 
 __all__ = ["Place", "Report", "describe", "quoted"]
 
@@ -102,9 +103,7 @@ def _path(place: Place) -> str:
 
 
 def _suggestion(word: str, options: list[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(word[:_LONGEST_QUOTE], options, n=1)
-    if near:
-        return f"did you mean {quoted(near[0])}?"
+    near = similar(word, options)
+    if near is not None:
+        return f"did you mean {quoted(near)}?"
     return "known here: " + ", ".join(map(quoted, options)) if 0 < len(options) <= 8 else ""

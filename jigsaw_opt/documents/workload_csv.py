@@ -9,6 +9,7 @@ from jigsaw_opt.documents.csv_text import csv_text, restored
 from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
+from jigsaw_opt.text import nearest
 
 __all__ = ["columns_of", "decode_workload", "encode_workload"]
 
@@ -35,8 +36,8 @@ def columns_of(text: str) -> dict[str, str]:
         if not equals or not theirs or own in columns or theirs in columns.values():
             raise UsageError(f"columns are OURS=THEIRS between commas, each once, not {word!r}")
         if own not in (*_HEADER, *_SUBMIT, _DATED, *_DURATION):
-            known = ", ".join((*_HEADER, _DATED, *_DURATION))
-            raise UsageError(f"a workload has no column {own!r}; there are {known}")
+            known = nearest(own, (*_HEADER, _DATED, *_DURATION))
+            raise UsageError(f"a workload has no column {own!r}; {known}")
         columns[own] = theirs
     return columns
 
@@ -97,7 +98,7 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     known = _HEADER if duration is None else ("name", "submit_us", "duration_us", "gpus", *_OPTIONAL)
     for name in table.columns:
         if name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
-            table.lines.add(1, f"unknown column {name!r}", f"known are {', '.join(known)}")
+            table.lines.add(1, f"unknown column {name!r}", nearest(name, known))
 
 
 def encode_workload(workload: Workload) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.instances.pipelines import PIPELINES
 from jigsaw_opt.instances.recipes import FAMILIES
 from jigsaw_opt.instances.shops import SHOPS
+from jigsaw_opt.text import nearest, suggestion
 
 if TYPE_CHECKING:
     from jigsaw_opt.problem.instance import Instance
@@ -94,7 +94,7 @@ def names(set_name: str | None = None) -> tuple[str, ...]:
     if set_name is None:
         return tuple(name for each in _RECIPES for name in names(each))
     if set_name not in _RECIPES:
-        raise UsageError(f"no set {set_name!r}; there are {', '.join(_RECIPES)}")
+        raise UsageError(f"no set {set_name!r}; {nearest(set_name, _RECIPES)}")
     if set_name in _SEEDS:
         return tuple(f"{set_name}/{seed:03}" for seed in range(_SEEDS[set_name]))
     return tuple(f"{set_name}/{recipe}" for recipe in _RECIPES[set_name])
@@ -110,8 +110,7 @@ def resolve(name: str) -> str:
     """
     known = name if "/" in name else name.replace("-", "/", 1)
     if known not in names():
-        near = get_close_matches(known, names(), n=3)
-        raise UsageError(f"no bundled instance {name!r}" + (f"; did you mean {', '.join(near)}?" if near else ""))
+        raise UsageError("; ".join(filter(None, (f"no bundled instance {name!r}", suggestion(known, names())))))
     return known
 
 

@@ -24,7 +24,7 @@ from jigsaw_opt.problem.job import FreeDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.memory import needed_bytes
 from jigsaw_opt.problem.model import Model, Segment
 from jigsaw_opt.problem.timetable import Gpu
-from jigsaw_opt.system.plugins import nearest
+from jigsaw_opt.text import nearest
 
 __all__ = ["Draft", "HiddenPlace", "draft", "families", "generate"]
 

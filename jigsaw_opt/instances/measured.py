@@ -11,6 +11,7 @@ from jigsaw_opt.problem.cluster import Server
 from jigsaw_opt.problem.instance import Horizon, Instance, Objective
 from jigsaw_opt.problem.job import Depth, FreeDepth, FullDepth, Job, StaircaseDepth
 from jigsaw_opt.problem.model import Model
+from jigsaw_opt.text import nearest
 
 __all__ = ["DEPTHS", "MeasuredSetting", "instance_of"]
 
@@ -60,7 +61,7 @@ def instance_of(name: str, models: Mapping[str, Model], setting: MeasuredSetting
     """
     for value, known, what in ((setting.topology, TOPOLOGIES, "topology"), (setting.depth, DEPTHS, "depth rule")):
         if value not in known:
-            raise UsageError(f"no {what} {value!r}; there are {', '.join(known)}")
+            raise UsageError(f"no {what} {value!r}; {nearest(value, known)}")
     servers = [
         Server(f"s{k}", setting.gpu_type, setting.gpus, setting.gpu_memory, setting.fabric_bandwidth)
         for k in range(setting.servers)

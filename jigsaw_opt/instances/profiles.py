@@ -25,6 +25,7 @@ from jigsaw_opt.instances.gpus import GPU_TYPES, GpuType
 from jigsaw_opt.instances.layers import Layer
 from jigsaw_opt.problem.costs import ceil_fraction
 from jigsaw_opt.problem.model import Model, Segment
+from jigsaw_opt.text import nearest
 
 __all__ = ["even_bounds", "profile"]
 
@@ -59,7 +60,7 @@ def profile(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> M
 def _units(name: str, batch: int, gpu_types: Sequence[str], segments: int) -> tuple[Unit, ...]:
     for key, known in ((name, ARCHITECTURES), *((gpu_type, GPU_TYPES) for gpu_type in gpu_types)):
         if key not in known:
-            raise UsageError(f"no profile of {key!r}; there are {', '.join(known)}")
+            raise UsageError(f"no profile of {key!r}; {nearest(key, known)}")
     units = ARCHITECTURES[name]()
     if batch < 1 or not 1 <= segments <= len(units) or not gpu_types:
         raise UsageError(f"{name} has 1 to {len(units)} segments, a batch of at least 1 and at least one GPU type")

@@ -10,6 +10,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.instances.catalogue import load, names
 from jigsaw_opt.instances.families import families, generate
 from jigsaw_opt.problem.instance import Instance, Objective
+from jigsaw_opt.text import nearest, similar, suggestion
 
 __all__ = ["OBJECTIVES", "SIZES", "generated", "instance_from"]
 
@@ -40,20 +41,19 @@ def instance_from(source: str) -> Instance:
             return load(source)
         if source.partition(":")[0] in families() and ":" in source:
             return _of_family(source)
-        near = _near(source)
-        if near is not None:
-            what = "there is no such file, bundled instance or family"
-            raise InvalidInputError([Problem(source, what, f"did you mean {near!r}?")])
+        hint = _hint(source)
+        if hint:
+            raise InvalidInputError([Problem(source, "there is no such file, bundled instance or family", hint)])
     return load_instance(source)
 
 
-def _near(source: str) -> str | None:
-    """The name or family that may have been meant."""
-    from difflib import get_close_matches
-
+def _hint(source: str) -> str:
+    """Which name or family may have been meant."""
     family, colon, rest = source.partition(":")
-    found = get_close_matches(family, families() if colon else names(), 1)
-    return f"{found[0]}{colon}{rest}" if found else None
+    if not colon:
+        return suggestion(source, [*names(), *(f"{known}:0" for known in families())])
+    near = similar(family, families())
+    return "" if near is None else f"did you mean '{near}:{rest}'?"
 
 
 def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Instance:
@@ -66,7 +66,7 @@ def generated(family: str, seed: int, changes: Mapping[str, int | str]) -> Insta
     """
     for name, value in changes.items():
         if name == "objective" and value not in OBJECTIVES:
-            raise UsageError(f"objective is one of {', '.join(OBJECTIVES)}, not {value!r}")
+            raise UsageError(f"no objective {value!r}; {nearest(str(value), OBJECTIVES)}")
         if isinstance(value, int) and value < 1:
             raise UsageError(f"{name} is at least 1, not {value}")
     return generate(family, seed, **changes)
@@ -89,5 +89,7 @@ def _change(source: str, change: str) -> tuple[str, int | str]:
     if name == "objective":
         return name, value
     if name not in SIZES or not _is_number(value):
-        raise UsageError(f"{source}: a change is NAME=N with {', '.join(SIZES)}, or objective=NAME, not {change!r}")
+        known = f"NAME=N with {', '.join(SIZES)}, or objective=NAME"
+        hint = "" if name in SIZES else suggestion(name, (*SIZES, "objective"))
+        raise UsageError("; ".join(filter(None, (f"{source}: a change is {known}, not {change!r}", hint))))
     return name, int(value)

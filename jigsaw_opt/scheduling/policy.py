@@ -14,7 +14,8 @@ from jigsaw_opt.problem.workload import TraceJob
 from jigsaw_opt.scheduling.allocation import Decision, Share
 from jigsaw_opt.scheduling.performance import Performance
 from jigsaw_opt.scheduling.plain import NumberLimits, Plain, Shape, checked, fields, whole
-from jigsaw_opt.system.plugins import load, nearest, registered
+from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.text import nearest
 
 __all__ = [
     "GROUP",

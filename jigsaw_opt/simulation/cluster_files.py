@@ -16,9 +16,10 @@ from xml.etree.ElementTree import ParseError
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.reading import read_file
-from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+from jigsaw_opt.text import suggestion
 
 __all__ = ["FORMATS", "cluster_in_words"]
 
@@ -34,11 +35,14 @@ def cluster_in_words(text: str) -> Cluster | None:
     InvalidInputError
         The file cannot be read, or with every problem of it.
     UsageError
-        As of `grid`.
+        As of `grid`, or the format is misspelt.
     """
     name, colon, path = text.partition(":")
     if not colon or name not in FORMATS:
-        return grid(text)
+        made, hint = grid(text), suggestion(name, FORMATS) if colon else ""
+        if made is None and hint:
+            raise UsageError(f"no format {name!r} of clusters; {hint}")
+        return made
     return FORMATS[name](read_file(path), path)
 
 

@@ -11,6 +11,7 @@ from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.contention import Degraded, FairSharing
 from jigsaw_opt.problem.contention import LinkSharing as Division
 from jigsaw_opt.scheduling.link_routes import LinkRoutes
+from jigsaw_opt.text import nearest
 
 __all__ = ["CONTENTIONS", "LinkContention", "contention_of"]
 
@@ -59,8 +60,10 @@ def contention_of(text: str, cluster: Cluster) -> LinkContention | None:
         There is no such kind, or the loss is not a number of at least 0.
     """
     kind, _, loss = text.partition(":")
-    if kind not in CONTENTIONS or (loss and kind != "degraded"):
-        raise UsageError(f"no contention {text!r}; there are {', '.join(CONTENTIONS)}, the last as in degraded:0.2")
+    if kind not in CONTENTIONS:
+        raise UsageError(f"no contention {kind!r}; {nearest(kind, CONTENTIONS)}")
+    if loss and kind != "degraded":
+        raise UsageError(f"contention {kind!r} has no loss, as degraded:0.2 has; what is {loss!r}?")
     if kind == "exclusive":
         return None
     if kind == "fair":

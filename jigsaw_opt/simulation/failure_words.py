@@ -9,8 +9,7 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.simulation.outages import CHECKPOINT_US, Failures, ListedEvents, OutageEvent, RandomEvents
-from jigsaw_opt.system.plugins import nearest
-from jigsaw_opt.text import readable
+from jigsaw_opt.text import nearest, readable
 
 __all__ = ["failures_of"]
 

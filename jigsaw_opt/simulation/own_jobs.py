@@ -23,6 +23,7 @@ from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.scheduling.performance.profiled import Profiled
 from jigsaw_opt.scheduling.performance.seconds import Seconds
 from jigsaw_opt.simulation.cluster_files import cluster_in_words
+from jigsaw_opt.text import nearest, suggestion
 
 __all__ = ["Assumption", "OwnJob", "OwnRequest", "jobs_of", "own_instance", "own_job"]
 
@@ -192,7 +193,7 @@ def _check_words(request: OwnRequest, problems: list[Problem]) -> None:
         ("objective", request.objective, get_args(Objective)),
     ):
         if value not in known:
-            problems.append(Problem(what, f"is one of {', '.join(known)}, not {value!r}"))
+            problems.append(Problem(what, f"is one of {', '.join(known)}, not {value!r}", suggestion(value, known)))
     for what, number in (("bandwidth", request.bandwidth), ("segments", request.segments)):
         if number is not None and number < 1:
             problems.append(Problem(what, f"is at least 1, not {number}"))
@@ -229,8 +230,8 @@ def _networks(request: OwnRequest, cluster: Cluster | None, problems: list[Probl
         if word in request.measured:
             continue
         if network not in ARCHITECTURES:
-            known = ", ".join((*ARCHITECTURES, *request.measured))
-            problems.append(Problem(f"model {word}", "is not known", f"known are {known}; a profile adds others"))
+            known = nearest(network, (*ARCHITECTURES, *request.measured))
+            problems.append(Problem(f"model {word}", "is not known", f"{known}; a profile adds others"))
         elif batch < 1:
             problems.append(Problem(f"model {word}", "has a batch of at least 1"))
         elif cluster is not None and _data_sheets(word, cluster, problems) and request.segments >= 1:

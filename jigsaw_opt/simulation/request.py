@@ -12,9 +12,9 @@ from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.documents.workload_csv import columns_of
-from jigsaw_opt.errors import Problems, UsageError
+from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
 from jigsaw_opt.instances.sources import instance_from
-from jigsaw_opt.instances.workloads import bundled_workload
+from jigsaw_opt.instances.workloads import bundled_workload, workload_names
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.model import Model
@@ -31,8 +31,7 @@ from jigsaw_opt.simulation.engine import Simulation
 from jigsaw_opt.simulation.failure_words import failures_of
 from jigsaw_opt.simulation.mix import with_models
 from jigsaw_opt.simulation.setting import Setting
-from jigsaw_opt.system.plugins import nearest
-from jigsaw_opt.text import readable
+from jigsaw_opt.text import nearest, readable, suggestion
 
 __all__ = ["Prepared", "SimulationRequest", "prepare", "prepare_all"]
 
@@ -272,8 +271,17 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
         raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
     if name not in READERS or not file:
         name, file = "csv", text
-    bundled = None if exists(file) else bundled_workload(file)
+    bundled = None if exists(file) else _bundled(file)
     return read_trace(name, read_file(bundled or file), readable(file), accept, columns)
+
+
+def _bundled(name: str) -> Path | None:
+    """The file of a bundled workload; None where the name is another's."""
+    hint = suggestion(name, workload_names())
+    found = bundled_workload(name)
+    if found is None and hint:
+        raise InvalidInputError([Problem(name, "there is no such file or bundled workload", hint)])
+    return found
 
 
 def _accepting(cluster: Cluster, performance: Performance | None) -> Accept:

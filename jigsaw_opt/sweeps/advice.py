@@ -18,6 +18,7 @@ from jigsaw_opt.sweeps.simulations import task_of
 from jigsaw_opt.sweeps.sweep import sweep
 from jigsaw_opt.sweeps.task import SweepEngine, SweepTask, never
 from jigsaw_opt.sweeps.variants import Variant, variants
+from jigsaw_opt.text import nearest
 
 __all__ = ["MEASURES", "Advice", "Advisor", "Effect", "PolicyFigures"]
 
@@ -141,7 +142,7 @@ class Advisor:
         self, base: SimulationRequest, policies: Sequence[str] | None, seeds: Sequence[int], measure: str
     ) -> None:
         if measure not in MEASURES:
-            raise UsageError(f"no measure {measure!r}; there are {', '.join(MEASURES)}")
+            raise UsageError(f"no measure {measure!r}; {nearest(measure, MEASURES)}")
         self.base, self.seeds, self.measure = base, tuple(dict.fromkeys(seeds)), measure
         # Only the seed changes what jobs there are: everything is read once a seed, and variants share it.
         found = prepare_all(replace(base, seed=seed) for seed in self.seeds)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import nearest
 
-__all__ = ["load", "nearest", "registered"]
+__all__ = ["load", "registered"]
 
 
 def registered(group: str) -> tuple[str, ...]:
@@ -33,12 +33,3 @@ def load(group: str, kind: str, name: str) -> Any:
     if not points:
         raise UsageError(f"no {kind} {name!r}; {nearest(name, registered(group))}")
     return points[0].load()
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """What may have been meant by an unknown word, or else what there is."""
-    import difflib
-
-    known = tuple(known)
-    near = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known) or 'none'}"

@@ -19,6 +19,7 @@ from jigsaw_opt.solvers.result import Event, Status, StoppedBy
 from jigsaw_opt.solvers.solve import solve
 
 DATA = Path(__file__).parents[1] / "data"
+SIMULATE = ("simulate", "--cluster", "2x4", "-o", "none")
 
 
 def run(*arguments: object) -> int:
@@ -32,13 +33,46 @@ def run(*arguments: object) -> int:
         (("solve", "podd:0"), 3, "did you mean 'pod:0'?"),
         (("generate", "podd", "--seed", 0), 2, "did you mean 'pod'?"),
         (("solve", "server/demo", "--solver", "gredy"), 2, "did you mean 'greedy'?"),
+        (("solve", "rack"), 3, "did you mean 'rack:0'?"),
+        (("solve", "rack:1:laod=90"), 2, "did you mean 'load'?"),
+        (("generate", "tiny", "--objective", "makspan"), 2, "did you mean 'makespan'?"),
+        (("solve", "server/demo", "--time-limt", 5), 2, "no option '--time-limt'; did you mean '--time-limit'?"),
+        (("solve", "--sed=3"), 2, "no option '--sed'; did you mean '--seed'?"),
+        (("slove", "server/demo"), 2, "did you mean 'solve'?"),
+        (("--vrsion",), 2, "did you mean '--version'?"),
+        (("instances", "rak"), 2, "did you mean 'rack'?"),
+        (("bench", "rak", "-o", "none"), 3, "did you mean 'rack'?"),
+        (("schema", "plann"), 2, "did you mean 'plan'?"),
+        (("failures", DATA / "pair.json", DATA / "pair.plan.json", "--kinds", "linc"), 3, "did you mean 'link'?"),
+        ((*SIMULATE, "--workload", "dya", "--policy", "fifo"), 3, "did you mean 'day'?"),
+        ((*SIMULATE, "--workload", "slrum:x", "--policy", "fifo"), 2, "did you mean 'slurm'?"),
+        ((*SIMULATE, "--workload", "day", "--policy", "fifi"), 2, "did you mean 'fifo'?"),
+        ((*SIMULATE, "--workload", "day", "--policy", "fifo", "--contention", "fiar"), 2, "did you mean 'fair'?"),
+        ((*SIMULATE, "--workload", "day", "--policy", "fifo", "--performance", "secnds"), 2, "mean 'seconds'?"),
+        ((*SIMULATE, "--workload", "day", "--policy", "fifo", "--cluster", "sinof:x"), 2, "did you mean 'sinfo'?"),
+        (("explain", DATA / "pair.json", DATA / "pair.plan.json", "aa"), 2, "did you mean 'a'?"),
     ],
 )
 def test_a_misspelt_word_has_a_suggestion(
     given: tuple[object, ...], code: int, meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(*given) == code
+    try:
+        assert run(*given) == code
+    except SystemExit as ended:  # argparse's own
+        assert ended.code == code
     assert meant in capsys.readouterr().err
+    assert not Path("none").exists()
+
+
+def test_what_follows_two_dashes_is_no_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("solve", "--", "--time-limt") == 3
+    assert "--time-limt: cannot be read" in capsys.readouterr().err
+
+
+def test_a_word_that_resembles_none_is_told_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("export", "server/demo", "--to", "x", "-o", "none")
+    assert "invalid choice: 'x'; there are perfetto, mps, lp" in capsys.readouterr().err
 
 
 def test_a_plan_of_another_instance_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_everything_that_is_wrong_with_words_and_files(tmp_path: Path, capsys: p
     assert told.startswith("error: 4 problems\n")
     assert all(word in told for word in ("--job: a job is ", "none.csv", "--profile: a profile is ", "net.json"))
     assert main(["new", "--job", "a:resnet5:1:1", "-o", str(output)]) == 3
-    assert "known are resnet50, vgg16" in capsys.readouterr().err
+    assert "model resnet5: is not known (did you mean 'resnet50'?" in capsys.readouterr().err
     assert not output.exists()
 
 

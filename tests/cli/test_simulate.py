@@ -53,7 +53,7 @@ def test_a_bad_trace_lists_everything_and_writes_nothing(
     assert capsys.readouterr().err.splitlines()[1:] == [
         f"  {bad}:2: submit_s is negative: -5",
         f"  {bad}:3: job 'b' needs 99 GPUs and the cluster has {count}",
-        f"  {bad}:3: no model 'nit'; there are net",
+        f"  {bad}:3: no model 'nit'; did you mean 'net'?",
     ]
     assert not (tmp_path / "out").exists()
 

@@ -60,7 +60,7 @@ def test_every_problem_of_the_header() -> None:
         "t:1: two columns are called 'gpus'",
         "t:1: 2 columns with the time of submission (one of submit_us, submit_ms, submit_s, submit_h, submit)",
         "t:1: no column 'model', nor one with the duration (one of duration_us, duration_ms, duration_s, duration_h)",
-        "t:1: unknown column 'colour' (known are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
+        "t:1: unknown column 'colour' (there are name, submit_us, model, gpus, iterations, min_gpus, max_gpus, "
         "weight, batch_size, foreground)",
     ]
 

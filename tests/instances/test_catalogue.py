@@ -41,7 +41,7 @@ def test_names_work_with_a_slash_and_with_a_dash() -> None:
 
 
 def test_unknown_names_are_refused_with_near_ones() -> None:
-    with pytest.raises(UsageError, match="did you mean tiny/04"):
+    with pytest.raises(UsageError, match="did you mean 'tiny/042'"):
         load("tiny/0422")
     with pytest.raises(UsageError, match="no set 'huge'"):
         names("huge")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jigsaw_opt.documents.csv_text import restored
 from jigsaw_opt.documents.readers.table import JobTable, Row
+from jigsaw_opt.text import nearest
 
 __all__ = ["OutageLine", "read_outages"]
 
@@ -45,7 +46,7 @@ def read_outages(data: bytes | str, source: str, known: Mapping[str, Collection[
         table.lines.add(1, f"{len(times)} columns with the time of the event", f"one of {', '.join(_TIMES)}")
     for name in table.columns:
         if name not in (*_TIMES, *_REQUIRED):
-            table.lines.add(1, f"unknown column {name!r}", f"known are time_s, {', '.join(_REQUIRED)}")
+            table.lines.add(1, f"unknown column {name!r}", nearest(name, (*_TIMES, *_REQUIRED)))
     table.lines.raise_if_any()
     read = [(_event(row, times[0], known), row) for row in table]
     good = sorted((pair for pair in read if pair[1].good), key=lambda pair: (pair[0].time_us, pair[1].number))

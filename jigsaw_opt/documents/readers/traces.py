@@ -8,7 +8,7 @@ from importlib import import_module
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import Workload
-from jigsaw_opt.text import readable
+from jigsaw_opt.text import nearest, readable
 
 __all__ = ["READERS", "read_trace"]
 
@@ -58,7 +58,7 @@ def read_trace(
         With every line that is wrong.
     """
     if name not in READERS:
-        raise UsageError(f"no format {name!r} of traces; there are {', '.join(sorted(READERS))}")
+        raise UsageError(f"no format {name!r} of traces; {nearest(name, sorted(READERS))}")
     if columns and name != "csv":
         raise UsageError(f"names of columns are for workloads in our own format, and {readable(source)} is {name!r}")
     module, _, function = READERS[name].partition(":")

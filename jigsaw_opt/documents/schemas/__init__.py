@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.depth import DepthPlugin, depth_class, plugins
+from jigsaw_opt.text import nearest
 
 __all__ = ["Kind", "depth_schema", "schema", "shipped"]
 
@@ -43,7 +44,7 @@ def schema(kind: Kind) -> dict[str, Any]:
 def shipped(kind: Kind) -> dict[str, Any]:
     """The schema as it is without the depth rules that installed packages add; see `schema`."""
     if kind not in get_args(Kind):
-        raise UsageError(f"no schema for {kind!r}; there are {', '.join(map(repr, get_args(Kind)))}")
+        raise UsageError(f"no schema for {kind!r}; {nearest(kind, get_args(Kind))}")
     loaded: dict[str, Any] = json.loads(files(__name__).joinpath(f"{kind}.json").read_bytes())
     if kind in _PARTS_OF:
         loaded["$defs"] = {**shipped(_PARTS_OF[kind])["$defs"], **loaded["$defs"]}

@@ -19,6 +19,7 @@ from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.correct import require_correct
 from jigsaw_opt.solvers.options import Options
 from jigsaw_opt.system.interrupts import on_interrupt
+from jigsaw_opt.text import suggestion
 
 __all__ = ["fill"]
 
@@ -79,7 +80,9 @@ def _background(instance: Instance, foreground: Sequence[str]) -> tuple[str, ...
     names = [job.name for job in instance.jobs]
     unknown = [name for name in foreground if name not in names]
     if unknown:
-        raise InvalidInputError([Problem("$.jobs", f'no job is called "{name}"') for name in unknown])
+        raise InvalidInputError(
+            [Problem("$.jobs", f'no job is called "{name}"', suggestion(name, names)) for name in unknown]
+        )
     if instance.horizon != "cyclic":
         raise UsageError(f"instance {instance.name!r} has a finite horizon; holes of a period need a cyclic one")
     left = [job for job in instance.jobs if job.name not in foreground]

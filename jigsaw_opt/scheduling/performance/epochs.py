@@ -16,6 +16,7 @@ from jigsaw_opt.problem.workload import StageTimes, TraceJob
 from jigsaw_opt.scheduling.allocation import Share
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 from jigsaw_opt.scheduling.performance.profiles import ApplicationProfile, BatchSplit
+from jigsaw_opt.text import nearest
 
 __all__ = ["Epochs", "epochs"]
 
@@ -62,7 +63,7 @@ class Epochs:
         if any((1,) not in profile.application.placements for profile in tables):
             return f"model {job.model!r} was not measured on one GPU"
         if profile is None:
-            return f"no model {job.model!r}; there are {', '.join(sorted(self._models))}"
+            return f"no model {job.model!r}; {nearest(job.model, sorted(self._models))}"
         if job.batch_size is None or not profile.smallest_batch <= job.batch_size <= profile.largest_batch:
             bounds = f"from {profile.smallest_batch} to {profile.largest_batch}"
             return f"batch size {job.batch_size} of {job.model!r} is not {bounds}"

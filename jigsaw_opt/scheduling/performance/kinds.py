@@ -10,6 +10,7 @@ from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.workload import StageTimes
 from jigsaw_opt.scheduling.performance.protocol import Performance
+from jigsaw_opt.text import nearest
 
 __all__ = ["FROM_TRACE", "KINDS", "performance_of"]
 
@@ -51,7 +52,7 @@ def performance_of(
         With everything that is wrong in the source.
     """
     if kind not in KINDS:
-        raise UsageError(f"no performance {kind!r}; there are {', '.join(sorted(KINDS))}")
+        raise UsageError(f"no performance {kind!r}; {nearest(kind, sorted(KINDS))}")
     module, _, function = KINDS[kind].partition(":")
     made: Performance = getattr(import_module(module), function)(source, cluster, stages or {})
     return made

@@ -18,6 +18,7 @@ from jigsaw_opt.scheduling.performance.filling import FilledShares
 from jigsaw_opt.scheduling.performance.groups import Timetabled
 from jigsaw_opt.scheduling.performance.pace import UNITS, Pace, rate_of
 from jigsaw_opt.scheduling.performance.places import Places
+from jigsaw_opt.text import nearest
 
 __all__ = ["Profiled", "profiled"]
 
@@ -58,7 +59,7 @@ class Profiled:
         """A model that is not there, that no GPU can run, or no number of iterations."""
         model = self.models.get(job.model)
         if model is None:
-            return f"no model {job.model!r}; there are {', '.join(sorted(self.models))}"
+            return f"no model {job.model!r}; {nearest(job.model, sorted(self.models))}"
         if job.iterations is None:
             return "has no number of iterations"
         fitting = sum(self.cluster.servers[s].gpus for s in self._fitting(model))

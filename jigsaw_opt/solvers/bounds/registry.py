@@ -7,7 +7,8 @@ from functools import cache
 
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.solvers.bounds.relaxation import Relaxation
-from jigsaw_opt.system.plugins import load, nearest, registered
+from jigsaw_opt.system.plugins import load, registered
+from jigsaw_opt.text import nearest
 
 __all__ = ["GROUP", "names", "relaxations"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from importlib import import_module
 from typing import TypeAlias
 
 from jigsaw_opt.errors import UsageError
+from jigsaw_opt.text import suggestion
 
 __all__ = ["Parameter", "check_names", "require_parameters"]
 
@@ -59,5 +59,4 @@ def check_names(
         if name in kept:
             yield name, f"parameter {name!r} of {engine} is kept as it is: what the solver proves rests on it"
         elif name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            yield name, f"{engine} has no parameter {name!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+            yield name, "; ".join(filter(None, (f"{engine} has no parameter {name!r}", suggestion(name, known))))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jigsaw_opt.errors import UsageError
@@ -10,8 +10,9 @@ from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.plan import Plan
 from jigsaw_opt.solvers.explanation.chain import KINDS, Chains, ChainStep, StepKind
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
+from jigsaw_opt.text import suggestion
 
-__all__ = ["Explainer", "JobExplanation", "NamedStep", "WaitTotal", "WorkerTime", "explain"]
+__all__ = ["Explainer", "JobExplanation", "NamedStep", "WaitTotal", "WorkerTime", "explain", "require_job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +150,7 @@ class Explainer:
     def number(self, name: str) -> int:
         """Number of a job by its name; a `UsageError` where there is none."""
         names = [job.name for job in self._order.jobs]
-        if name not in names:
-            raise UsageError(f"the plan has no job {name!r}; its jobs are:", *names)
+        require_job(name, names)
         return names.index(name)
 
     def of(self, job: int) -> JobExplanation:
@@ -220,3 +220,17 @@ def _by_kind(spent: Iterable[tuple[StepKind, int]]) -> dict[StepKind, int]:
     for kind, us in spent:
         found[kind] += us
     return found
+
+
+def require_job(name: str, names: Sequence[str]) -> None:
+    """Refuse a job that a plan does not have.
+
+    Raises
+    ------
+    UsageError
+        There is none of this name; with the one that was meant, or all.
+    """
+    if name not in names:
+        hint = suggestion(name, names)
+        told = (hint,) if hint else ("its jobs are:", *names)
+        raise UsageError(f"the plan has no job {name!r}; {told[0]}", *told[1:])

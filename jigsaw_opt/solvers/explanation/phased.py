@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.instance import Instance
 from jigsaw_opt.problem.phased_plan import Phase, PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, ShapedJobPlan
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.explain import Explainer
+from jigsaw_opt.solvers.explanation.explain import Explainer, require_job
 from jigsaw_opt.solvers.resolve.kept_order import KeptOrder
 
 __all__ = ["PhaseTime", "PhasedExplanation", "Stretch", "StretchKind", "explain_phased"]
@@ -144,8 +143,8 @@ def explain_phased(instance: Instance, plan: PhasedPlan, job: str | None = None)
         There is no job of this name.
     """
     names = [it.name for it in instance.jobs]
-    if job is not None and job not in names:
-        raise UsageError(f"the plan has no job {job!r}; its jobs are:", *names)
+    if job is not None:
+        require_job(job, names)
     parts = defaultdict[str, list[_JobPart]](list)
     for group, number, phase in plan.all_phases():
         for own in phase.jobs:

@@ -9,6 +9,7 @@ from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem.operations import OperationGraph, Operations
 from jigsaw_opt.problem.phased_plan import PhasedPlan
 from jigsaw_opt.problem.plan import JobPlan, Plan
+from jigsaw_opt.text import suggestion
 
 __all__ = ["Fix", "breaches", "has_begun", "misplaced", "placements_of", "problems", "same_shape"]
 
@@ -50,7 +51,11 @@ def placements_of(plan: Plan | PhasedPlan, jobs: Sequence[str] | None = None) ->
     """
     parts = [plan] if isinstance(plan, Plan) else [phase for _, _, phase in plan.all_phases()]
     found = {job.name: job.gpus for part in parts for job in part.jobs if isinstance(job, JobPlan)}
-    missing = [Problem("$.jobs", f'the plan has no job "{name}"') for name in jobs or () if name not in found]
+    missing = [
+        Problem("$.jobs", f'the plan has no job "{name}"', suggestion(name, found))
+        for name in jobs or ()
+        if name not in found
+    ]
     if missing:
         raise InvalidInputError(missing)
     return found if jobs is None else {name: found[name] for name in jobs}

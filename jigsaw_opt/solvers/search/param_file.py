@@ -60,7 +60,7 @@ def as_toml(params: SearchParams) -> str:
 
 def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
     from jigsaw_opt.solvers.search.moves import names as registered
-    from jigsaw_opt.system.plugins import nearest
+    from jigsaw_opt.text import nearest
 
     for number, name in enumerate(names):
         if name not in registered():
@@ -69,7 +69,7 @@ def _unknown_moves(names: tuple[str, ...]) -> Iterator[Problem]:
 
 def _decoded(kind: type[T], document: Mapping[str, Any], path: str, problems: list[Problem]) -> T:
     """An object of a parameter class; what is wrong is left at its default and noted."""
-    from jigsaw_opt.system.plugins import nearest
+    from jigsaw_opt.text import nearest
 
     hints, known = get_type_hints(kind), {each.name: each for each in fields(kind)}  # type: ignore[arg-type]
     found: dict[str, Any] = {}
