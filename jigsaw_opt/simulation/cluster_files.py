@@ -1,10 +1,12 @@
-"""Clusters from what others write: ``sinfo`` of Slurm, and GraphML.
+"""Clusters from what others write: ``sinfo`` of Slurm, ``nvidia-smi topo -m``, and GraphML.
 
 ``sinfo:FILE`` is what ``sinfo -N -o "%N|%G"`` prints: a node a line under a header, with its generic resources as in
 ``gpu:a100:8(S:0-1)``. Nodes without a GPU are left out; all others stand behind one switch.
 
 ``graphml:FILE`` is a graph. A node with ``gpus`` is a server, any other a switch; ``gpu_type``, ``gpu_memory`` and
 ``fabric_bandwidth`` may be stated. An edge is a link with ``bandwidth`` in bytes a second and ``latency_us``.
+
+``nvidia-smi[,OPTION=VALUE...]:FILE`` is a matrix of GPUs, as `read_gpu_topology` tells.
 """
 
 from __future__ import annotations
@@ -19,31 +21,38 @@ from jigsaw_opt.documents.reading import read_file
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
+from jigsaw_opt.simulation.gpu_topology import read_gpu_topology
 from jigsaw_opt.text import suggestion
 
 __all__ = ["FORMATS", "cluster_in_words"]
 
 _GPUS = re.compile(r"gpu(?::(?P<type>[^:,()]+))?:(?P<gpus>[0-9]{1,6})(?![0-9])")
 _MOST = 10**15
+_WITH_OPTIONS = "nvidia-smi"
 
 
 def cluster_in_words(text: str) -> Cluster | None:
-    """A cluster as on the command line: ``FORMAT:FILE``, or as `grid` reads it; None where it is neither.
+    """A cluster as on the command line: ``FORMAT[,OPTIONS]:FILE``, or as `grid` reads it; None where it is neither.
 
     Raises
     ------
     InvalidInputError
         The file cannot be read, or with every problem of it.
     UsageError
-        As of `grid`, or the format is misspelt.
+        As of `grid`, the format is misspelt, or with every option that is wrong.
     """
-    name, colon, path = text.partition(":")
+    words, colon, path = text.partition(":")
+    name, comma, options = words.partition(",")
     if not colon or name not in FORMATS:
         made, hint = grid(text), suggestion(name, FORMATS) if colon else ""
         if made is None and hint:
             raise UsageError(f"no format {name!r} of clusters; {hint}")
         return made
-    return FORMATS[name](read_file(path), path)
+    if not comma:
+        return FORMATS[name](read_file(path), path)
+    if name != _WITH_OPTIONS:
+        raise UsageError(f"cluster {text}: {name} takes no options")
+    return read_gpu_topology(read_file(path), path, options)
 
 
 def read_sinfo(data: bytes | str, source: str) -> Cluster:
@@ -145,5 +154,9 @@ def _number(
     return int(value)
 
 
-FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {"graphml": read_graphml, "sinfo": read_sinfo}
+FORMATS: Mapping[str, Callable[[bytes | str, str], Cluster]] = {
+    "graphml": read_graphml,
+    "sinfo": read_sinfo,
+    _WITH_OPTIONS: read_gpu_topology,
+}
 """Readers by the name before the colon."""

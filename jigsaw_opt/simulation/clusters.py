@@ -10,7 +10,7 @@ from jigsaw_opt.instances.gpus import GPU_TYPES, server
 from jigsaw_opt.instances.topologies import star
 from jigsaw_opt.problem.cluster import Cluster, Server
 
-__all__ = ["LINK_BANDWIDTH", "behind_one_switch", "grid", "require_size", "typed_server"]
+__all__ = ["LINK_BANDWIDTH", "behind_one_switch", "grid", "require_count", "require_size", "typed_server"]
 
 _PART = re.compile(r"(?P<servers>[0-9]{1,6})x(?P<gpus>[0-9]{1,6})(?::(?P<type>[^+:/]+))?")
 _GPU_TYPE = "gpu"
@@ -29,8 +29,19 @@ def require_size(cluster: Cluster, text: str) -> None:
     UsageError
         It has none, or more than a million; called `text`.
     """
-    if not 1 <= cluster.gpu_count <= _MOST_GPUS:
-        raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {cluster.gpu_count}")
+    require_count(cluster.gpu_count, text)
+
+
+def require_count(gpus: int, text: str) -> None:
+    """Refuse so many GPUs, as `require_size` does.
+
+    Raises
+    ------
+    UsageError
+        There are none, or more than a million.
+    """
+    if not 1 <= gpus <= _MOST_GPUS:
+        raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {gpus}")
 
 
 def grid(text: str) -> Cluster | None:
@@ -55,8 +66,7 @@ def grid(text: str) -> Cluster | None:
         if part is None:
             return None
         count, gpus = int(part["servers"]), int(part["gpus"])
-        if not 1 <= count * gpus <= _MOST_GPUS:
-            raise UsageError(f"cluster {text}: between 1 and {_MOST_GPUS} GPUs, not {count * gpus}")
+        require_count(count * gpus, text)
         servers += [typed_server(f"s{len(servers) + k}", part["type"] or _GPU_TYPE, gpus) for k in range(count)]
     return behind_one_switch(servers)
 

@@ -291,7 +291,7 @@ def _drawn(request: OwnRequest, cluster: Cluster, networks: Mapping[str, Model])
 
 
 def _of_cluster(request: OwnRequest, cluster: Cluster) -> list[Assumption]:
-    drawn = request.cluster.partition(":")[0] == "graphml"
+    drawn = bool(re.match(r"(graphml|nvidia-smi)\b[^:]*:", request.cluster))
     assumed = [
         *(() if drawn else (Assumption("topology", "all servers behind one switch"),)),
         *(

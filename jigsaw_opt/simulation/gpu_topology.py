@@ -1,0 +1,222 @@
+"""Clusters of machines whose GPUs are joined as ``nvidia-smi topo -m`` prints it.
+
+GPUs that connections better than ``SYS`` join, be it over other GPUs, are one server. Its fabric is as fast as the
+slowest connection that is needed to join them all. The servers of one machine share a switch ``host0-sys``, over links
+as fast as ``SYS``; machines are joined by one switch. Columns and rows of network cards are left aside.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+from jigsaw_opt.documents.readers.lines import Lines
+from jigsaw_opt.errors import UsageError
+from jigsaw_opt.problem.cluster import Cluster, Link, Server
+from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, require_count, typed_server
+
+__all__ = ["BANDWIDTHS", "read_gpu_topology"]
+
+_GB = 10**9
+BANDWIDTHS: Mapping[str, int] = {
+    "NV": 25 * _GB,
+    "PIX": 12 * _GB,
+    "PXB": 12 * _GB,
+    "PHB": 12 * _GB,
+    "NODE": 12 * _GB,
+    "SYS": 10 * _GB,
+}
+"""Bytes a second of a class, one direction, where nothing is stated: an NVLink of the second to the fourth generation,
+of which ``NV4`` has four; PCI Express 3.0 with 16 lanes; the link between two sockets."""
+_APART = "SYS"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_GPU = re.compile(r"GPU[0-9]{1,3}")
+_CELL = re.compile(r"NV(?P<links>[1-9][0-9]?)|PIX|PXB|PHB|NODE|SYS")
+_OPTION = re.compile(r"(?P<key>\w+)=(?P<value>[\w.-]+)", re.ASCII)
+_COUNT = re.compile(r"[1-9][0-9]{0,6}")
+_AMOUNT = re.compile(r"[0-9]{1,6}(\.[0-9]{1,6})?")
+_RATES = "=GB/s, ".join(["net", *BANDWIDTHS])
+Pairs = Mapping[tuple[int, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unstated:
+    """What the text does not say; rates in bytes a second, memory in bytes, None for the usual of the type."""
+
+    rates: Mapping[str, int]
+    machines: int = 1
+    gpu_type: str = "gpu"
+    memory: int | None = None
+    network: int = LINK_BANDWIDTH
+
+
+def read_gpu_topology(data: bytes | str, source: str, options: str = "") -> Cluster:
+    """The cluster of equal machines of which the text shows one.
+
+    Parameters
+    ----------
+    data, source
+        The text, and what problems call it.
+    options
+        Words as in ``machines=4,type=a100,memory=80,net=12.5,SYS=16``: GB for the memory of a GPU, GB/s for all others.
+
+    Raises
+    ------
+    InvalidInputError
+        With every line that is wrong.
+    UsageError
+        With every option that is wrong; or more than a million GPUs.
+    """
+    chosen = _options(options)
+    lines = Lines(data, source)
+    names, cells = _matrix(lines)
+    pairs = _pairs(lines, names, cells)
+    lines.raise_if_any()
+    require_count(len(names) * chosen.machines, source)
+    islands = tuple(_islands(len(names), pairs, chosen.rates))
+    hosts = [_host(f"host{k}", islands, chosen) for k in range(chosen.machines)]
+    return _joined(hosts, chosen.network)
+
+
+def _options(text: str) -> _Unstated:
+    wrong: list[str] = []
+    chosen = _Unstated(dict(BANDWIDTHS))
+    for word in text.split(",") if text else ():
+        found = _OPTION.fullmatch(word)
+        changed = None if found is None else _with(chosen, found["key"], found["value"])
+        if changed is None:
+            wrong.append(f"{word!r} is none of machines=N, type=NAME, memory=GB, {_RATES}=GB/s")
+        chosen = changed or chosen
+    if wrong:
+        raise UsageError(*wrong)
+    return chosen
+
+
+def _with(options: _Unstated, key: str, value: str) -> _Unstated | None:
+    """The options with one more; None where there is none such."""
+    if key == "type":
+        return replace(options, gpu_type=value.lower())
+    if key == "machines":
+        return replace(options, machines=int(value)) if _COUNT.fullmatch(value) else None
+    amount = round(float(value) * _GB) if _AMOUNT.fullmatch(value) else 0
+    if not amount:
+        return None
+    if key in BANDWIDTHS:
+        return replace(options, rates={**options.rates, key: amount})
+    if key == "memory":
+        return replace(options, memory=amount)
+    return replace(options, network=amount) if key == "net" else None
+
+
+def _matrix(lines: Lines) -> tuple[list[str], dict[str, tuple[int, list[str]]]]:
+    """Names of the columns with GPUs, and the number of the line and the cells under these columns of each GPU."""
+    names: list[str] = []
+    places: list[int] = []
+    rows: dict[str, tuple[int, list[str]]] = {}
+    for number, line in lines:
+        first, *rest = _COLOUR.sub("", line).split() or [""]
+        if first.startswith("Legend"):
+            break
+        if not _GPU.fullmatch(first):
+            continue
+        if not names:
+            heads = [first, *rest]
+            places = [
+                k
+                for k, head in enumerate(heads[: heads.index("CPU")] if "CPU" in heads else heads)
+                if _GPU.fullmatch(head)
+            ]
+            names = [heads[k] for k in places]
+        elif first in rows:
+            lines.add(number, f"{first} has a row already")
+        else:
+            rows[first] = number, [rest[k] for k in places if k < len(rest)]
+    return names, rows
+
+
+def _pairs(lines: Lines, names: Sequence[str], rows: Mapping[str, tuple[int, list[str]]]) -> Pairs:
+    """The connection of each two GPUs, with what is wrong with the matrix noted."""
+    if not names:
+        lines.add(None, "has no line that begins with GPU0, as nvidia-smi topo -m prints it")
+    for name in dict.fromkeys([*names, *rows]):
+        if name not in rows:
+            lines.add(None, f"{name} has no row")
+        elif names.count(name) != 1:
+            lines.add(rows[name][0], f"{name} has {names.count(name)} columns")
+        else:
+            _check_row(lines, names, name, *rows[name])
+    if lines.problems:
+        return {}
+    pairs = {}
+    for one, other in combinations(range(len(names)), 2):
+        (number, row), back = rows[names[other]], rows[names[one]][1][other]
+        if row[one] != back:
+            lines.add(number, f"{names[other]} to {names[one]} is {row[one]}, and the other way {back}")
+        pairs[one, other] = back
+    return pairs
+
+
+def _check_row(lines: Lines, names: Sequence[str], name: str, number: int, row: Sequence[str]) -> None:
+    if len(row) != len(names):
+        lines.add(number, f"{name} has cells for {len(row)} of {len(names)} GPUs")
+        return
+    for other, cell in zip(names, row, strict=True):
+        good = cell == "X" if other == name else _CELL.fullmatch(cell)
+        if not good:
+            known = "X" if other == name else f"one of NV#, {', '.join([*BANDWIDTHS][1:])}"
+            lines.add(number, f"{name} to {other} is {known}, not {cell[:20]!r}")
+
+
+def _islands(count: int, pairs: Pairs, rates: Mapping[str, int]) -> Iterator[tuple[int, int | None]]:
+    """Number of GPUs of each server, and the rate of its fabric; None where it has one GPU.
+
+    Connections are taken from the fastest on, as Kruskal does: the last that joins two parts is the slowest needed.
+    """
+    part = list(range(count))
+    slowest: dict[int, int] = {}
+    for rate, one, other in sorted(
+        ((_rate(c, rates), *pair) for pair, c in pairs.items() if c != _APART), reverse=True
+    ):
+        kept, gone = part[one], part[other]
+        if kept != gone:
+            part = [kept if each == gone else each for each in part]
+            slowest[kept] = rate
+    yield from ((part.count(each), slowest.get(each)) for each in dict.fromkeys(part))
+
+
+def _rate(cell: str, rates: Mapping[str, int]) -> int:
+    found = _CELL.fullmatch(cell)
+    assert found is not None
+    return int(found["links"]) * rates["NV"] if found["links"] else rates[cell]
+
+
+def _host(name: str, islands: Sequence[tuple[int, int | None]], options: _Unstated) -> Cluster:
+    """One machine; its first switch, or else its only server, is where the network is plugged in."""
+    names = [name] if len(islands) == 1 else [f"{name}.{k}" for k in range(len(islands))]
+    servers = [_server(each, *island, options) for each, island in zip(names, islands, strict=True)]
+    if len(servers) == 1:
+        return Cluster(tuple(servers))
+    switch = f"{name}-sys"
+    links = (Link(each, (each, switch), options.rates[_APART]) for each in names)
+    return Cluster(tuple(servers), (switch,), tuple(links))
+
+
+def _server(name: str, gpus: int, rate: int | None, options: _Unstated) -> Server:
+    usual = typed_server(name, options.gpu_type, gpus)
+    return replace(
+        usual, gpu_memory=options.memory or usual.gpu_memory, fabric_bandwidth=rate or usual.fabric_bandwidth
+    )
+
+
+def _joined(hosts: Sequence[Cluster], rate: int) -> Cluster:
+    """All machines behind one switch, or the only one alone."""
+    servers = tuple(server for host in hosts for server in host.servers)
+    inner = tuple(link for host in hosts for link in host.links)
+    switches = tuple(switch for host in hosts for switch in host.switches)
+    if len(hosts) == 1:
+        return Cluster(servers, switches, inner)
+    plugs = (host.switches[0] if host.switches else host.servers[0].name for host in hosts)
+    outer = tuple(Link(f"net{k}", (plug, "switch"), rate) for k, plug in enumerate(plugs))
+    return Cluster(servers, (*switches, "switch"), (*inner, *outer))
