@@ -78,7 +78,7 @@ def _gate(arguments: argparse.Namespace, problems: Problems) -> Gate | None:
     if arguments.against is None:
         return None
     with problems.of("--against"):
-        return Gate(arguments.against, arguments.level)
+        return Gate(arguments.against, arguments.level, arguments.measures)
     return None
 
 

@@ -27,6 +27,7 @@ def configure_gate(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--level", type=float, default=0.05, metavar="SHARE", help="significance of what is worse (default: 0.05)"
     )
+    group.add_argument("--measures", metavar="NAMES", help="what is compared (default: objective,primal_dual_integral)")
 
 
 class Gate:
@@ -38,22 +39,30 @@ class Gate:
         Where the older runs are.
     level
         Of significance.
+    measures
+        Names of what is compared, with commas between them; None for all.
 
     Raises
     ------
     UsageError
-        A level that is no share.
+        A level that is no share, or no such measure.
     InvalidInputError
         There are no runs, or lines that are none.
     """
 
-    def __init__(self, folder: Path, level: float) -> None:
+    def __init__(self, folder: Path, level: float, measures: str | None) -> None:
+        from jigsaw_opt.sweeps.bench.against import COMPARED
         from jigsaw_opt.sweeps.bench.summary import is_row
         from jigsaw_opt.sweeps.folder import ROWS
         from jigsaw_opt.sweeps.record import read_rows
 
-        if not 0 < level < 1:
-            raise UsageError(f"--level is between 0 and 1, not {level}")
+        self._measures = list(COMPARED) if measures is None else [name.strip() for name in measures.split(",")]
+        wrong = [] if 0 < level < 1 else [f"--level is between 0 and 1, not {level}"]
+        wrong += [
+            f"no measure {name!r}; there are {', '.join(COMPARED)}" for name in self._measures if name not in COMPARED
+        ]
+        if wrong:
+            raise UsageError(*wrong)
         self.folder, self.level = folder, level
         self.judged: Against | None = None
         self._old = read_rows(folder / ROWS, is_row)
@@ -74,7 +83,7 @@ class Gate:
         """Compare runs with the older ones; what the summary says of it."""
         from jigsaw_opt.sweeps.bench.against import against
 
-        self.judged = against(self._old, rows, self.level)
+        self.judged = against(self._old, rows, self.level, self._measures)
         return {"against": {"folder": str(self.folder), **asdict(self.judged)}}
 
     @property

@@ -9,6 +9,13 @@ if (data.runs) {
   addChart("Gap profile: runs that have certified a gap", data.gaps, lines("profile"),
     { label: "certified gap, % (logarithmic)", log: true, sync: "gap", tick: brief, tell: it => brief(it) + " %" },
     { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
+  const ending = key => data[key].length > 1 && data.lines.some(it => it[key].some(Boolean));
+  if (ending("excess")) addChart("Performance profile: runs whose objective is near the best", data.excess, lines("excess"),
+    { label: "above the best objective of the instance, % (logarithmic)", log: true, sync: "excess", tick: brief, tell: it => brief(it) + " %" },
+    { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
+  if (ending("delay")) addChart("Performance profile: time to within 1 % of the best", data.delay, lines("delay"),
+    { label: "time by that of the fastest (logarithmic)", log: true, sync: "delay", tick: brief, tell: it => brief(it) + " times" },
+    { label: "runs, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });
   addChart("Certified gap over time, mean of all runs", data.moments, lines("curve"),
     { label: "time, s (logarithmic)", log: true, sync: "time", tick: brief, tell: seconds },
     { label: "gap, %", most: 100, stepped: true, tick: brief, tell: it => brief(it) + " %" });

@@ -5,11 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from math import inf, isfinite
 from statistics import fmean, median
 from typing import Any
 
 from jigsaw_opt.solvers.result import relative_gap
 from jigsaw_opt.sweeps.bench.against import Against
+from jigsaw_opt.sweeps.bench.performance import objective_profile, time_profile
 from jigsaw_opt.sweeps.bench.summary import Cell, by_line, certified_gap, line_name, summary
 from jigsaw_opt.text import printable
 from jigsaw_opt.views.page import filled
@@ -21,6 +23,8 @@ _LEAST_PERCENT = 0.01
 _LEAST_SECONDS = 0.01
 """Left edges of the logarithmic axes; what is less is drawn there."""
 _MOMENTS = 80
+_NEAR = 0.01
+"""Within this share of the best objective a run is taken for as good."""
 
 _MEASURES = (
     ("runs", "runs", "", "of all instances and seeds"),
@@ -51,13 +55,24 @@ def bench_html(rows: Sequence[Row], older: tuple[str, Against] | None = None) ->
     """
     lines = by_line(rows)
     gaps = sorted({_LEAST_PERCENT, 100.0, *(_percent(row) for row in rows)})
+    profiles = {
+        "excess": {name: [100 * (ratio - 1) for ratio in own] for name, own in objective_profile(rows).items()},
+        "delay": time_profile(rows, _NEAR),
+    }
+    axes = {"excess": _axis(profiles["excess"], _LEAST_PERCENT), "delay": _axis(profiles["delay"], 1.0)}
     moments = _moments(rows)
     data = {
         "runs": len(rows),
         "gaps": gaps,
         "moments": moments,
+        **axes,
         "lines": [
-            {"name": printable(name), "profile": _profile(own, gaps), "curve": _curve(own, moments)}
+            {
+                "name": printable(name),
+                "profile": _profile(own, gaps),
+                "curve": _curve(own, moments),
+                **{key: _shares(profiles[key][name], axes[key]) for key in axes},
+            }
             for name, own in lines.items()
         ],
         "measures": [dict(zip(("key", "name", "unit", "meaning"), it, strict=True)) for it in _MEASURES],
@@ -90,10 +105,21 @@ def _percent(row: Row) -> float:
     return max(_LEAST_PERCENT, 100 * certified_gap(row))
 
 
+def _axis(profile: Mapping[str, Sequence[float]], least: float) -> list[float]:
+    """Where any line of a profile may rise."""
+    values = {max(least, value) for own in profile.values() for value in own if isfinite(value)}
+    return sorted({least, *values})
+
+
+def _shares(values: Sequence[float], axis: Sequence[float]) -> list[float]:
+    """Percentage of the values that are at most each place of an axis; what lies before it counts at its beginning."""
+    known = sorted(values)
+    return [100 * bisect_right(known, place) / len(known) for place in axis]
+
+
 def _profile(rows: Sequence[Row], gaps: Sequence[float]) -> list[float]:
     """For each gap the percentage of runs that have certified it; a gap of 1 is a run without a plan."""
-    certified = sorted(_percent(row) for row in rows if certified_gap(row) < 1)
-    return [100 * bisect_right(certified, gap) / len(rows) for gap in gaps]
+    return _shares([inf if certified_gap(row) == 1 else _percent(row) for row in rows], gaps)
 
 
 def _moments(rows: Sequence[Row]) -> list[float]:

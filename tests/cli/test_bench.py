@@ -161,6 +161,8 @@ def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pyt
     assert json.loads((new / "summary.json").read_text())["against"]["pairs"] == 8
     better = shifted(old, tmp_path / "better", 0.5)
     assert bench(new, *names, "--solvers", "greedy", "--against", better) == 7
+    assert run("bench", "-o", new, "--against", better, "--measures", "primal_dual_integral") in (0, 7)
+    assert "objective" not in capsys.readouterr().out
     assert run("bench", "-o", new, "--against", better, "--json") == 7
     out = capsys.readouterr().out
     told = json.loads(out[out.rindex('{\n  "against"') :])["against"]
@@ -179,9 +181,10 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, capsys: pytest.Captu
     assert "none of its 1 runs has" in told and "'greedy'" in told and str(tmp_path / "none" / "rows.jsonl") in told
     assert run("bench", "-o", new, "--against", old) == 3
     assert run("bench", "-o", new) == 2
-    assert run("bench", "-o", old, "--against", old, "--level", 5) == 2
+    assert run("bench", "-o", old, "--against", old, "--level", 5, "--measures", "objective,bound") == 2
     assert not new.exists()
-    assert "rows.jsonl: cannot be read" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "rows.jsonl: cannot be read" in told and "not 5.0" in told and "no measure 'bound'" in told
 
 
 def _hear_ctrl_c() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, inf, isfinite, isnan, log
 from statistics import fmean, median
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from jigsaw_opt.sweeps.bench.summary import grouped, integral
 from jigsaw_opt.sweeps.pairs import bootstrap_interval, holm, sign_test
 
-__all__ = ["Against", "Change", "against"]
+__all__ = ["COMPARED", "Against", "Change", "against"]
 
 Row: TypeAlias = Mapping[str, Any]
 Pair: TypeAlias = tuple[Row, Row]
@@ -83,7 +83,9 @@ class Against:
         return tuple(change for change in self.changes if change.verdict == "worse")
 
 
-def against(old: Mapping[str, Row], new: Sequence[Row], level: float = 0.05) -> Against:
+def against(
+    old: Mapping[str, Row], new: Sequence[Row], level: float = 0.05, measures: Iterable[str] | None = None
+) -> Against:
     """Set runs against older ones of the same instance, solver, seed, limits and threads.
 
     Parameters
@@ -94,14 +96,16 @@ def against(old: Mapping[str, Row], new: Sequence[Row], level: float = 0.05) -> 
         The rows that are judged.
     level
         Of significance: how likely chance alone makes any change count as a regression, at most.
+    measures
+        Some of `COMPARED`; all by default.
     """
     pairs = [(old[row["key"]], row) for row in new if row["key"] in old]
     lines = grouped(pairs, lambda pair: (pair[1]["solver"], pair[1]["time_limit"]))
     changes = [
         change
         for (solver, limit), own in lines.items()
-        for measure, ratio in _MEASURES.items()
-        if (change := _change(solver, limit, measure, own, ratio))
+        for measure in (COMPARED if measures is None else measures)
+        if (change := _change(solver, limit, measure, own, COMPARED[measure]))
     ]
     judged = [
         replace(change, adjusted_p=p) if p > level else replace(change, adjusted_p=p, verdict=_side(change))
@@ -161,4 +165,8 @@ def _integral(old: Row, new: Row) -> float | None:
     return None if unknown else _log_ratio(before, after, _LEAST_SECONDS)
 
 
-_MEASURES = {"objective": _objective, "primal_dual_integral": _integral}
+COMPARED: Mapping[str, Callable[[Row, Row], float | None]] = {
+    "objective": _objective,
+    "primal_dual_integral": _integral,
+}
+"""By measure, the logarithm of new by old of a pair of rows; None where that is not known."""

@@ -16,6 +16,7 @@ from jigsaw_opt.sweeps.record import is_number
 __all__ = [
     "MEASUREMENTS",
     "Cell",
+    "best_objectives",
     "by_line",
     "certified_gap",
     "geometric_mean",
@@ -23,7 +24,9 @@ __all__ = [
     "integral",
     "is_row",
     "line_name",
+    "objective_ratio",
     "profiles",
+    "seconds_to",
     "summary",
 ]
 
@@ -95,7 +98,7 @@ def _is_event(event: object) -> bool:
 
 def summary(rows: Sequence[Row]) -> list[Cell]:
     """One cell a set, solver and time limit, in the order of the rows."""
-    best, races = _best_objectives(rows), _races(rows)
+    best, races = best_objectives(rows), _races(rows)
     cells = grouped(rows, lambda row: (row["set"], row["solver"], row["time_limit"]))
     return [_cell(key, members, best, races) for key, members in cells.items()]
 
@@ -154,7 +157,7 @@ def _cell(
         mean_gap=fmean(gaps),
         worst_gap=max(gaps),
         primal_dual_integral=fmean(integrals) if all(map(isfinite, integrals)) else None,
-        objective_ratio=geometric_mean(_medians(rows, lambda row: _objective_ratio(row, best))),
+        objective_ratio=geometric_mean(_medians(rows, lambda row: objective_ratio(row, best))),
         seconds_to_objective=geometric_mean(_medians(rows, _seconds_to_objective)),
         time_ratio=geometric_mean(_medians(rows, lambda row: races.get(row["key"], inf))),
     )
@@ -166,7 +169,8 @@ def _medians(rows: Iterable[Row], value: Callable[[Row], float]) -> list[float]:
     return [median(map(value, members)) for members in instances.values()]
 
 
-def _best_objectives(rows: Iterable[Row]) -> dict[str, int]:
+def best_objectives(rows: Iterable[Row]) -> dict[str, int]:
+    """The best objective that any row has of an instance, by the hash of its content."""
     best: dict[str, int] = {}
     for row in rows:
         if row.get("objective") is not None:
@@ -175,14 +179,15 @@ def _best_objectives(rows: Iterable[Row]) -> dict[str, int]:
     return best
 
 
-def _objective_ratio(row: Row, best: Mapping[str, int]) -> float:
+def objective_ratio(row: Row, best: Mapping[str, int]) -> float:
+    """The objective of a row by the best one of its instance; infinite without a plan."""
     # Times are whole microseconds; an objective of 0 is as good as one of 1.
     objective = row.get("objective")
     return inf if objective is None else max(1, objective) / max(1, best[row["instance_sha256"]])
 
 
 def _seconds_to_objective(row: Row) -> float:
-    return _seconds_to(row, row.get("objective"))
+    return seconds_to(row, row.get("objective"))
 
 
 def _races(rows: Iterable[Row]) -> dict[str, float]:
@@ -196,12 +201,12 @@ def _races(rows: Iterable[Row]) -> dict[str, float]:
         if len(racing) < 2:
             continue
         target = max(row["objective"] for row in racing)
-        seconds = {row["key"]: _seconds_to(row, target) for row in racing}
+        seconds = {row["key"]: seconds_to(row, target) for row in racing}
         ratios |= {key: value / min(seconds.values()) for key, value in seconds.items()}
     return ratios
 
 
-def _seconds_to(row: Row, target: int | None) -> float:
+def seconds_to(row: Row, target: float | None) -> float:
     """When the progress stream first shows an objective that is as good as the target."""
     if target is None:
         return inf
