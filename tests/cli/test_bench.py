@@ -161,6 +161,7 @@ def test_worse_runs_than_older_ones_are_an_exit_code(tmp_path: Path, capsys: pyt
     assert json.loads((new / "summary.json").read_text())["against"]["pairs"] == 8
     better = shifted(old, tmp_path / "better", 0.5)
     assert bench(new, *names, "--solvers", "greedy", "--against", better) == 7
+    capsys.readouterr()
     assert run("bench", "-o", new, "--against", better, "--measures", "primal_dual_integral") in (0, 7)
     assert "objective" not in capsys.readouterr().out
     assert run("bench", "-o", new, "--against", better, "--json") == 7
