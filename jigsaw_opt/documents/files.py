@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from jigsaw_opt.documents.encoding import encode_instance, encode_phased_plan, encode_plan
 from jigsaw_opt.documents.instance_decoding import decode_instance
-from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan, stated_kind
+from jigsaw_opt.documents.plan_decoding import decode_phased_plan, decode_plan
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.recognising import expecting, stated_kind
 from jigsaw_opt.documents.writing import write_atomically
 from jigsaw_opt.errors import InvalidInputError, Problem
 from jigsaw_opt.problem import Instance, PhasedPlan, Plan
@@ -46,7 +47,9 @@ def load_instance(path: str | os.PathLike[str]) -> Instance:
     InvalidInputError
         If the file cannot be read, or with every problem of the document.
     """
-    return decode_instance(read_file(path), os.fspath(path))
+    data, source = read_file(path), os.fspath(path)
+    with expecting(data, source, "instance"):
+        return decode_instance(data, source)
 
 
 def load_plan(path: str | os.PathLike[str]) -> Plan:
@@ -73,7 +76,8 @@ def load_any_plan(path: str | os.PathLike[str]) -> Plan | PhasedPlan:
         If the file cannot be read, or with every problem of the document.
     """
     data, source = read_file(path), os.fspath(path)
-    return decode_phased_plan(data, source) if stated_kind(data) == "phased-plan" else decode_plan(data, source)
+    with expecting(data, source, "plan", "phased-plan"):
+        return decode_phased_plan(data, source) if stated_kind(data) == "phased-plan" else decode_plan(data, source)
 
 
 def load_replay(path: str | os.PathLike[str]) -> Replay:
@@ -86,7 +90,9 @@ def load_replay(path: str | os.PathLike[str]) -> Replay:
     """
     from jigsaw_opt.documents.replay import decode_replay
 
-    return decode_replay(read_file(path), os.fspath(path))
+    data, source = read_file(path), os.fspath(path)
+    with expecting(data, source, "replay"):
+        return decode_replay(data, source)
 
 
 def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan | Replay | PhasedReplay:
@@ -112,7 +118,8 @@ def load_document(path: str | os.PathLike[str]) -> Instance | Plan | PhasedPlan 
 
             return decode_phased_replay(data, source)
         case _:
-            return decode_instance(data, source)
+            with expecting(data, source, "instance", "plan", "replay"):
+                return decode_instance(data, source)
 
 
 def save_instance(instance: Instance, path: str | os.PathLike[str]) -> None:

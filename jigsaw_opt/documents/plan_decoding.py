@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +13,7 @@ from jigsaw_opt.documents.structure import structure
 from jigsaw_opt.problem import Block, Iteration, JobPlan, Phase, PhasedPlan, PhaseGroup, Plan, Transfer
 from jigsaw_opt.problem.plan import Execution, ShapedIteration, ShapedJobPlan
 
-__all__ = ["decode_phased_plan", "decode_plan", "stated_kind"]
-
-_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-(plan|phased-plan|replay|phased-replay)/')
+__all__ = ["decode_phased_plan", "decode_plan"]
 
 
 def decode_plan(data: bytes | str, source: str = "$") -> Plan:
@@ -64,12 +61,6 @@ def _check(kind: Kind) -> Callable[[dict[str, Any], Report], None]:
             report.add(place, "must be a finite number")
 
     return check
-
-
-def stated_kind(data: bytes) -> str | None:
-    """``plan``, ``replay`` or a phased one of them where the first ``format`` says so, however broken the rest is."""
-    found = _STATEMENT.search(data)
-    return found[1].decode() if found else None
 
 
 def _not_finite(value: Any, place: Place) -> Iterator[Place]:

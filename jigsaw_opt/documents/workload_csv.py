@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from jigsaw_opt.documents.csv_text import csv_text, restored
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.errors import UsageError
 from jigsaw_opt.problem.workload import TraceJob, Workload
 from jigsaw_opt.text import nearest
 
-__all__ = ["columns_of", "decode_workload", "encode_workload"]
+__all__ = ["columns_of", "decode_workload", "encode_workload", "resembles"]
 
 _UNITS: Mapping[str, int] = {"us": 1, "ms": 1000, "s": 1_000_000, "h": 3_600_000_000}
 _SUBMIT: Mapping[str, int] = {f"submit_{unit}": us for unit, us in _UNITS.items()}
@@ -99,6 +99,12 @@ def _refuse_unknown(table: JobTable, duration: str | None) -> None:
     for name in table.columns:
         if name not in known and name not in (*_SUBMIT, _DATED) and not (duration and name in _DURATION):
             table.lines.add(1, f"unknown column {name!r}", nearest(name, known))
+
+
+def resembles(head: str) -> int:
+    """How many of our columns the beginning of a text has; 0 where it is of another format."""
+    submit = max(headed(head, ("gpus", name)) for name in (*_SUBMIT, _DATED))
+    return submit and submit + max(headed(head, (name,)) for name in ("model", *_DURATION))
 
 
 def encode_workload(workload: Workload) -> str:

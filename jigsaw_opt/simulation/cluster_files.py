@@ -18,6 +18,7 @@ from xml.etree.ElementTree import ParseError
 
 from jigsaw_opt.documents.readers.lines import Lines
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.errors import InvalidInputError, Problem, UsageError
 from jigsaw_opt.problem.cluster import Cluster, Link, Server
 from jigsaw_opt.simulation.clusters import LINK_BANDWIDTH, behind_one_switch, grid, typed_server
@@ -48,11 +49,11 @@ def cluster_in_words(text: str) -> Cluster | None:
         if made is None and hint:
             raise UsageError(f"no format {name!r} of clusters; {hint}")
         return made
-    if not comma:
-        return FORMATS[name](read_file(path), path)
-    if name != _WITH_OPTIONS:
+    if comma and name != _WITH_OPTIONS:
         raise UsageError(f"cluster {text}: {name} takes no options")
-    return read_gpu_topology(read_file(path), path, options)
+    data = read_file(path)
+    with expecting(data, path, name):
+        return read_gpu_topology(data, path, options) if comma else FORMATS[name](data, path)
 
 
 def read_sinfo(data: bytes | str, source: str) -> Cluster:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from jigsaw_opt.documents import exists
 from jigsaw_opt.documents.readers.table import Accept, anything
 from jigsaw_opt.documents.readers.traces import READERS, read_trace
 from jigsaw_opt.documents.reading import read_file
+from jigsaw_opt.documents.recognising import expecting
 from jigsaw_opt.documents.workload_csv import columns_of
 from jigsaw_opt.errors import InvalidInputError, Problem, Problems, UsageError
 from jigsaw_opt.instances.sources import instance_from
@@ -272,7 +274,10 @@ def _trace(request: SimulationRequest, accept: Accept) -> Workload:
     if name not in READERS or not file:
         name, file = "csv", text
     bundled = None if exists(file) else _bundled(file)
-    return read_trace(name, read_file(bundled or file), readable(file), accept, columns)
+    data, source = read_file(bundled or file), readable(file)
+    # What is wrong with columns that the caller names is said of them.
+    with nullcontext() if columns else expecting(data, source, name):
+        return read_trace(name, data, source, accept, columns)
 
 
 def _bundled(name: str) -> Path | None:

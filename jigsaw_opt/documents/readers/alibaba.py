@@ -8,13 +8,18 @@ performance model ``seconds``.
 
 from __future__ import annotations
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_alibaba"]
+__all__ = ["read_alibaba", "resembles"]
 
 _COLUMNS = ("name", "num_gpu", "creation_time", "deletion_time", "scheduled_time")
 _MODEL = "seconds"
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS)
 
 
 def read_alibaba(data: bytes | str, source: str = "pods.csv", accept: Accept = anything) -> Workload:

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 from functools import partial
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_elasticflow"]
+__all__ = ["read_elasticflow", "resembles"]
 
+_COLUMNS = ("job_id", "num_gpu", "duration")
+_SUBMIT = ("submit_time", "submission_time")
 _MODEL = "seconds"
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return max(headed(head, (*_COLUMNS, submit)) for submit in _SUBMIT)
 
 
 def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:
@@ -25,8 +32,8 @@ def read_elasticflow(data: bytes | str, source: str = "trace.csv", accept: Accep
     InvalidInputError
         With every line that is wrong.
     """
-    table = JobTable(data, source, ("job_id", "num_gpu", "duration"))
-    submit = [name for name in ("submit_time", "submission_time") if table.has(name)]
+    table = JobTable(data, source, _COLUMNS)
+    submit = [name for name in _SUBMIT if table.has(name)]
     if len(submit) != 1:
         table.lines.add(1, f"{'two columns' if submit else 'no column'} 'submit_time' or 'submission_time'")
         table.lines.raise_if_any()

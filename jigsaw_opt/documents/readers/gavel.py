@@ -17,7 +17,7 @@ from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
 from jigsaw_opt.documents.report import Report, quoted
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs"]
+__all__ = ["GavelJobType", "Throughputs", "read_gavel", "read_throughputs", "resembles"]
 
 _COLUMNS = ("job_type", "command", "folder", "steps_argument", "data", "total_steps", "scale_factor", "priority", "slo")
 _KIND = re.compile(r"\('(?P<model>[^']+)', (?P<gpus>[1-9][0-9]{0,5})\)")
@@ -36,6 +36,12 @@ class GavelJobType(NamedTuple):
 
 Throughputs = Mapping[str, Mapping[GavelJobType, Mapping[GavelJobType | None, tuple[float, ...]]]]
 """Iterations a second by GPU type and kind: under None the one of the kind alone, else its own and its partner's."""
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    cells = head.partition("\n")[0].split("\t")
+    return len(cells) if len(cells) == len(_COLUMNS) + 1 and cells[5].strip().isdecimal() else 0
 
 
 def read_gavel(data: bytes | str, source: str = "gavel.trace", accept: Accept = anything) -> Workload:

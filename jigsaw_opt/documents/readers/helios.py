@@ -8,13 +8,18 @@ without a GPU and those that never started are left out. An iteration becomes a 
 
 from __future__ import annotations
 
-from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_helios"]
+__all__ = ["read_helios", "resembles"]
 
 _COLUMNS = ("job_id", "gpu_num", "submit_time", "start_time", "duration")
 _MODEL = "seconds"
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS)
 
 
 def read_helios(data: bytes | str, source: str = "cluster_log.csv", accept: Accept = anything) -> Workload:

@@ -6,13 +6,18 @@ models: an iteration becomes a second of the performance model ``seconds``. Jobs
 
 from __future__ import annotations
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_philly"]
+__all__ = ["read_philly", "resembles"]
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 _MODEL = "seconds"
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS)
 
 
 def read_philly(data: bytes | str, source: str = "philly.csv", accept: Accept = anything) -> Workload:

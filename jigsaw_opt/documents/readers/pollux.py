@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_pollux", "read_sia"]
+__all__ = ["read_pollux", "read_sia", "resembles"]
 
 _MOST_ADAPTIVE_GPUS = 64
 _COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS)
 
 
 def read_pollux(data: bytes | str, source: str = "workload.csv", accept: Accept = anything) -> Workload:

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import re
 
-from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first
+from jigsaw_opt.documents.readers.table import NO_TIME, Accept, JobTable, Row, anything, from_first, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_slurm"]
+__all__ = ["read_slurm", "resembles"]
 
 _COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 _MODEL = "seconds"
 _GPUS = re.compile(r"gres/gpu=([0-9]{1,7})")
 _TYPED_GPUS = re.compile(r"gres/gpu:[^=,]+=([0-9]{1,7})")
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS, "|")
 
 
 def read_slurm(data: bytes | str, source: str = "sacct.txt", accept: Accept = anything) -> Workload:

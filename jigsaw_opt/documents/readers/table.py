@@ -16,7 +16,7 @@ from itertools import pairwise
 from jigsaw_opt.documents.readers.lines import Lines, whole
 from jigsaw_opt.problem.workload import StageTimes, TraceJob, Workload
 
-__all__ = ["NO_TIME", "Accept", "JobTable", "Row", "anything", "from_first"]
+__all__ = ["NO_TIME", "Accept", "JobTable", "Row", "anything", "from_first", "headed"]
 
 Accept = Callable[[TraceJob], Sequence[str]]
 """What is wrong with a job that is well written: larger than the cluster, say, or of an unknown model."""
@@ -40,6 +40,12 @@ def from_first(workload: Workload) -> Workload:
     first_us = workload.jobs[0].submit_us
     jobs = (replace(job, submit_us=job.submit_us - first_us) for job in workload.jobs)
     return replace(workload, jobs=tuple(jobs))
+
+
+def headed(head: str, columns: Sequence[str], separator: str = ",") -> int:
+    """How many columns the first line of a text shares with a format; 0 where any of these is missing."""
+    cells = {cell.strip().strip('"') for cell in head.partition("\n")[0].split(separator)}
+    return len(columns) if cells.issuperset(columns) else 0
 
 
 class JobTable:

@@ -6,12 +6,17 @@ iteration becomes a second of the performance model ``seconds``, and the trace's
 
 from __future__ import annotations
 
-from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything
+from jigsaw_opt.documents.readers.table import Accept, JobTable, Row, anything, headed
 from jigsaw_opt.problem.workload import TraceJob, Workload
 
-__all__ = ["read_tiresias"]
+__all__ = ["read_tiresias", "resembles"]
 
 _COLUMNS = ("job_id", "num_gpu", "submit_time", "model_name", "duration")
+
+
+def resembles(head: str) -> int:
+    """How many of its columns the beginning of a text has; 0 where it is of another format."""
+    return headed(head, _COLUMNS)
 
 
 def read_tiresias(data: bytes | str, source: str = "trace.csv", accept: Accept = anything) -> Workload:

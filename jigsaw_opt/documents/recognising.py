@@ -1,0 +1,128 @@
+"""What a text looks like, for whoever gave it to a reader of something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
+from typing import NamedTuple
+
+from jigsaw_opt.documents.readers.traces import READERS
+from jigsaw_opt.errors import InvalidInputError, Problem
+
+__all__ = ["FORMS", "Form", "expecting", "likely_form", "stated_kind"]
+
+_HEAD = 65_536
+_TOPOLOGY = re.compile(r"\s*(?:\x1b\[[0-9;]*m)*\s*GPU0\s")
+_STATEMENT = re.compile(rb'"format"\s*:\s*"jigsaw-([a-z]{1,20}(?:-[a-z]{1,20})?)/')
+
+
+class Form(NamedTuple):
+    """What a file may hold.
+
+    Parameters
+    ----------
+    what
+        What it is called in a sentence.
+    taken
+        The command that takes the file, which stands in it as ``FILE``.
+    """
+
+    what: str
+    taken: str
+
+
+_SIMULATED = {
+    "alibaba": "pods of Alibaba's GPU trace",
+    "elasticflow": "a trace of ElasticFlow",
+    "gavel": "a trace of Gavel",
+    "helios": "a trace of Helios",
+    "kubernetes": "jobs of Kubernetes",
+    "muri": "a trace of Muri",
+    "philly": "jobs of Philly",
+    "pollux": "a workload of Pollux or Sia",
+    "slurm": "jobs of Slurm (sacct -P)",
+    "tiresias": "a trace of Tiresias",
+}
+FORMS: Mapping[str, Form] = {
+    "instance": Form("an instance", "jigsaw solve FILE, and --cluster FILE"),
+    "plan": Form("a plan", "jigsaw check INSTANCE FILE"),
+    "phased-plan": Form("a phased plan", "jigsaw check INSTANCE FILE"),
+    "replay": Form("a replay of a plan", "jigsaw plot INSTANCE PLAN --replay FILE"),
+    "phased-replay": Form("a replay of a phased plan", "jigsaw export INSTANCE PLAN --to perfetto --replay FILE"),
+    "partition": Form("a partition", "jigsaw pipeline FILE"),
+    "csv": Form("a workload in CSV", "jigsaw simulate --workload FILE"),
+    **{name: Form(what, f"jigsaw simulate --workload {name}:FILE") for name, what in _SIMULATED.items()},
+    "sinfo": Form("nodes of Slurm (sinfo)", "--cluster sinfo:FILE"),
+    "graphml": Form("a graph in GraphML", "--cluster graphml:FILE"),
+    "nvidia-smi": Form("a matrix of GPUs (nvidia-smi topo -m)", "--cluster nvidia-smi:FILE"),
+}
+"""Every form that is recognised, by its name: kinds of documents, formats of traces and of clusters."""
+_SAME_AS = {"itp": "elasticflow", "sia": "pollux"}
+_CLUSTERS: Mapping[str, Callable[[str], int]] = {
+    "sinfo": lambda head: 2 * head.startswith("NODELIST|GRES"),
+    "graphml": lambda head: int("<graphml" in head),
+    "nvidia-smi": lambda head: int(_TOPOLOGY.match(head) is not None),
+}
+
+
+@contextmanager
+def expecting(data: bytes | str, source: str, *forms: str) -> Iterator[None]:
+    """Say what a text is where the block cannot read it and it looks like something else.
+
+    Parameters
+    ----------
+    data, source
+        The text, and the name of its file.
+    forms
+        Names of what the block reads, in `FORMS` or aliases of them.
+
+    Raises
+    ------
+    InvalidInputError
+        As the block raises it, or that the text is of another form, and what takes it.
+    """
+    try:
+        yield
+    except InvalidInputError as error:
+        wanted = tuple(dict.fromkeys(_SAME_AS.get(form, form) for form in forms))
+        found = likely_form(data)
+        if found is None or any(_resemblance(form, _head(data)) for form in wanted) or found in wanted:
+            raise
+        message = f"looks like {FORMS[found].what}, not {' or '.join(FORMS[form].what for form in wanted)}"
+        hint = f"it is taken by {FORMS[found].taken.replace('FILE', source)}"
+        raise InvalidInputError([Problem(source, message, hint)]) from error
+
+
+def likely_form(data: bytes | str) -> str | None:
+    """The form in `FORMS` that a text most resembles, however broken the rest is; None where it resembles none."""
+    kind = stated_kind(data)
+    if kind in FORMS:
+        return kind
+    head = _head(data)
+    likeness = {name: _resemblance(name, head) for name in FORMS}
+    best = max(likeness, key=likeness.__getitem__)
+    return best if likeness[best] else None
+
+
+def stated_kind(data: bytes | str) -> str | None:
+    """The kind of document that the first ``format`` states, as ``phased-plan``, however broken the rest is."""
+    found = _STATEMENT.search(data if isinstance(data, bytes) else data.encode(errors="replace"))
+    return found[1].decode() if found else None
+
+
+def _head(data: bytes | str) -> str:
+    """The beginning of a text."""
+    part = data[:_HEAD]
+    return (part.decode(errors="replace") if isinstance(part, bytes) else part).removeprefix("\ufeff")
+
+
+def _resemblance(form: str, head: str) -> int:
+    """How many marks of a form stand at the beginning of a text; 0 where any of them is missing."""
+    if form in _CLUSTERS:
+        return _CLUSTERS[form](head)
+    if form not in READERS:
+        return 0
+    resembles: Callable[[str], int] = import_module(READERS[form].partition(":")[0]).resembles
+    return resembles(head)

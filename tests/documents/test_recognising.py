@@ -1,0 +1,94 @@
+"""A file that is given to the wrong reader: what it looks like, and what takes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jigsaw_opt.cli import main
+from jigsaw_opt.documents.readers.traces import READERS
+from jigsaw_opt.documents.recognising import FORMS, expecting, likely_form
+from jigsaw_opt.documents.schemas import schema
+from jigsaw_opt.errors import InvalidInputError, Problem
+from jigsaw_opt.simulation.cluster_files import FORMATS
+
+DATA = Path(__file__).parents[1] / "data"
+KINDS = ("instance", "plan", "phased-plan", "replay", "phased-replay", "partition")
+TEXTS = {
+    **{kind: json.dumps({"format": f"jigsaw-{kind}/1", "jobs": [1]}) for kind in KINDS},
+    "alibaba": "name,cpu_milli,num_gpu,creation_time,deletion_time,scheduled_time\n",
+    "csv": (DATA.parents[1] / "jigsaw_opt/instances/data/workloads/day.csv").read_text(),
+    "elasticflow": "job_id,submission_time,duration,num_gpu\ny,2,9,4\n",
+    "gavel": "LM (batch size 5)\tpython3 main.py\tlm\t--steps\t1\t100\t2\t1\t-1.000000\t0\n",
+    "helios": "job_id,user,gpu_num,submit_time,start_time,duration\n",
+    "kubernetes": (DATA / "jobs.kubernetes.json").read_text(),
+    "muri": "job_id,num_gpu,submit_time,iterations,model_name,batch_size,duration,iteration_time,"
+    "resource_time_0,resource_time_1,resource_time_2\n",
+    "philly": "timestamp,duration,num_gpus,gpu_time,cluster\n",
+    "pollux": "name,time,application,num_replicas,batch_size\n",
+    "slurm": (DATA / "jobs.sacct.txt").read_text(),
+    "tiresias": "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n",
+    "sinfo": (DATA / "cluster.sinfo.txt").read_text(),
+    "graphml": (DATA / "cluster.graphml").read_text(),
+    "nvidia-smi": (DATA / "topology.nvidia-smi.txt").read_text(),
+}
+
+
+def test_there_is_a_text_of_every_form_and_a_form_of_every_reader() -> None:
+    assert TEXTS.keys() == FORMS.keys()
+    modules = {place.partition(":")[0] for name, place in READERS.items() if name in FORMS}
+    assert modules == {place.partition(":")[0] for place in READERS.values()}
+    assert FORMATS.keys() <= FORMS.keys()
+
+
+@pytest.mark.parametrize(("form", "text"), TEXTS.items(), ids=TEXTS.keys())
+def test_a_text_looks_like_its_own_form(form: str, text: str) -> None:
+    assert likely_form(text) == form
+    assert likely_form("\ufeff" + text.replace("\n", "\r\n") + "broken \x00" * 9) == form
+
+
+@settings(max_examples=50)
+@given(st.one_of(st.text(), st.binary()))
+def test_other_texts_look_like_nothing(text: str | bytes) -> None:
+    assert likely_form(text) is None
+
+
+def test_what_looks_like_the_wanted_form_keeps_its_problems() -> None:
+    with pytest.raises(InvalidInputError, match="line 3"), expecting(TEXTS["muri"], "t", "tiresias", "muri"):
+        raise InvalidInputError([Problem("t", "line 3")])
+    with pytest.raises(InvalidInputError, match="line 3"), expecting(json.dumps(schema("plan")), "t", "plan"):
+        raise InvalidInputError([Problem("t", "line 3")])
+
+
+SIMULATE = ("simulate", "--policy", "fifo", "-o", "none", "--cluster")
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (
+            (*SIMULATE, "2x4", "--workload", f"alibaba:{DATA / 'jobs.sacct.txt'}"),
+            "looks like jobs of Slurm (sacct -P), not pods of Alibaba's GPU trace"
+            f" (it is taken by jigsaw simulate --workload slurm:{DATA / 'jobs.sacct.txt'})",
+        ),
+        ((*SIMULATE, "2x4", "--workload", f"slurm:{DATA / 'jobs.kubernetes.json'}"), "--workload kubernetes:"),
+        ((*SIMULATE, "2x4", "--workload", DATA / "pair.json"), "looks like an instance, not a workload in CSV"),
+        ((*SIMULATE, DATA / "cluster.sinfo.txt", "--workload", "day"), "it is taken by --cluster sinfo:"),
+        ((*SIMULATE, DATA / "cluster.graphml", "--workload", "day"), "it is taken by --cluster graphml:"),
+        ((*SIMULATE, f"sinfo:{DATA / 'pair.json'}", "--workload", "day"), f"--cluster {DATA / 'pair.json'})"),
+        (("solve", DATA / "pair.plan.json"), "looks like a plan, not an instance"),
+        (("solve", DATA / "jobs.sacct.txt"), "looks like jobs of Slurm (sacct -P), not an instance"),
+        (("check", DATA / "pair.json", DATA / "pair.json"), "looks like an instance, not a plan or a phased plan"),
+    ],
+)
+def test_a_wrong_reader_says_which_is_right(
+    command: tuple[object, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(list(map(str, command))) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("error: 1 problem\n")
+    assert told in error
