@@ -82,8 +82,9 @@ def _of_plan(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         from jigsaw_opt.views.explained import explained_picture
         from jigsaw_opt.views.html import timeline_html
+        from jigsaw_opt.views.lanes import picture
 
-        emit(timeline_html(explained_picture(instance, plan, jobs[0])).encode(), arguments.output)
+        emit(timeline_html(explained_picture(picture(instance, plan), jobs)).encode(), arguments.output)
         return 0
     gains = None if arguments.job is None else changes(instance, plan, arguments.job)
     reason = bound_reason(instance, plan.bound)

@@ -18,7 +18,7 @@ from jigsaw_opt.solvers.explanation.changes import JobChange
 from jigsaw_opt.solvers.explanation.explain import NamedStep
 from jigsaw_opt.solvers.explanation.folding import folded
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.explained import TITLES, wait_text
+from jigsaw_opt.views.explained import TITLES, bound_text, wait_text
 
 __all__ = ["as_json", "print_job", "print_overview", "print_times"]
 
@@ -139,9 +139,7 @@ def _share(us: int, explained_us: int) -> str:
 
 def _print_bound(instance: Instance, plan: Plan, reason: Bound) -> None:
     """What is proven of the plan, in two sentences."""
-    proof = reason.proof
-    calculation = f" ({printable(proof.arithmetic)})" if proof.arithmetic else ""
-    print(f"No plan has a {instance.objective} below {reason.value:,}: {printable(proof.sentence)}{calculation}.")
+    print(bound_text(instance.objective, reason))
     if plan.objective == max(plan.bound, reason.value):
         print(f"The plan has {plan.objective:,}: it is optimal.")
     else:

@@ -45,8 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.foreground is None and arguments.replay is None:
         emit(_drawn(arguments.instance, arguments.plan, form), arguments.output)
         return 0
-    picture = checked_picture(arguments.instance, arguments.plan, arguments.replay)
-    emit(_draw(_with_foreground(picture, arguments.foreground), form), arguments.output)
+    picture = _with_foreground(
+        checked_picture(arguments.instance, arguments.plan, arguments.replay), arguments.foreground
+    )
+    emit(_draw(picture, form, explained=arguments.replay is None), arguments.output)
     return 0
 
 
@@ -86,11 +88,12 @@ def _form(output: Path | None) -> str:
     return forms.get(output.suffix.lower(), "text") if output else "text"
 
 
-def _draw(picture: Picture, form: str) -> bytes:
+def _draw(picture: Picture, form: str, explained: bool = True) -> bytes:
     if form == "html":
+        from jigsaw_opt.views.explained import explained_picture
         from jigsaw_opt.views.html import timeline_html
 
-        return timeline_html(picture).encode()
+        return timeline_html(explained_picture(picture) if explained else picture).encode()
     if form in _IMAGES:
         from jigsaw_opt.views.image import timeline_image
 

@@ -113,6 +113,11 @@ class Shape:
     barrier: Barrier = "none"
     holds: tuple[Hold, ...] = ()
 
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """Names of its operations, blocks first."""
+        return (*(it.name for it in self.blocks), *(it.name for it in self.transfers))
+
 
 @dataclass(frozen=True, slots=True)
 class ShapedJob:

@@ -1,10 +1,20 @@
-// What a block or transfer begins after, and the chain that leads to the end of a job.
+// What a block or transfer waits for, and the chain that leads to the end of a job.
 const pairs = new Map();
-function pairsOf(job) {
-  if (!pairs.size) for (const lane of data.lanes) {
+let paired = 0;
+function pairMore(lanes) {
+  for (const until = Math.min(data.lanes.length, paired + lanes); paired < until; paired++) {
+    const lane = data.lanes[paired];
     if (lane.kind !== "memory") for (const i of lane.intervals) pairs.has(i[JOB]) ? pairs.get(i[JOB]).push([lane, i]) : pairs.set(i[JOB], [[lane, i]]);
   }
+}
+function pairsOf(job) {
+  pairMore(data.lanes.length);
   return pairs.get(job) ?? [];
+}
+// Many lanes are read while nothing else is to do, so that no hover waits for them.
+function pairInPassing() {
+  pairMore(200);
+  if (paired < data.lanes.length) requestIdleCallback(pairInPassing);
 }
 
 // Of its job and on its lane: what ends as it begins, or begins as it ends. Its own job stands first.
@@ -23,18 +33,59 @@ function toldMeetings(lane, i) {
   return list("begins as this ends:", meeting(lane, i, false)) + list("as it ends begins:", meeting(lane, i, true));
 }
 
-// Back from what ends last, of the chosen job or of all, as long as something ends as it begins.
+// What has to end before an interval begins. Of a shape its edges say so; elsewhere a transfer waits for the blocks of
+// its iteration, and a block for everything of the iteration before.
+function needs(i) {
+  const job = data.jobs[i[JOB]], own = pairsOf(i[JOB]);
+  const before = job.operations.length
+    ? o => job.edges.some(([b, a, lag]) => a === i[NUMBER] && b === o[NUMBER] && o[ITERATION] === i[ITERATION] - lag)
+    : i[LEVEL] ? o => o[ITERATION] === i[ITERATION] - 1 : o => o[ITERATION] === i[ITERATION] && o[LEVEL];
+  return own.filter(([, o]) => o[END] <= i[START] && before(o));
+}
+
+// By the name of an operation, as `key` makes it, what its story says of it.
+const toldSteps = new Map();
+function stepsOf(job) {
+  if (!toldSteps.has(job)) toldSteps.set(job, new Map(data.jobs[job].story?.chain ?? []));
+  return toldSteps.get(job);
+}
+function key(i) {
+  const names = data.jobs[i[JOB]].operations, kinds = names.length ? ["transfer", "block"] : ["bucket", "worker"];
+  return `${i[ITERATION]}/${kinds[i[LEVEL] ? 1 : 0]} ${names.length ? names[i[NUMBER]] : i[NUMBER]}`;
+}
+
+// The chain of the chosen job, or else of the one that ends last: as its story tells it or, without one, back from its
+// end as long as something ends as it begins.
 function showChain() {
-  const chain = new Set(), from = view.job === null ? data.jobs.flatMap((_, job) => pairsOf(job)) : pairsOf(view.job);
-  let step = from.reduce((last, it) => !last || it[1][END] > last[1][END] ? it : last, null);
-  const until = step ? step[1][END] : 0;
-  let since = until;
+  const job = view.job ?? data.jobs.reduce((last, _, other) => endOf(other) > endOf(last) ? other : last, 0);
+  const story = data.jobs[job].story, chain = story ? toldChain(job) : gaplessChain(job);
+  view.chain = new Map(chain.map(([lane, i]) => [i, lane]));
+  canvas.dataset.chain = view.chain.size;
+  const since = Math.min(...chain.map(([, i]) => i[START])), until = Math.max(...chain.map(([, i]) => i[END]));
+  if (chain.length) say(`${story ? "critical chain of " + data.jobs[job].name : "chain without a gap"}: ${view.chain.size} steps, ${span(since)} → ${span(until)}`);
+}
+function toldChain(job) {
+  return pairsOf(job).filter(([, i]) => stepsOf(job).has(key(i))).sort((a, b) => a[1][START] - b[1][START]);
+}
+function gaplessChain(job) {
+  const chain = new Map();
+  let step = pairsOf(job).reduce((last, it) => !last || it[1][END] > last[1][END] ? it : last, undefined);
   while (step) {
-    chain.add(step[1]); since = step[1][START];
+    chain.set(step[1], step);
     step = meeting(...step, false).find(([, o]) => !chain.has(o));
   }
-  view.chain = chain;
-  canvas.dataset.chain = chain.size;
-  $("said").textContent = `chain without a gap: ${chain.size} steps, ${span(since)} → ${span(until)}`;
+  return [...chain.values()].reverse();
 }
-function hideChain() { view.chain = new Set(); $("said").textContent = ""; }
+function hideChain() { view.chain = new Map(); say(""); }
+
+// Lines from what an interval waits for, and along the chain.
+function drawNeeds(paint) {
+  const steps = [...view.chain].map(([i, lane]) => [lane, i]), arrows = view.hover && view.hover[0].kind !== "memory" ? needs(view.hover[1]).slice(0, 64).map(from => [from, view.hover]) : [];
+  for (let k = 1; k < steps.length; k++) arrows.push([steps[k - 1], steps[k]]);
+  pen.strokeStyle = paint.ink; pen.lineWidth = 1.2;
+  for (const [[from, i], [to, o]] of arrows) {
+    const y = yOf(from), high = yOf(to);
+    if (y === null || high === null || i[END] > view.to && o[START] > view.to || i[END] < view.from && o[START] < view.from) continue;
+    pen.beginPath(); pen.moveTo(Math.max(left, x(i[END])), y); pen.lineTo(Math.max(left, x(o[START])), high); pen.stroke();
+  }
+}

@@ -1,18 +1,19 @@
-"""The timeline of a plan with the critical chain of one job."""
+"""A plan with what there is to say of it: where the time of its jobs goes, and why no plan is better than its bound."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jigsaw_opt.problem.instance import Instance
-from jigsaw_opt.problem.plan import Plan
+from jigsaw_opt.solvers.bounds.relaxation import Bound
+from jigsaw_opt.solvers.explanation import JobExplanation, explain
 from jigsaw_opt.solvers.explanation.chain import StepKind
-from jigsaw_opt.solvers.explanation.explain import JobExplanation, NamedStep
+from jigsaw_opt.solvers.explanation.explain import NamedStep
+from jigsaw_opt.solvers.explanation.reason import bound_reason
 from jigsaw_opt.text import printable
-from jigsaw_opt.views.lanes import Picture, picture
+from jigsaw_opt.views.lanes import Picture
 
-__all__ = ["TITLES", "explained_picture", "wait_text"]
+__all__ = ["TITLES", "bound_text", "explained_picture", "told_proof", "told_story", "wait_text"]
 
 TITLES: dict[StepKind, str] = {
     "compute": "compute",
@@ -26,6 +27,10 @@ TITLES: dict[StepKind, str] = {
 }
 """What the kinds of steps are called."""
 
+_MOST_INTERVALS = 100_000
+"""A picture with more is not explained by itself: that would take longer than to draw it."""
+_MOST_WAITS = 5
+
 
 def wait_text(step: NamedStep) -> str:
     """What a step that is a wait waits for, and who has it."""
@@ -33,21 +38,64 @@ def wait_text(step: NamedStep) -> str:
     return TITLES[step.kind] + (f": {step.on}{holder}" if step.on else "")
 
 
-def explained_picture(instance: Instance, plan: Plan, job: JobExplanation) -> Picture:
-    """Lanes of a plan, with a mark on each operation of the chain that says what is before it."""
-    number = [it.name for it in instance.jobs].index(job.job)
-    spent = job.time_us.items()
-    facts = [(TITLES[kind], f"{100 * us / max(1, job.explained_us):.1f} %") for kind, us in spent if us]
-    marks = {(number, iteration, name): "\n".join(lines) for iteration, name, lines in _marks(job)}
-    return replace(picture(instance, plan), facts=(("critical chain of", printable(job.job)), *facts), marks=marks)
+def bound_text(objective: str, reason: Bound) -> str:
+    """Why no plan is better than a bound, in one sentence."""
+    proof = reason.proof
+    calculation = f" ({printable(proof.arithmetic)})" if proof.arithmetic else ""
+    return f"No plan has a {objective} below {reason.value:,}: {printable(proof.sentence)}{calculation}."
 
 
-def _marks(job: JobExplanation) -> Iterator[tuple[int, str, list[str]]]:
-    """Each operation of the chain by iteration and name, with what is said of it."""
+def explained_picture(drawn: Picture, jobs: Sequence[JobExplanation] | None = None) -> Picture:
+    """The picture of a plan with the stories of its jobs and the reason of its bound.
+
+    Parameters
+    ----------
+    drawn
+        The picture of a correct plan.
+    jobs
+        The jobs that are explained, of which the first is chosen; None for all where the plan has at most 100 000
+        intervals.
+    """
+    instance, plan = drawn.instance, drawn.plan
+    if jobs is None and sum(len(lane.intervals) for lane in drawn.lanes) > _MOST_INTERVALS:
+        return drawn
+    numbers = {job.name: number for number, job in enumerate(instance.jobs)}
+    stories = {numbers[it.job]: it for it in (explain(instance, plan) if jobs is None else jobs)}
+    chosen = None if jobs is None else numbers[jobs[0].job]
+    return replace(drawn, stories=stories, chosen=chosen, proven=bound_reason(instance, plan.bound))
+
+
+def told_proof(objective: str, bound: Bound) -> dict[str, object]:
+    """The sentence of a bound, and the jobs, servers and links that it rests on, as the page takes them."""
+    proof = bound.proof
+    names = {"jobs": proof.jobs, "servers": proof.servers, "links": proof.links}
+    return {"text": bound_text(objective, bound)} | {key: list(map(printable, it)) for key, it in names.items()}
+
+
+def told_story(job: JobExplanation) -> dict[str, object]:
+    """Where the time of a job goes, as the page takes it: time by kind, the longest waits, and the steps of its chain.
+
+    A step is the name of its operation behind its iteration, with what is said of what it waited for.
+    """
+    waits = [
+        (wait_text(NamedStep(it.kind, "", 0, 0, it.us, printable(it.on), printable(it.by))), it.us)
+        for it in job.waits[:_MOST_WAITS]
+    ]
+    return {
+        "end": job.end_us,
+        "of": job.explained_us,
+        "spent": [(TITLES[kind], us, kind in ("compute", "exchange")) for kind, us in job.time_us.items() if us],
+        "waits": waits,
+        "chain": [*_steps(job)],
+    }
+
+
+def _steps(job: JobExplanation) -> Iterator[tuple[str, str]]:
+    """Each operation of the chain, with what is said of it."""
     before: list[str] = []
     for step in job.chain:
         if step.kind in ("compute", "exchange"):
-            yield step.iteration, step.operation, ["on the critical chain", *before]
+            yield f"{step.iteration}/{printable(step.operation)}", "\n".join(map(printable, before))
             before = []
         else:
             before.append(f"before it for {step.end_us - step.start_us:,} µs: {wait_text(step)}")

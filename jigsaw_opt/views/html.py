@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from jigsaw_opt.problem.cluster import Cluster
 from jigsaw_opt.problem.job import Job
 from jigsaw_opt.text import printable
+from jigsaw_opt.views.explained import told_proof, told_story
 from jigsaw_opt.views.lanes import Picture
 from jigsaw_opt.views.page import filled
 
@@ -29,30 +31,47 @@ def timeline_data(picture: Picture) -> dict[str, object]:
         "objective": plan.objective,
         "objectiveName": picture.instance.objective,
         "bound": plan.bound,
+        "proof": None if picture.proven is None else told_proof(picture.instance.objective, picture.proven),
         "period": plan.period_us,
         "end": picture.end_us,
         "solver": printable(str(plan.solver.get("name", ""))),
         "facts": picture.facts if filled_share is None else (("holes filled", f"{100 * filled_share:.1f} %"),),
-        "jobs": [
-            {
-                "name": printable(job.name),
-                "colour": colour,
-                "depth": depth,
-                "release": job.release_us,
-                "deadline": job.deadline_us,
-                "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
-                "operations": list(map(printable, names)),
-            }
-            for job, colour, depth, names in zip(
-                picture.instance.jobs, picture.colours, picture.depths, picture.operations, strict=True
-            )
-        ],
-        "marks": {
-            f"{job}/{iteration}/{printable(name)}": "\n".join(map(printable, text.split("\n")))
-            for (job, iteration, name), text in picture.marks.items()
-        },
+        "jobs": list(_jobs(picture)),
+        "chosen": picture.chosen,
+        "racks": _racks(picture.instance.cluster),
         "lanes": [*_lanes(picture)],
     }
+
+
+def _jobs(picture: Picture) -> Iterator[dict[str, object]]:
+    of_jobs = zip(
+        picture.instance.jobs, picture.colours, picture.depths, picture.operations, picture.edges, strict=True
+    )
+    for number, (job, colour, depth, names, edges) in enumerate(of_jobs):
+        story = picture.stories.get(number)
+        yield {
+            "name": printable(job.name),
+            "colour": colour,
+            "depth": depth,
+            "release": job.release_us,
+            "deadline": job.deadline_us,
+            "model": printable(job.model) if isinstance(job, Job) else f"{len(job.shape.slots)} slots",
+            "operations": list(map(printable, names)),
+            "edges": edges,
+            "story": None if story is None else told_story(story),
+        }
+
+
+def _racks(cluster: Cluster) -> dict[str, str]:
+    """By server the switch that stands for its rack; empty where servers are on one switch or on several each."""
+    switches, servers = set(cluster.switches), {server.name for server in cluster.servers}
+    racks: dict[str, str] = {}
+    for link in cluster.links:
+        for server, switch in (link.ends, link.ends[::-1]):
+            if server in servers and switch in switches and racks.setdefault(server, switch) != switch:
+                return {}
+    racks = {printable(server): printable(switch) for server, switch in racks.items()}
+    return racks if len(set(racks.values())) > 1 else {}
 
 
 def _lanes(picture: Picture) -> Iterator[dict[str, object]]:

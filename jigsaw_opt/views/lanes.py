@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jigsaw_opt.errors import TooLargeError
 from jigsaw_opt.problem.cluster import Routes
@@ -22,6 +22,10 @@ from jigsaw_opt.problem.shaped_graph import ShapedGraph, cut_shape
 from jigsaw_opt.problem.timetable import job_end
 from jigsaw_opt.views.colour import GREY, job_colour
 from jigsaw_opt.views.memory import MemoryUse, memory_use
+
+if TYPE_CHECKING:
+    from jigsaw_opt.solvers.bounds.relaxation import Bound
+    from jigsaw_opt.solvers.explanation import JobExplanation
 
 __all__ = ["ClusterLanes", "Interval", "Lane", "Picture", "picture"]
 
@@ -78,9 +82,12 @@ class Picture:
         Names of jobs that are drawn in grey, so that the others are seen to fill what they leave.
     numbers
         What decides the colour of each job, where the instance is a part of another one.
-    marks
-        What is said of operations that stand out, by number of the job, iteration and name of the operation, which is
-        its kind and its name or number.
+    stories
+        By number of the job, where its time goes; of jobs that are not explained nothing.
+    chosen
+        Number of the job that is chosen as the page opens.
+    proven
+        What is proven of the objective, and why; None where it is not known.
     """
 
     instance: Instance
@@ -91,15 +98,18 @@ class Picture:
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
     foreground: frozenset[str] = frozenset()
     numbers: tuple[int, ...] | None = None
-    marks: Mapping[tuple[int, int, str], str] = field(default_factory=dict)
+    stories: Mapping[int, JobExplanation] = field(default_factory=dict)
+    chosen: int | None = None
+    proven: Bound | None = None
 
     def _repr_html_(self) -> str:
         """The timeline page in a frame, as a notebook shows it; scripts in it reach nothing of the notebook."""
         from html import escape
 
+        from jigsaw_opt.views.explained import explained_picture
         from jigsaw_opt.views.html import timeline_html
 
-        page = escape(timeline_html(self))
+        page = escape(timeline_html(explained_picture(self)))
         return f'<iframe title="timeline" sandbox="allow-scripts" width="100%" height="480" srcdoc="{page}"></iframe>'
 
     @property
@@ -130,8 +140,20 @@ class Picture:
     @property
     def operations(self) -> list[tuple[str, ...]]:
         """Names of the operations of each job that has a shape, blocks first; of others none."""
-        shapes = [job.shape if isinstance(job, ShapedJob) else Shape((), ()) for job in self.instance.jobs]
-        return [(*(it.name for it in shape.blocks), *(it.name for it in shape.transfers)) for shape in shapes]
+        return [shape.operations for shape in self._shapes]
+
+    @property
+    def edges(self) -> list[list[tuple[int, int, int]]]:
+        """Edges of each job that has a shape, by numbers of its operations: before, after and lag; of others none."""
+        found = []
+        for shape in self._shapes:
+            number = {name: k for k, name in enumerate(shape.operations)}
+            found.append([(number[edge.before], number[edge.after], edge.lag) for edge in shape.edges])
+        return found
+
+    @property
+    def _shapes(self) -> list[Shape]:
+        return [job.shape if isinstance(job, ShapedJob) else Shape((), ()) for job in self.instance.jobs]
 
 
 class ClusterLanes:

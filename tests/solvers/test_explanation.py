@@ -46,6 +46,7 @@ from jigsaw_opt.solvers.resolve.kept_order import KeptOrder, KeptTiming
 from jigsaw_opt.solvers.solve import solve
 from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_data
+from jigsaw_opt.views.lanes import picture
 from tests.random_instances import GOALS, random_instance
 from tests.random_shapes import random_mixed_instance, random_shaped_instance, with_objective
 from tests.solvers.test_failures import chained
@@ -378,11 +379,14 @@ def test_chains_of_a_cyclic_plan_of_a_solver() -> None:
 
 def test_the_page_marks_the_chain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     instance, plan = late()
-    data = timeline_data(explained_picture(instance, plan, explain(instance, plan, "a")[0]))
-    assert list(data["marks"]) == ["0/0/block A"]  # type: ignore[call-overload]
-    said = data["marks"]["0/0/block A"].split("\n")  # type: ignore[index]
-    assert said[2] == "before it for 3 µs: waits for a GPU: a/0, held by b" and len(said) == 4
-    assert ("waits for a GPU", "16.7 %") in data["facts"]  # type: ignore[operator]
+    data = timeline_data(explained_picture(picture(instance, plan), explain(instance, plan, "a")))
+    assert data["chosen"] == 0
+    story = data["jobs"][0]["story"]  # type: ignore[index]
+    name, told = story["chain"][0]
+    assert name == "0/block A"
+    assert told.split("\n")[1] == "before it for 3 µs: waits for a GPU: a/0, held by b" and told.count("\n") == 2
+    assert story["end"] == 18 and ("waits for a GPU", 3, False) in story["spent"]
+    assert ("waits for a GPU: a/0, held by b", 3) in story["waits"]
     files = [str(tmp_path / "i.json"), str(tmp_path / "p.json")]
     Path(files[0]).write_bytes(encode_instance(instance))
     Path(files[1]).write_bytes(encode_plan(plan))

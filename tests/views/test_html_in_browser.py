@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree
 
 import pytest
 
-from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan, Model, Plan, Segment, Server
+from jigsaw_opt.problem import Block, Cluster, Instance, Iteration, Job, JobPlan, Link, Model, Plan, Segment, Server
+from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.lanes import picture
 
@@ -62,7 +65,7 @@ document.getElementById("plan").dispatchEvent(new PointerEvent("pointermove", at
 """
 CENTRE = """
 const box = canvas.getBoundingClientRect();
-return [box.left + x(arguments[1]), box.top + AXIS + row * (arguments[0] + 0.5) - view.top];
+return [box.left + x(arguments[1]), box.top + yOf(data.lanes[arguments[0]])];
 """
 PIXEL = """
 draw();
@@ -105,14 +108,129 @@ def test_zoom_and_highlight(browser: Chrome, tmp_path: Path, pair: Instance, pai
 def test_chain_goes_back_to_the_start(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:
     show(browser, tmp_path, timeline_html(picture(pair, pair_plan)))
     browser.execute_script("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'c', bubbles: true}))")
-    starts = browser.execute_script("return [...view.chain].map(i => [i[START], i[END]])")
-    assert starts[0][1] == browser.execute_script(
+    steps = browser.execute_script("return [...view.chain.keys()].map(i => [i[START], i[END]])")
+    assert steps[-1][1] == browser.execute_script(
         "return Math.max(...data.lanes.flatMap(l => l.intervals.map(i => i[END])))"
     )
-    assert len(starts) > 1 and all(later[0] == sooner[1] for later, sooner in pairwise(starts))
-    assert "steps" in browser.execute_script("return document.getElementById('said').textContent")
-    first = "pairsOf([...view.chain].at(-1)[JOB]).find(([, i]) => i === [...view.chain].at(-1))"
+    assert len(steps) > 1 and all(sooner[1] == later[0] for sooner, later in pairwise(steps))
+    assert "steps" in said(browser)
+    first = "[...view.chain].map(([i, lane]) => [lane, i])[0]"
     assert "as it ends begins" in browser.execute_script(f"return describe(...{first})")
+
+
+def press(browser: Chrome, *keys: str) -> None:
+    for key in keys:
+        browser.execute_script(f"document.dispatchEvent(new KeyboardEvent('keydown', {{key: '{key}', bubbles: true}}))")
+
+
+def said(browser: Chrome) -> str:
+    return str(browser.execute_script("return document.getElementById('said').textContent"))
+
+
+def test_an_explained_job_says_what_its_chain_waits_for(browser: Chrome, tmp_path: Path) -> None:
+    page = timeline_html(explained_picture(picture(*racks())))
+    show(browser, tmp_path, page)
+    short = browser.find_element("id", "short").text
+    assert "Waits most" in short and "waits for a GPU: a0/0, held by first" in short
+    assert "No plan has a makespan below" in short
+    browser.execute_script("jump(1)")
+    assert "waits for a GPU 50 %" in browser.find_element("id", "about").text
+    press(browser, "c")
+    assert browser.execute_script("return [...view.chain.keys()].map(i => i[JOB])") == [1]
+    told = browser.execute_script("return describe(...[...view.chain].map(([i, lane]) => [lane, i])[0])")
+    assert "before it for 30 µs: waits for a GPU: a0/0, held by first" in told
+
+
+def racks() -> tuple[Instance, Plan]:
+    """Two racks of two servers of two GPUs; one job behind another on the first GPU, a third elsewhere."""
+    model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
+    servers = tuple(Server(f"a{k}", "v", 2, 100, 1) for k in range(4))
+    links = tuple(Link(f"a{k}", (f"a{k}", f"rack{k % 2}"), 1) for k in range(4))
+    up = tuple(Link(f"rack{k}", (f"rack{k}", "spine"), 1) for k in range(2))
+    cluster = Cluster(servers, ("rack0", "rack1", "spine"), (*links, *up))
+    jobs = tuple(Job(name, "m", 1, 1) for name in ("first", "second", "third"))
+    places = (("a0/0", 0), ("a0/0", 30), ("a3/1", 0))
+    plans = tuple(
+        JobPlan(job.name, (gpu,), (Iteration((Block(1, start, start + 30),), ()),))
+        for job, (gpu, start) in zip(jobs, places, strict=True)
+    )
+    return Instance("racks", cluster, {"m": model}, jobs), Plan("racks", "", "feasible", 60, 1, None, plans)
+
+
+ROWS = "return rows.map(it => it.group ? it.group.name : it.lane.name)"
+
+
+def test_rows_fold_by_server_and_rack_and_show_one_job_alone(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*racks())))
+    assert browser.execute_script(ROWS)[:8] == ["rack rack0", "a0", "a0/0", "a0/1", "a2", "a2/0", "a2/1", "rack rack1"]
+    press(browser, "g")
+    assert browser.execute_script(ROWS)[:4] == ["rack rack0", "a0", "a2", "rack rack1"]
+    press(browser, "g")
+    assert browser.execute_script(ROWS)[:3] == ["rack rack0", "rack rack1", "links"]
+    busy = browser.execute_script("return rows[0].group.busy")
+    assert busy == pytest.approx(60 / (4 * 60))
+    assert browser.execute_script("return Array.from(busyParts(rows[0].group.lanes, 0, 60, 4))") == [0.25] * 4
+    browser.execute_script("jump(2)")
+    assert "a3/1" in browser.execute_script(ROWS)
+    press(browser, "f")
+    assert browser.execute_script(ROWS) == ["rack rack1", "a3", "a3/1"]
+
+
+def test_the_strip_above_moves_the_view(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*racks())))
+    browser.execute_script("clampView(0, 20); draw();")
+    box = browser.execute_script(
+        "const b = strip.getBoundingClientRect(); return [b.left + left, b.width - left, b.top + 5]"
+    )
+    browser.execute_script(
+        "strip.setPointerCapture = () => {};"
+        "strip.dispatchEvent(new PointerEvent('pointerdown', {clientX: arguments[0], clientY: arguments[1]}))",
+        box[0] + box[1] * 0.75,
+        box[2],
+    )
+    assert browser.execute_script("return [view.from, view.to]") == pytest.approx([35, 55], abs=0.2)
+
+
+def test_measuring_snaps_to_blocks(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*racks())))
+    assert browser.execute_script("return snapped(x(30) + 3, yOf(data.lanes[0]))") == 30
+    assert browser.execute_script("return snapped(x(15), yOf(data.lanes[0]))") == pytest.approx(15)
+    browser.execute_script("view.measure = [0, 30]; say(measured());")
+    assert said(browser) == "30 µs: 0 µs → 30 µs; GPUs busy in it 25.0 %"
+    press(browser, "m", "Escape")
+    assert browser.execute_script("return view.measure") is None
+
+
+def test_the_picture_as_svg(browser: Chrome, tmp_path: Path) -> None:
+    instance, plan = racks()
+    evil = '<script>&"'
+    jobs = (replace(instance.jobs[0], name=evil), *instance.jobs[1:])
+    plan = replace(plan, jobs=(replace(plan.jobs[0], name=evil), *plan.jobs[1:]))
+    show(browser, tmp_path, timeline_html(picture(replace(instance, jobs=jobs), plan)))
+    root = ElementTree.fromstring(browser.execute_script("return asSvg()"))
+    texts = ["".join(it.itertext()) for it in root.iter() if it.tag.endswith("}text")]
+    assert f"{evil} · 1" in texts and any("a0/0" in text for text in texts)
+    assert not any(it.tag.endswith("}script") for it in root.iter())
+
+
+def test_lines_come_from_what_an_interval_waits_for(browser: Chrome, tmp_path: Path) -> None:
+    model = Model((Segment("s", {"v": 10}, {"v": 20}, 1, 1),))
+    instance = Instance("two", Cluster((Server("a", "v", 2, 100, 1),)), {"m": model}, (Job("j", "m", 2, 2),))
+    rounds = (Iteration((Block(1, 0, 30), Block(1, 0, 30)), ()), Iteration((Block(1, 30, 60), Block(1, 30, 60)), ()))
+    plan = Plan("two", "", "feasible", 60, 1, None, (JobPlan("j", ("a/0", "a/1"), rounds),))
+    show(browser, tmp_path, timeline_html(picture(instance, plan)))
+    found = browser.execute_script("return needs(data.lanes[1].intervals[1]).map(([lane, i]) => [lane.name, i[END]])")
+    assert found == [["a/0", 30], ["a/1", 30]]
+    assert browser.execute_script("return needs(data.lanes[1].intervals[0])") == []
+
+
+def test_jobs_are_sorted_and_thousands_are_found_by_name(browser: Chrome, tmp_path: Path) -> None:
+    show(browser, tmp_path, timeline_html(picture(*many_blocks(400, 2))))
+    assert browser.execute_script("return [document.querySelectorAll('#jobs li').length, rows.length]") == [300, 401]
+    assert browser.find_element("id", "more").text == "and 100 more, which their names find"
+    browser.find_element("id", "find").send_keys("job39")
+    names = browser.execute_script("return [...document.querySelectorAll('#jobs li')].map(it => it.textContent)")
+    assert names == ["job39", *(f"job39{k}" for k in range(10))]
 
 
 def test_holes_are_drawn_unlike_blocks(browser: Chrome, tmp_path: Path, pair: Instance, pair_plan: Plan) -> None:

@@ -23,6 +23,7 @@ from jigsaw_opt.problem import (
     Transfer,
 )
 from jigsaw_opt.text import printable
+from jigsaw_opt.views.explained import explained_picture
 from jigsaw_opt.views.gap_profile import gap_profile_png
 from jigsaw_opt.views.html import timeline_html
 from jigsaw_opt.views.image import timeline_image
@@ -110,7 +111,7 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(pair: Instance, pair_pl
     shown = named(pair, pair_plan, EVIL)
     frame = shown._repr_html_()
     found = re.fullmatch(r'<iframe [^<>]*sandbox="allow-scripts"[^<>]*srcdoc="([^"<>]*)"></iframe>', frame)
-    assert found and unescape(found[1]) == timeline_html(shown)
+    assert found and unescape(found[1]) == timeline_html(explained_picture(shown))
 
 
 @needs_plot
